@@ -6,8 +6,11 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 
+from bridge.client import StdioTransport
+from bridge.client.transports.process import child_process
 from tests import forks
 from tests.faults.table import Outcome, markdown
 from tests.faults.trial import Trials
@@ -17,6 +20,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KEY = "fault"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def watchdog() -> None:
+    """Start the watchdog of children, whose pipe stays open while the process lasts, so that no trial counts it."""
+    anyio.run(_start_child)
+
+
+async def _start_child() -> None:
+    async with child_process(StdioTransport(sys.executable, args=("-c", "")), "child"):
+        pass
 
 
 @pytest.fixture

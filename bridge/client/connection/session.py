@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import finalize
 
 import anyio
-from mcp_types import EmptyResult, JSONRPCError, JSONRPCNotification, JSONRPCResponse, Request
+from mcp_types import EmptyResult, JSONRPCError, JSONRPCResponse, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
     from mcp import Client
-    from mcp_types import JSONRPCMessage, RequestId
+    from mcp_types import JSONRPCMessage, JSONRPCNotification, RequestId
 
     from bridge.client.auth.errors import SignInError
     from bridge.client.connection.call import Call
@@ -180,9 +180,9 @@ class Session:
         self.progress_tokens[outgoing.plain_id] = request_id
         finalize(outgoing, self.progress_tokens.pop, outgoing.plain_id, None).atexit = False
 
-    def map_progress_token(self, message: JSONRPCMessage) -> None:
+    def map_progress_token(self, message: JSONRPCNotification) -> None:
         """Replace the progress token in a notification by that of the SDK."""
-        if isinstance(message, JSONRPCNotification) and message.method == "notifications/progress" and message.params:
+        if message.method == "notifications/progress" and message.params:
             token = message.params.get("progressToken")
             message.params["progressToken"] = self.progress_tokens.get(token, token)
 

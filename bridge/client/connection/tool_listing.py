@@ -2,19 +2,23 @@
 
 The SDK validates a page as a whole on the event loop: a large page would block all calls for seconds, and one malformed
 tool would invalidate the page. So tools are removed from a page before the SDK reads it, and are validated in batches
-with the SDK's own rules. The same stream wrapper observes responses to the handshake and to cancelled calls.
+with the SDK's own rules. The same stream wrapper observes responses to the handshake and to cancelled calls, and
+drops malformed notifications.
 """
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCResponse, PaginatedRequestParams
-from mcp_types.methods import validate_server_result
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse, PaginatedRequestParams
+from mcp_types.methods import parse_server_notification, validate_server_result
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from pydantic_core import to_json
 
@@ -24,6 +28,8 @@ from bridge.errors import WireError
 from bridge.text import short_repr
 
 if TYPE_CHECKING:
+    from mcp_types import JSONRPCMessage
+
     from bridge.client.connection.session import Session
     from bridge.types import Json
 
@@ -38,6 +44,8 @@ MAX_LIST_BYTES = 32 * 1024 * 1024
 
 MAX_HEADER_PAGE_BYTES = 1024 * 1024
 """Maximum bytes of a page with tools that declare headers, which the SDK reads as a whole."""
+
+_logger = logging.getLogger("bridge.client")
 
 _TOOLS_AT_ONCE = 50
 """Tools that are validated before control returns to the event loop."""
@@ -167,26 +175,56 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
         return getattr(self._messages, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """Receive the next message."""
-        item = await self._messages.receive()
-        if self._session.large and isinstance(item, SessionMessage):
-            item.message = self._session.whole(item.message)
-        if self._session.progress_tokens and isinstance(item, SessionMessage):
-            self._session.map_progress_token(item.message)
-        if self._session.handshake is not None and isinstance(item, SessionMessage):
-            self._session.handshake.received(item.message)
-        if self._session.cancelled_calls is not None and isinstance(item, SessionMessage):
-            message = item.message
-            if isinstance(message, JSONRPCResponse | JSONRPCError):
-                self._session.cancelled_calls.answered(message.id)
-        if self._session.takes_tools and isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
-            _take_tools(item.message.result, self._session)
-        return item  # type: ignore[no-any-return]  # the transport's type
+        """Receive the next message; malformed notifications are dropped, since the SDK would log their tracebacks."""
+        while True:
+            item = await self._messages.receive()
+            if not isinstance(item, SessionMessage):
+                return item  # type: ignore[no-any-return]  # the transport's type
+            if self._session.large:
+                item.message = self._session.whole(item.message)
+            if isinstance(item.message, JSONRPCNotification):
+                if not valid_notification(item.message, self._session.protocol_version):
+                    continue
+                if self._session.progress_tokens:
+                    self._session.map_progress_token(item.message)
+            self._observe(item.message)
+            return item
+
+    def _observe(self, message: JSONRPCMessage) -> None:
+        session = self._session
+        if session.handshake is not None:
+            session.handshake.received(message)
+        if session.cancelled_calls is not None and isinstance(message, JSONRPCResponse | JSONRPCError):
+            session.cancelled_calls.answered(message.id)
+        if session.takes_tools and isinstance(message, JSONRPCResponse):
+            _take_tools(message.result, session)
 
     async def aclose(self) -> None:
         """Close the stream."""
         self._session.channel.is_closed = True
         await self._messages.aclose()
+
+
+def valid_notification(message: JSONRPCNotification, protocol_version: str) -> bool:
+    """Remove malformed parameters that a notification does not need; False if it is malformed without them.
+
+    Args:
+        message: The notification; it is valid if this version does not have it.
+        protocol_version: Version to validate with; empty during the handshake, to validate with all versions.
+    """
+    for version in (protocol_version,) if protocol_version else KNOWN_PROTOCOL_VERSIONS:
+        try:
+            with suppress(KeyError):
+                parse_server_notification(message.method, version, message.params)
+        except ValidationError as error:
+            malformed = {each["loc"][1] for each in error.errors(include_url=False) if len(each["loc"]) > 1}
+            params = {key: value for key, value in (message.params or {}).items() if key not in malformed}
+            if len(params) == len(message.params or {}):
+                _logger.debug("dropped a malformed notification: %s", error)
+                return False
+            message.params = params
+            return valid_notification(message, protocol_version)
+    return True
 
 
 def _take_tools(page: Json, session: Session) -> None:

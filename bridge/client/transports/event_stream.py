@@ -1,4 +1,4 @@
-"""Streams of server-sent events over HTTP: notification of their end, and replacement of long data."""
+"""Streams of server-sent events over HTTP: notification of their end, and replacement of messages."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ MAX_EVENT_LINES = 2_000_000
 
 _BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n)(?>\r\n|\r|\n)")
 _MAX_BLANK_LINE_BYTES = 4
+_MESSAGES = {None, b"", b"message"}
 
 
 def fields_of(event: bytes) -> dict[bytes, bytes]:
@@ -62,28 +63,23 @@ class EndingStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-class ShortenedEvents(httpx2.AsyncByteStream):
-    """Event stream that replaces the data of long events. Short events pass unchanged when they are complete.
+class CheckedEvents(httpx2.AsyncByteStream):
+    """Event stream that replaces the data of messages. Events pass when they are complete.
 
     Args:
         stream: The received stream.
-        shortened: Returns the replacement of a long event's data.
+        checked: Returns the data of a message, or its replacement.
         max_event_bytes: Maximum bytes of an event.
     """
 
-    def __init__(
-        self, stream: httpx2.AsyncByteStream, shortened: Callable[[bytes], bytes], max_event_bytes: int
-    ) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, checked: Callable[[bytes], bytes], max_event_bytes: int) -> None:
         self._stream = stream
-        self._shortened = shortened
+        self._checked = checked
         self._max_event_bytes = max_event_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         events = bytearray()
         async for chunk in self._stream:
-            if not events and len(chunk) <= LARGE_BYTES and chunk.endswith((b"\n\n", b"\r\n\r\n")):
-                yield chunk
-                continue
             searched = max(0, len(events) - _MAX_BLANK_LINE_BYTES)
             events += chunk
             start = 0
@@ -95,16 +91,17 @@ class ShortenedEvents(httpx2.AsyncByteStream):
                 raise ResponseTooLongError(
                     f"an event of its answer is longer than {self._max_event_bytes / 2**20:g} MiB"
                 )
-        yield bytes(events)
+        yield bytes(events).removesuffix(b"\r")  # the SDK would take it for the end of an event
 
     def _event(self, event: bytes) -> bytes:
-        if len(event) <= LARGE_BYTES:
-            return event
-        if event.count(b"\n") + event.count(b"\r") > MAX_EVENT_LINES:
+        if len(event) > LARGE_BYTES and event.count(b"\n") + event.count(b"\r") > MAX_EVENT_LINES:
             raise ResponseTooLongError(f"an event of its answer has more than {MAX_EVENT_LINES:,} lines")
         fields = fields_of(event)
-        if b"data" in fields:
-            fields[b"data"] = self._shortened(fields[b"data"])
+        if not (data := fields.get(b"data")) or fields.get(b"event") not in _MESSAGES:
+            return event
+        if (checked := self._checked(data)) == data:
+            return event
+        fields[b"data"] = checked
         return b"\n".join((*(name + b": " + value for name, value in fields.items()), b"", b""))
 
     async def aclose(self) -> None:

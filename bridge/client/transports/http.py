@@ -245,15 +245,22 @@ class StreamableHttpChannel(_HttpChannel):
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Any]:
         """Open the HTTP client."""
+        auth = self._sign_in()
+        with self._plain_requests(auth) as plain:
+            async with self._client(is_sse=False, auth=auth, plain=plain) as http:
+                yield self._streams(http)
+
+    @asynccontextmanager
+    async def _streams(self, http: httpx2.AsyncClient) -> AsyncIterator[tuple[Any, Any]]:
+        """Open clones of the SDK's message streams: for a message after their end, the SDK would log a traceback."""
         from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - imports the SDK
 
         from bridge.client.transports.limits import MAX_MESSAGE_BYTES  # noqa: PLC0415 - likewise
 
-        url = self._transport.url
-        auth = self._sign_in()
-        with self._plain_requests(auth) as plain:
-            async with self._client(is_sse=False, auth=auth, plain=plain) as http:
-                yield streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
+        limit = MAX_MESSAGE_BYTES
+        transport: Any = streamable_http_client(self._transport.url, http_client=http, max_sse_event_size=limit)
+        async with transport as (messages, writer), messages.clone() as received, writer.clone() as sent:
+            yield received, sent
 
     def request_sender(self, client: Client) -> RequestSender | None:
         """Return the sender of plain requests."""

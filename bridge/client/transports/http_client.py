@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 from anyio import Event, move_on_after
+from mcp_types import jsonrpc_message_adapter
 from pydantic_core import from_json, to_json
 
 from bridge.client.auth.errors import SignInError
 from bridge.client.transports.channel import CONNECTION_CLOSED, current_request
-from bridge.client.transports.event_stream import EndingStream, ShortenedEvents
+from bridge.client.transports.event_stream import CheckedEvents, EndingStream
 from bridge.client.transports.limits import (
     LARGE_BYTES,
     MAX_MESSAGE_BYTES,
@@ -25,6 +26,7 @@ from bridge.client.transports.limits import (
     large_message,
     limited,
     media_type,
+    parse_error,
     stand_in,
 )
 from bridge.portal import start_detached
@@ -109,10 +111,10 @@ class TrackedHttpClient(httpx2.AsyncClient):
         outgoing = current_request.get()
         if request.method != "POST":
             return await self._delete(request, options)
-        if outgoing is None or outgoing.sent:
-            if _is_background(request, outgoing):
-                self._events.start_soon(self._send_in_background, _with_sent_id(request, outgoing))
-                return httpx2.Response(202, request=request)
+        if _is_background(request, outgoing):
+            self._events.start_soon(self._send_in_background, _with_sent_id(request, outgoing))
+            return httpx2.Response(202, request=request)
+        if outgoing is not None and outgoing.sent:
             outgoing = None
         response = await self._post(request, options, outgoing)
         if self._learn is not None and response.is_success:
@@ -126,10 +128,9 @@ class TrackedHttpClient(httpx2.AsyncClient):
             outgoing.sent = True
         try:
             response = await self._received(request, outgoing) or await self._answered(request, options)
-            if _media_type(response) == "application/json":
+            if _media_type(response).startswith("application/json"):  # as in the SDK
                 await response.aread()
-                if len(response.content) > LARGE_BYTES:
-                    response = self._shortened_response(response, outgoing)
+                response = self._checked_response(request, response, outgoing)
             elif not self._is_sse:
                 self._watch(response, self._answer_ended)
         except httpx2.TransportError as error:
@@ -157,27 +158,44 @@ class TrackedHttpClient(httpx2.AsyncClient):
             await hook(response)
         return response
 
-    def _shortened_response(self, response: httpx2.Response, outgoing: OutgoingRequest | None) -> httpx2.Response:
-        """Replace a large message in a response by a short one.
-
-        Raises:
-            ResponseTooLongError: It has too many values.
-        """
-        headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING]
-        content = self._shortened(response.content, outgoing)
-        return httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
-
-    def _shortened(self, text: bytes, outgoing: OutgoingRequest | None) -> bytes:
-        """Parse a large message and return a short one for the SDK; the text itself if it is not a message.
+    def _checked_response(
+        self, request: httpx2.Request, response: httpx2.Response, outgoing: OutgoingRequest | None
+    ) -> httpx2.Response:
+        """Replace a response whose content is large, or is not a message.
 
         Raises:
             ResponseTooLongError: It has too many values.
         """
         try:
+            content = self._shortened(response.content, outgoing)
+        except ValueError as error:
+            if response.status_code >= httpx2.codes.BAD_REQUEST:
+                return response  # the SDK responds with an error of its own
+            content = parse_error("JSON response", error, from_json(request.content).get("id"))
+        if content is response.content:
+            return response
+        headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING]
+        return httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
+
+    def _checked_event(self, data: bytes, outgoing: OutgoingRequest | None) -> bytes:
+        """Replace the data of an event that is large, or is not a message; raises as `_shortened`."""
+        try:
+            return self._shortened(data.decode(errors="replace").encode(), outgoing)  # as the SDK decodes it
+        except ValueError as error:
+            return parse_error("SSE message", error, None)  # the SDK sets the ID
+
+    def _shortened(self, text: bytes, outgoing: OutgoingRequest | None) -> bytes:
+        """Validate the text of a message; return it, or a short message for the SDK instead of a large one.
+
+        Raises:
+            ResponseTooLongError: It has too many values.
+            ValueError: It is not a message.
+        """
+        if len(text) > LARGE_BYTES:
             message = large_message(text)
-        except ValueError:
-            return text
-        return stand_in(message, self._events.parsed(message, outgoing))
+            return stand_in(message, self._events.parsed(message, outgoing))
+        jsonrpc_message_adapter.validate_json(text, by_name=False)
+        return text
 
     async def _answered(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """Send a request, and follow redirects within its origin that keep the method (307 and 308 for a POST)."""
@@ -258,9 +276,10 @@ class TrackedHttpClient(httpx2.AsyncClient):
     def _watch(self, response: httpx2.Response, ended: Callable[[Exception | None], None]) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         stream = response.stream
-        if response.is_success and _media_type(response) == "text/event-stream":
+        if response.status_code < httpx2.codes.BAD_REQUEST and _media_type(response) == "text/event-stream":
             outgoing = current_request.get()
-            stream = ShortenedEvents(stream, lambda data: self._shortened(data, outgoing), MAX_MESSAGE_BYTES)
+            response.encoding = "utf-8"  # whatever its header says (HTML Living Standard, 9.2.6)
+            stream = CheckedEvents(stream, lambda data: self._checked_event(data, outgoing), MAX_MESSAGE_BYTES)
         response.stream = EndingStream(stream, ended)
 
     def _answer_ended(self, error: Exception | None) -> None:

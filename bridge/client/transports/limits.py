@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import gc
+import logging
 import zlib
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import (
+    PARSE_ERROR,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 from pydantic_core import from_json, to_json
 
 from bridge.types import ValueBounds
@@ -16,6 +24,10 @@ from bridge.types import ValueBounds
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from mcp_types import RequestId
+
+_logger = logging.getLogger("bridge.client")
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Maximum bytes of one message of a server: 64 MiB."""
@@ -92,6 +104,13 @@ def stand_in(message: JSONRPCMessage, key: str) -> bytes:
     else:
         short |= {"method": message.method, "params": {_LARGE_KEY: key}}
     return to_json(short)
+
+
+def parse_error(form: str, error: ValueError, request_id: RequestId | None) -> bytes:
+    """Create the JSON of the error that the SDK responds with to text that is not a message, but logs a traceback."""
+    _logger.debug("a %s is not a message: %s", form, error)
+    problem = {"code": PARSE_ERROR, "message": f"Failed to parse {form}: {error}"}
+    return to_json({"jsonrpc": "2.0", "id": request_id, "error": problem})
 
 
 def key_in(message: JSONRPCMessage) -> object:

@@ -6,6 +6,7 @@ Everything else is left to the SDK's transport, from the first event that is not
 from __future__ import annotations
 
 import re
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, get_args
 
@@ -129,7 +130,8 @@ async def _is_progress(message: Any, request: PlainRequest) -> bool:
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """True for a number that a float can represent."""
+    return isinstance(value, float) or (type(value) is int and abs(value) <= sys.float_info.max)
 
 
 def parsed_json(response: HttpResponse, request: PlainRequest) -> Json | None:
@@ -179,7 +181,7 @@ def result_of(message: Json, request: PlainRequest) -> Json:
 def _valid(result: Json, request: PlainRequest) -> Json:
     """Validate a result as the SDK's session does."""
     ttl = result.get("ttlMs")
-    if _is_number(ttl) and ttl < 0:
+    if isinstance(ttl, int | float) and ttl < 0:
         result["ttlMs"] = 0
     if (request.method, request.version) in SERVER_RESULTS:
         validate_server_result(request.method, request.version, result)

@@ -1,4 +1,4 @@
-"""Streams of server-sent events whose long events are shortened."""
+"""Streams of server-sent events whose messages are checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.client.transports import event_stream
-from bridge.client.transports.event_stream import ShortenedEvents
+from bridge.client.transports.event_stream import CheckedEvents
 from bridge.client.transports.limits import ResponseTooLongError
 
 if TYPE_CHECKING:
@@ -54,33 +54,37 @@ async def events_of(stream: httpx2.AsyncByteStream) -> list[httpx2.ServerSentEve
 
 
 @given(events=EVENTS, seed=st.integers(0, 2**32), is_ended=st.booleans())
-async def test_events_are_the_same_however_they_are_cut_but_for_the_data_of_long_ones(
+async def test_events_are_the_same_however_they_are_cut_but_for_the_data_of_messages(
     events: list[tuple[list[str], bool, str]], seed: int, is_ended: bool
 ) -> None:
     text = expected = ""
     for lines, is_long, end in events:
         long = [f"data: {'x' * LIMIT}", "data: y"] if is_long else []
-        short = ["data: short"] if is_long else []
-        kept = [line for line in lines if not (is_long and line.startswith("data"))]
+        is_replaced = is_long and "event: e" not in lines
+        kept = [line for line in lines if not line.startswith("data")] if is_replaced else [*lines, *long]
         text += end.join([*lines, *long, "", ""])
-        expected += end.join([*kept, *short, "", ""])
+        expected += end.join([*kept, *(["data: short"] if is_replaced else []), "", ""])
     text, expected = (text, expected) if is_ended else (text + "data: lost", expected + "data: lost")
-    replaced: list[bytes] = []
-
-    def shortened(data: bytes) -> bytes:
-        replaced.append(data)
-        return b"short"
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(event_stream, "LARGE_BYTES", LIMIT)
-        found = await events_of(ShortenedEvents(Chunks(split(text.encode(), seed)), shortened, 2**20))
+    found = await events_of(CheckedEvents(Chunks(split(text.encode(), seed)), shortened, 2**20))
     assert found == await events_of(Chunks([expected.encode()]))
-    assert len(replaced) == sum(is_long for _, is_long, _ in events)
-    assert all(data.endswith(b"x" * LIMIT + b"\ny") for data in replaced)
+
+
+def shortened(data: bytes) -> bytes:
+    if len(data) < LIMIT:
+        assert data.strip(b"abc \n") == b""
+        return data
+    assert data.endswith(b"x" * LIMIT + b"\ny")
+    return b"short"
+
+
+async def test_an_event_that_is_cut_off_is_none() -> None:
+    assert await events_of(CheckedEvents(Chunks([b"data: 1\r\rdata: 2\r"]), lambda data: data, 2**16)) == [
+        httpx2.ServerSentEvent(data="1")
+    ]
 
 
 async def test_an_event_that_does_not_end_is_kept_no_further_than_the_limit() -> None:
-    stream = ShortenedEvents(Chunks([b"data: " + b"x" * 1000] * 1000), lambda data: data, 2**16)
+    stream = CheckedEvents(Chunks([b"data: " + b"x" * 1000] * 1000), lambda data: data, 2**16)
     read: list[bytes] = []
     with pytest.raises(ResponseTooLongError, match=r"an event of its answer is longer than 0\.0625 MiB"):
         read.extend([chunk async for chunk in stream])
@@ -88,13 +92,13 @@ async def test_an_event_that_does_not_end_is_kept_no_further_than_the_limit() ->
 
 
 async def test_a_complete_event_passes_before_the_next_chunk_is_read() -> None:
-    chunks = aiter(ShortenedEvents(Chunks([b"data: 1\n\ndata: ", b"2\n", b"\n"]), lambda data: data, 2**16))
+    chunks = aiter(CheckedEvents(Chunks([b"data: 1\n\ndata: ", b"2\n", b"\n"]), lambda data: data, 2**16))
     assert await anext(chunks) == b"data: 1\n\n"
     assert await anext(chunks) == b"data: 2\n\n"
 
 
 async def test_an_event_of_too_many_lines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "MAX_EVENT_LINES", 2**17)
-    stream = ShortenedEvents(Chunks([b"data\n" * 2**17 + b"\n"]), lambda data: data, 2**20)
+    stream = CheckedEvents(Chunks([b"data\n" * 2**17 + b"\n"]), lambda data: data, 2**20)
     with pytest.raises(ResponseTooLongError, match="an event of its answer has more than 131,072 lines"):
         await events_of(stream)

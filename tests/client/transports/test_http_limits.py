@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from bridge import InvocationContext, tool
 from bridge.client import CallOptions, HttpTransport, ServerConfig
-from bridge.client.transports import event_stream, http_client, http_connections, limits, plain_responses
+from bridge.client.transports import http_client, http_connections, limits, plain_responses
 from bridge.errors import OutcomeUnknownError, ServerAnswerError, ServerRefusedError
 from bridge.server.http.app import http_app
 from bridge.tools.context import LocalChannel
@@ -201,7 +201,7 @@ async def test_an_event_of_too_many_values_over_sse_ends_the_connection_and_the_
         """Answer many lists."""
         return [[]] * 2**11
 
-    monkeypatch.setattr(event_stream, "LARGE_BYTES", 2**10)
+    monkeypatch.setattr(http_client, "LARGE_BYTES", 2**10)
     monkeypatch.setattr(limits, "BOUNDS", ValueBounds(containers=2**10, entries=2**20))
     with http_server.serving(http_app([many], name="many")) as origin:
         over_sse = HttpTransport(f"{origin}/sse", kind="sse")

@@ -195,8 +195,11 @@ class Answer(NamedTuple):
         else:
             whole = f"{head}\r\n".encode() + text
         if self.kept is not None:
+            # The IDs of both paths differ in length, so the same part of the head is kept, or of the body.
             # llhttp ends the headers at their last carriage return, h11 at the line feed behind it.
-            whole = whole[: int(len(whole) * self.kept)].removesuffix(b"\r")
+            head_bytes = whole.index(b"\r\n\r\n") + 4
+            body_bytes = max(0.0, 2 * self.kept - 1) * (len(whole) - head_bytes)
+            whole = whole[: int(min(1, 2 * self.kept) * head_bytes) + int(body_bytes)].removesuffix(b"\r")
         parts = [whole[place : place + self.size * 3] for place in range(0, len(whole), self.size * 3)]
         return [*parts, *([None] if self.kept is not None or self.framing == "close" else [])]
 
@@ -217,7 +220,8 @@ class Answer(NamedTuple):
             return event(None, newline=self.newline)
         if kind == "other":
             return event({"a": 1}, newline=self.newline, event="other")
-        return event(progress(request.token if kind == "progress" else "else", 1), newline=self.newline)
+        value = 10**400 if kind == "huge" else 1  # no float can represent it
+        return event(progress("else" if kind == "foreign" else request.token, value), newline=self.newline)
 
 
 ANSWERS = st.builds(
@@ -226,7 +230,7 @@ ANSWERS = st.builds(
     media=st.sampled_from(["application/json", "text/event-stream", "Application/JSON; charset=utf-8", "text/x", ""]),
     framing=st.sampled_from(["length", "chunked", "close"]),
     body=st.sampled_from(BODIES) | st.sampled_from(TEXTS),
-    asides=st.lists(st.sampled_from(["progress", "foreign", "comment", "priming", "other"]), max_size=3),
+    asides=st.lists(st.sampled_from(["progress", "huge", "foreign", "comment", "priming", "other"]), max_size=3),
     newline=st.sampled_from(["\n", "\r\n", "\r"]),
     size=st.integers(1, 200),
     kept=st.none() | st.none() | st.floats(0, 1),

@@ -1,0 +1,127 @@
+"""Servers that send anything: programs that call them get no traceback of the SDK in their logs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from mcp_types import JSONRPCNotification
+
+from bridge.client import HttpTransport, McpToolProvider, ServerConfig, StdioTransport
+from bridge.client.connection.tool_listing import valid_notification
+from bridge.errors import BridgeError
+from tests.client.conftest import DEADLINE_SECONDS
+from tests.fuzz.client import AT_ONCE, RECONNECT, ROOT
+from tests.fuzz.hostile import Hostile, HttpServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+
+CALLS = 150
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # plain requests and the hostile server need it
+
+
+@asynccontextmanager
+async def hostile(kind: str, era: str, flag: Path) -> AsyncIterator[StdioTransport | HttpTransport]:
+    """A hostile server that behaves while the file exists."""
+    if kind == "stdio":
+        words = ("-m", "tests.fuzz.hostile", "stdio", era, str(flag))
+        yield StdioTransport(sys.executable, args=words, cwd=str(ROOT))
+        return
+    http = HttpServer(Hostile(era, flag), "" if era == "modern" else "session")
+    server = await asyncio.start_server(http.serve, "127.0.0.1", 0)
+    try:
+        port = server.sockets[0].getsockname()[1]
+        path = "sse" if kind == "sse" else "mcp"
+        yield HttpTransport(f"http://127.0.0.1:{port}/{path}", kind="sse" if kind == "sse" else "http")
+    finally:
+        server.close()
+
+
+async def call_all(kind: str, era: str, flag: Path, **settings: Any) -> None:
+    """Make calls with these seeds, each answered in another way."""
+    flag.touch()  # noqa: ASYNC240 - at once
+    async with hostile(kind, era, flag) as transport:
+        config = ServerConfig(
+            name="hostile",
+            transport=transport,
+            protocol="2026-07-28" if era == "modern" else "legacy",
+            timeout_seconds=0.3,
+            max_call_seconds=0.6,
+            trusted=True,
+            **settings,
+        )
+        limit = anyio.CapacityLimiter(AT_ONCE)
+        async with McpToolProvider([config], reconnect=RECONNECT, prefix="never") as provider:
+            flag.unlink()  # noqa: ASYNC240 - at once
+
+            async def call(seed: int) -> None:
+                async with limit:
+                    with suppress(BridgeError):
+                        await provider.connections["hostile"].call_tool("fuzz", {"seed": seed})
+
+            async with anyio.create_task_group() as tasks:
+                for seed in range(CALLS):
+                    tasks.start_soon(call, seed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "era", "settings"),
+    [
+        ("http", "modern", {}),
+        ("http", "handshake", {}),
+        ("http", "modern", {"fast_path": False}),
+        ("http", "handshake", {"fast_path": False}),
+        ("sse", "handshake", {}),
+        ("stdio", "modern", {}),
+        ("stdio", "handshake", {}),
+    ],
+    ids=str,
+)
+async def test_nothing_that_a_server_sends_logs_a_traceback(
+    kind: str, era: str, settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await call_all(kind, era, tmp_path / "flag", **settings)
+    assert [(each.name, each.getMessage(), each.exc_info) for each in caplog.records if each.exc_info] == []
+
+
+HUGE = int("1" + "0" * 400)
+VERSION = "2025-11-25"
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "expected"),
+    [
+        ("progress", {"progressToken": 1, "progress": HUGE}, None),
+        ("progress", {"progressToken": [], "progress": 1}, None),
+        ("progress", {"progressToken": 1, "progress": 1, "total": HUGE, "message": 5, "_meta": 3}, {"progress": 1}),
+        ("cancelled", {"requestId": 1, "reason": 4}, {"requestId": 1}),
+        ("message", {"level": "loud", "data": 1}, None),
+        ("resources/updated", None, None),
+        ("tools/list_changed", None, {}),
+        ("own", {"a": 1}, {"a": 1}),
+    ],
+)
+@pytest.mark.parametrize("version", ["", VERSION])
+def test_malformed_parameters_are_removed_and_notifications_that_need_them_dropped(
+    method: str, params: dict[str, Any] | None, expected: dict[str, Any] | None, version: str
+) -> None:
+    message = JSONRPCNotification(jsonrpc="2.0", method=f"notifications/{method}", params=params)
+    assert valid_notification(message, version) == (expected is not None)
+    if expected is not None:
+        assert {key: (message.params or {})[key] for key in expected} == expected
+        assert not {"total", "message", "_meta", "reason"} & (message.params or {}).keys()
