@@ -172,7 +172,7 @@ class _CallerChannel:
     """Channel to the caller of a tool whose event loop is not the portal's."""
 
     def __init__(self, context: InvocationContext) -> None:
-        self.has_listener, self.peer = context.has_listener, context.peer
+        self.has_listener, self.wants_logs, self.peer = context.has_listener, context.wants_logs, context.peer
         self._context = context
         self._token = current_token()
 

@@ -215,6 +215,10 @@ class _Relay:
     def peer(self) -> object | None:
         return None if self._call.attendant is None else self._call.attendant.peer
 
+    @property
+    def wants_logs(self) -> bool:
+        return self._call.attendant is not None and self._call.attendant.wants_logs
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         if self._call.attendant is not None:
             await self._call.attendant.progress(progress, total, message)

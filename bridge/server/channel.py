@@ -77,6 +77,8 @@ class RemoteChannel:
         """Number of earlier rounds of the call."""
         self.resumption: Resumption | None = None
         """State that an earlier round saved for this one."""
+        self.wants_logs = log_level is not None
+        """True if the client wants log messages of any severity."""
         self._log_from = len(LOG_LEVELS) if log_level is None else LOG_LEVELS.index(log_level)
         self._progress = float("-inf")
         self._is_open = True
@@ -104,7 +106,10 @@ class RemoteChannel:
 
 
 class HandshakeChannel(RemoteChannel):
-    """Channel of a client of the handshake era: questions are requests to the client, which ``running`` counts."""
+    """Channel of a client of the handshake era: questions are requests to the client, which ``running`` counts.
+
+    ``peer`` identifies the client on the fast path as well; None if only the SDK knows it.
+    """
 
     def __init__(
         self,
@@ -112,10 +117,12 @@ class HandshakeChannel(RemoteChannel):
         capabilities: Mapping[str, Any],
         log_level: LogLevel | None,
         running: RunningCalls,
+        peer: object | None = None,
     ) -> None:
         super().__init__(request, capabilities, log_level)
         self._running = running
-        self.peer = request.session.client_params  # lives as long as the client is connected
+        client = request.session.client_params  # lives as long as the client is connected
+        self.peer = None if client is None else peer or client
         self._answers: dict[str, Answer] = {}
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:

@@ -81,6 +81,8 @@ class ServerCore:
         """The running calls."""
         self.handed_over: dict[MessageId, FastChannel] = {}
         """Calls over stdio that run already, and whose requests the SDK's handler answers."""
+        self.stdio_client: object | None = None
+        """Identifies the client over stdio, if the fast path serves it; None otherwise."""
         self.accounts: Accounts | None = None
         """Accounts of the callers; None without limits."""
         self._execute: Execute = execute

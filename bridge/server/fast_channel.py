@@ -47,10 +47,10 @@ class FastChannel:
         "_progress",
         "_remote",
         "_task",
-        "_wants_logs",
         "_wants_progress",
         "is_handed_over",
         "peer",
+        "wants_logs",
     )
 
     def __init__(
@@ -65,7 +65,8 @@ class FastChannel:
         self._task = task
         self._hand_over = hand_over
         self._wants_progress = wants_progress
-        self._wants_logs = wants_logs
+        self.wants_logs = wants_logs
+        """True if the client may want log messages."""
         self.peer = peer
         """Identifies the client across its calls; None if it is unknown."""
         self.is_handed_over = False
@@ -89,7 +90,7 @@ class FastChannel:
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
         """Send a log message, if the client wants log messages."""
         LOG_LEVELS.index(level)  # raises for an unknown level, even if nothing is sent
-        if self._wants_logs and not self._is_closed:
+        if self.wants_logs and not self._is_closed:
             await (await self._given()).log(level, data, logger)
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:

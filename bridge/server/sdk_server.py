@@ -208,7 +208,8 @@ class _HandlerRequest:
         declared = sdk.session.client_capabilities
         capabilities = {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
         level = self._levels.of(sdk.session.client_params)
-        return HandshakeChannel(sdk, capabilities, level, self._publisher.running)
+        peer = self._publisher.stdio_client if sdk.request is None else _session_of(sdk)
+        return HandshakeChannel(sdk, capabilities, level, self._publisher.running, peer)
 
     def _context(self, channel: HandshakeChannel | ModernChannel) -> InvocationContext:
         sdk, caller = self.sdk, caller_of_request()

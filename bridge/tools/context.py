@@ -211,6 +211,11 @@ class InvocationContext:
         return getattr(self._channel, "has_listener", True)
 
     @property
+    def wants_logs(self) -> bool:
+        """True if a remote caller may want log messages; otherwise they need not be requested from other servers."""
+        return getattr(self._channel, "wants_logs", self.has_listener)
+
+    @property
     def peer(self) -> object | None:
         """Object that identifies the remote client across its calls; None if unknown."""
         return getattr(self._channel, "peer", None)

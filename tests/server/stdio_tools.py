@@ -182,6 +182,17 @@ async def end_as_a_generator() -> None:
     raise GeneratorExit
 
 
+_clients: list[object] = []
+
+
+@tool
+async def count_clients(context: InvocationContext) -> int:
+    """Return how many clients have called this, as far as a tool can tell."""
+    if not any(each is context.peer for each in _clients):
+        _clients.append(context.peer)
+    return len(_clients)
+
+
 async def _never() -> None:
     import anyio  # noqa: PLC0415
 
@@ -207,6 +218,7 @@ def main(*settings: str) -> None:
 def _tools() -> ToolBox:
     return ToolBox(
         add,
+        count_clients,
         echo,
         print_everywhere,
         read_everywhere,

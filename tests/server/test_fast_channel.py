@@ -227,3 +227,19 @@ def test_a_call_that_tells_nothing_for_long_becomes_a_stream(
             (end,) = lines_of(response)
         assert end["result"]["content"] == [{"type": "text", "text": "released"}]
     assert talker.runs == 1
+
+
+def test_a_session_is_the_same_client_for_calls_on_both_paths(serving: Callable[..., str]) -> None:
+    peers: list[object] = []
+
+    async def keep_peer(arguments: Mapping[str, Any], context: InvocationContext) -> str:
+        peers.append(context.peer)
+        return "kept"
+
+    origin = serving(http_app(ToolBox(made("keep", keep_peer))), http="direct")
+    with httpx.Client(timeout=DEADLINE_SECONDS) as client:
+        headers = open_session(client, origin + "/mcp")
+        for meta in {}, {"com.example/unusual": 1}:
+            client.post(origin + "/mcp", json=call("keep", _meta=meta), headers=headers).raise_for_status()
+    assert len(peers) == 2
+    assert peers[0] is peers[1] is not None

@@ -91,11 +91,12 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "a modern list": ("modern", enveloped(request("tools/list"))),
     "a discovery": ("modern", enveloped(request("server/discover"))),
     "an opening": ("initialize", initialize({"roots": {"listChanged": False}})),
+    "a wish for log messages": ("modern", enveloped(ADDING, **{LOG_LEVEL_KEY: "info"})),
+    "a tool of another server": ("handshake", call("remote")),
 }
 
 HANDED_OVER: dict[str, tuple[str, dict[str, Any]]] = {
     "an unknown tool is an error of the protocol": ("handshake", call("subtract")),
-    "a tool of another server": ("handshake", call("remote")),
     "a mirrored argument is compared with its header": ("modern", enveloped(call("mirrored", {"a": "x"}))),
     "a name that is a number": ("handshake", request("tools/call", {"name": 5})),
     "no name": ("handshake", request("tools/call", {"arguments": {}})),
@@ -132,7 +133,7 @@ HANDED_OVER: dict[str, tuple[str, dict[str, Any]]] = {
     "a client with icons": ("modern", enveloped(ADDING, client=CLIENT_INFO | {"icons": []})),
     "a client whose title is a number": ("modern", enveloped(ADDING, client=CLIENT_INFO | {"title": 1})),
     "a modern progress token that is a fraction": ("modern", enveloped(ADDING, progressToken=1.5)),
-    "a wish for log messages": ("modern", enveloped(ADDING, **{LOG_LEVEL_KEY: "info"})),
+    "a wish for log messages of no severity": ("modern", enveloped(ADDING, **{LOG_LEVEL_KEY: "loud"})),
     "a modern ping, which is gone": ("modern", enveloped(request("ping"))),
     "a discovery of something": ("modern", enveloped(request("server/discover", {"x": 1}))),
     "a subscription": ("modern", enveloped(request("subscriptions/listen", {"notifications": {}}))),

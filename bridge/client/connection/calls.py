@@ -137,7 +137,7 @@ def _params(
     """Build the parameters of ``tools/call`` for the session's era."""
     params: Json = {"name": name, "arguments": dict(arguments)}
     meta = dict(options.meta or {})
-    if session.era == "modern" and context.has_listener:
+    if session.era == "modern" and context.wants_logs:
         meta.setdefault(LOG_LEVEL_META_KEY, "debug")  # required for log messages in the modern era
     if meta:
         params["_meta"] = meta

@@ -7,15 +7,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.server.protocol import CAPABILITIES_KEY, CLIENT_INFO_KEY, MODERN_VERSIONS, PROTOCOL_VERSION_KEY
+from bridge.server.protocol import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    LOG_LEVEL_KEY,
+    MODERN_VERSIONS,
+    PROTOCOL_VERSION_KEY,
+)
 from bridge.telemetry.conventions import TRACE_KEYS
+from bridge.tools.context import LOG_LEVELS
 
 if TYPE_CHECKING:
     from bridge.types import Json
 
 _REQUEST = frozenset({"jsonrpc", "id", "method", "params"})
-_ENVELOPE = frozenset({PROTOCOL_VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, "progressToken"}) | TRACE_KEYS
+_ENVELOPE = (
+    frozenset({PROTOCOL_VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, "progressToken"}) | TRACE_KEYS
+)
 _OF_ONE_REQUEST = TRACE_KEYS | {"progressToken"}
+_LOG_LEVELS = (None, *LOG_LEVELS)
 _IMPLEMENTATION = frozenset({"name", "version", "title", "description", "websiteUrl"})
 
 
@@ -42,8 +52,8 @@ class ModernEnvelopes:
         """True for a ``_meta`` that has the members of every request of the modern era, and no others."""
         if meta == self._last and meta is not None:
             return True
-        if type(meta) is dict and "traceparent" in meta and _has_plain_trace(meta):
-            meta = {key: value for key, value in meta.items() if key not in TRACE_KEYS}
+        if type(meta) is dict and not _OF_ONE_REQUEST.isdisjoint(meta) and _has_token(meta) and _has_plain_trace(meta):
+            meta = {key: value for key, value in meta.items() if key not in _OF_ONE_REQUEST}
             if meta == self._last:
                 return True
         if not (
@@ -53,12 +63,11 @@ class ModernEnvelopes:
             and meta[PROTOCOL_VERSION_KEY] in MODERN_VERSIONS
             and are_plain_capabilities(meta.get(CAPABILITIES_KEY))
             and (meta.get(CLIENT_INFO_KEY) is None or is_plain_implementation(meta[CLIENT_INFO_KEY]))
-            and _has_token(meta)
-            and _has_plain_trace(meta)
+            and meta.get(LOG_LEVEL_KEY) in _LOG_LEVELS
+            and _OF_ONE_REQUEST.isdisjoint(meta)
         ):
             return False
-        if _OF_ONE_REQUEST.isdisjoint(meta):
-            self._last = meta
+        self._last = meta
         return True
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 from pydantic_core import to_json
 
 from bridge.server.fast_channel import FastChannel
-from bridge.server.protocol import MODERN_VERSIONS, result_message
+from bridge.server.protocol import LOG_LEVEL_KEY, MODERN_VERSIONS, result_message
 from bridge.telemetry.conventions import TRACE_KEYS
 from bridge.tools.questions import InputRequired
 
@@ -80,9 +80,13 @@ class PlainRequest:
             peer: Identifies the client across its calls; None if it is unknown.
         """
         meta = self.params.get("_meta") or _NO_META
-        # In the handshake era only the SDK's server knows which log messages a client wants.
         channel = FastChannel(
-            task, hand_over, wants_progress="progressToken" in meta, wants_logs=not self.modern, peer=peer
+            task,
+            hand_over,
+            wants_progress="progressToken" in meta,
+            # In the handshake era only the SDK's server knows which log messages a client wants.
+            wants_logs=not self.modern or meta.get(LOG_LEVEL_KEY) is not None,
+            peer=peer,
         )
         context.connect(channel)
         if not TRACE_KEYS.isdisjoint(meta):

@@ -53,14 +53,14 @@ class ToolsList(Method):
 
 
 class ToolsCall(Method):
-    """A call of a tool; plain if the tool runs in this process."""
+    """A call of a tool; plain if the tool is known."""
 
     name = "tools/call"
     planned_in = ERAS
     target_param = "name"
 
     def plan(self, request: PlainRequest) -> PlainRequest | None:
-        """Return the request if it calls a known tool of this process."""
+        """Return the request if it calls a known tool."""
         params, access = request.params, request.access
         name, arguments = params.get("name"), params.get("arguments")
         # Other parameters need the SDK: a task, answers to questions, the state of an earlier round.
@@ -72,10 +72,7 @@ class ToolsCall(Method):
         # over HTTP, a missing scope has its own status.
         if tool is None or view.catalog.header_schema(name) is not None or access.missing(name):
             return None
-        if tool.interactive:
-            if tool.server is not None:  # a call that is passed on knows its client by the SDK's session
-                return None
-            request.may_talk = True
+        request.may_talk = tool.interactive
         return request
 
     def run(

@@ -46,6 +46,7 @@ class FastStdio:
         to_sdk: Callable[[Json], None],
     ) -> None:
         self._publisher = publisher
+        publisher.stdio_client = self
         self._write = write
         self._to_sdk = to_sdk
         self._answered = answered

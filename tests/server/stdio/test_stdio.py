@@ -342,3 +342,10 @@ runpy.run_path({TOOLS!r}, run_name="__main__")
         server.close_input()
         assert server.wait() == 0
         assert server.log().splitlines()[-1] == "False False False False"
+
+
+def test_a_client_is_the_same_for_calls_on_both_paths(server: StdioProcess) -> None:
+    server.initialize()
+    for number, meta in enumerate([{}, {"com.example/unusual": 1}, {}]):
+        answer = server.answer(request(number, "tools/call", name="count_clients", arguments={}, _meta=meta))
+        assert answer["result"]["structuredContent"] == {"result": 1}
