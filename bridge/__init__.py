@@ -61,12 +61,12 @@ if TYPE_CHECKING:
         WireError,
     )
     from bridge.hosting.run import run
-    from bridge.models.anthropic import AnthropicChatModel
-    from bridge.models.bedrock import BedrockChatModel
+    from bridge.models.anthropic.model import AnthropicChatModel
+    from bridge.models.bedrock.model import BedrockChatModel
     from bridge.models.fallback import is_worth_another_model, with_fallback
     from bridge.models.listeners import ChatModelCall, ChatModelListener, observed
     from bridge.models.named import chat_model_named
-    from bridge.models.openai import OpenAiChatModel, OpenAiDialect
+    from bridge.models.openai.model import OpenAiChatModel, OpenAiDialect
     from bridge.models.prompted import PromptedToolsChatModel
     from bridge.models.sampling import sampling_with
     from bridge.portal import call_blocking
@@ -241,12 +241,12 @@ _NAMES = {
         "WireError"
     ),
     "bridge.hosting.run": "run",
-    "bridge.models.anthropic": "AnthropicChatModel",
-    "bridge.models.bedrock": "BedrockChatModel",
+    "bridge.models.anthropic.model": "AnthropicChatModel",
+    "bridge.models.bedrock.model": "BedrockChatModel",
     "bridge.models.fallback": "is_worth_another_model with_fallback",
     "bridge.models.listeners": "ChatModelCall ChatModelListener observed",
     "bridge.models.named": "chat_model_named",
-    "bridge.models.openai": "OpenAiChatModel OpenAiDialect",
+    "bridge.models.openai.model": "OpenAiChatModel OpenAiDialect",
     "bridge.models.prompted": "PromptedToolsChatModel",
     "bridge.models.sampling": "sampling_with",
     "bridge.portal": "call_blocking",

@@ -9,9 +9,9 @@ from bridge.errors import DefinitionError
 from bridge.text import short_repr
 
 if TYPE_CHECKING:
-    from bridge.models.anthropic import AnthropicChatModel
-    from bridge.models.bedrock import BedrockChatModel
-    from bridge.models.openai import OpenAiChatModel
+    from bridge.models.anthropic.model import AnthropicChatModel
+    from bridge.models.bedrock.model import BedrockChatModel
+    from bridge.models.openai.model import OpenAiChatModel
 
 _CLASSES = {
     "openai": ("OpenAiChatModel", "base_url"),
@@ -41,7 +41,7 @@ def chat_model_named(
             f"a chat model is named openai:NAME, anthropic:NAME or bedrock:NAME, not {short_repr(name)}"
         )
     class_name, url_parameter = _CLASSES[provider]
-    module = import_module(f"bridge.models.{provider}")  # each provider's SDK is slow to import
+    module = import_module(f"bridge.models.{provider}.model")  # each provider's SDK is slow to import
     made: OpenAiChatModel | AnthropicChatModel | BedrockChatModel
     made = getattr(module, class_name)(model, **{url_parameter: base_url})
     return made

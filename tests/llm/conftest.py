@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.models.openai import OpenAiChatModel
+from bridge.models.openai.model import OpenAiChatModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.models.anthropic import AnthropicChatModel
+from bridge.models.anthropic.model import AnthropicChatModel
 from tests.models.provider import EVENT_STREAM, Answer, json_answer, server_sent
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.config import Config
 
-from bridge.models.bedrock import BedrockChatModel
+from bridge.models.bedrock.model import BedrockChatModel
 from tests.models.provider import Answer, json_answer
 
 if TYPE_CHECKING:

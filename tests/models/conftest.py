@@ -13,9 +13,9 @@ from tests.models.provider import Provider, running_provider
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from bridge.models.anthropic import AnthropicChatModel
-    from bridge.models.bedrock import BedrockChatModel
-    from bridge.models.openai import OpenAiChatModel
+    from bridge.models.anthropic.model import AnthropicChatModel
+    from bridge.models.bedrock.model import BedrockChatModel
+    from bridge.models.openai.model import OpenAiChatModel
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",

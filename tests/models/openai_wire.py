@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.models.openai import OpenAiChatModel
+from bridge.models.openai.model import OpenAiChatModel
 from tests.models.provider import EVENT_STREAM, Answer, json_answer, server_sent
 
 if TYPE_CHECKING:

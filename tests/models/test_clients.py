@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from bridge import DefinitionError, ai_service, chat_model_named
-from bridge.models.anthropic import AnthropicChatModel
-from bridge.models.bedrock import BedrockChatModel
-from bridge.models.openai import OpenAiChatModel
+from bridge.models.anthropic.model import AnthropicChatModel
+from bridge.models.bedrock.model import BedrockChatModel
+from bridge.models.openai.model import OpenAiChatModel
 from tests.models import anthropic_wire, bedrock_wire, openai_wire
 from tests.models.requests import asking
 

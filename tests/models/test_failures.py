@@ -13,9 +13,9 @@ import anyio.to_thread
 import pytest
 
 from bridge.errors import ChatModelError
-from bridge.models.anthropic import AnthropicChatModel
-from bridge.models.bedrock import BedrockChatModel
-from bridge.models.openai import OpenAiChatModel
+from bridge.models.anthropic.model import AnthropicChatModel
+from bridge.models.bedrock.model import BedrockChatModel
+from bridge.models.openai.model import OpenAiChatModel
 from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import ChatEvent, ChatModel, PartialResponse, StreamingChatModel
 from tests.models import anthropic_wire, bedrock_wire, openai_wire

@@ -29,7 +29,7 @@ from tests.models.requests import ADD, PIXEL, SEARCH, asking, events_of, final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.models.openai import OpenAiChatModel
+    from bridge.models.openai.model import OpenAiChatModel
     from tests.models.provider import Provider
 
 pytestmark = pytest.mark.anyio

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bridge import TokenStream
-    from bridge.models.openai import OpenAiChatModel
+    from bridge.models.openai.model import OpenAiChatModel
     from tests.models.provider import Answer
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.models.bedrock import BedrockChatModel
+from bridge.models.bedrock.model import BedrockChatModel
 from bridge.service.chat_model import (
     CompleteToolCall,
     FinishReason,

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.errors import ChatModelError, MissingExtraError
-from bridge.models.anthropic_messages import FORBIDDEN_IN_ID, PROVIDER, system_text, written_messages
-from bridge.models.anthropic_replies import ReplyReader, StreamReader
+from bridge.models.anthropic.messages import FORBIDDEN_IN_ID, PROVIDER, system_text, written_messages
+from bridge.models.anthropic.replies import ReplyReader, StreamReader
 from bridge.models.clients import ClientPerLoop, check_options
 from bridge.models.conversation import conversation_of
 from bridge.models.encoding import utf8_text

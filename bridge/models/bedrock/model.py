@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.errors import ChatModelError, MissingExtraError
-from bridge.models.bedrock_messages import FORBIDDEN_IN_ID, PROVIDER, MessageWriter
-from bridge.models.bedrock_replies import ReplyReader, StreamReader, request_id_of
-from bridge.models.bedrock_request import BlockingRequest, watch
+from bridge.models.bedrock.messages import FORBIDDEN_IN_ID, PROVIDER, MessageWriter
+from bridge.models.bedrock.replies import ReplyReader, StreamReader, request_id_of
+from bridge.models.bedrock.request import BlockingRequest, watch
 from bridge.models.clients import check_options
 from bridge.models.conversation import conversation_of
 from bridge.models.encoding import json_text, utf8_text

@@ -11,7 +11,7 @@ import pytest
 from botocore.stub import Stubber
 
 from bridge.errors import ChatModelError, MissingExtraError
-from bridge.models.bedrock import BedrockChatModel
+from bridge.models.bedrock.model import BedrockChatModel
 from bridge.service.chat_model import FinishReason, ResponseFormat, TokenUsage, ToolChoice
 from bridge.service.messages import (
     AiMessage,

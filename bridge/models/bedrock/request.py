@@ -109,7 +109,7 @@ class BlockingRequest:
             body.close()
 
 
-_line: ContextVar[BlockingRequest | None] = ContextVar("bridge.models.bedrock.line", default=None)
+_line: ContextVar[BlockingRequest | None] = ContextVar("bridge.models.bedrock.model.line", default=None)
 """The request that the current context belongs to."""
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bridge.models.anthropic_messages import FORBIDDEN_IN_ID, system_text, written_messages
+from bridge.models.anthropic.messages import FORBIDDEN_IN_ID, system_text, written_messages
 from bridge.models.conversation import conversation_of
 from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bridge.errors import ChatModelError
-from bridge.models.openai import OpenAiChatModel
+from bridge.models.openai.model import OpenAiChatModel
 from bridge.service.chat_model import (
     ChatEvent,
     CompleteResponse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError
-from bridge.models.anthropic_messages import PROVIDER, preserved_layout
+from bridge.models.anthropic.messages import PROVIDER, preserved_layout
 from bridge.models.conversation import CallAssembler
 from bridge.models.encoding import json_object
 from bridge.models.provider_schemas import restored_text

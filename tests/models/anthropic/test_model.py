@@ -8,7 +8,7 @@ import pytest
 from anthropic import AsyncAnthropic
 
 from bridge.errors import ChatModelError, MissingExtraError
-from bridge.models.anthropic import AnthropicChatModel
+from bridge.models.anthropic.model import AnthropicChatModel
 from bridge.service.chat_model import FinishReason, ResponseFormat, TokenUsage, ToolChoice, ToolChoiceMode
 from bridge.service.messages import (
     AiMessage,

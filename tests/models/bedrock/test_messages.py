@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bridge.models.bedrock_messages import (
+from bridge.models.bedrock.messages import (
     FORBIDDEN_IN_ID,
     MessageWriter,
     from_json_data,

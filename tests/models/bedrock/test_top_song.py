@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bridge.errors import ToolError
-from bridge.models.bedrock import BedrockChatModel
+from bridge.models.bedrock.model import BedrockChatModel
 from bridge.service.chat_model import ChatRequest, FinishReason, ToolChoice, ToolChoiceMode
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.context import InvocationContext

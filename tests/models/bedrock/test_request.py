@@ -14,8 +14,8 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from bridge.models.bedrock import BedrockChatModel
-from bridge.models.bedrock_request import BlockingRequest, RequestAbandonedError
+from bridge.models.bedrock.model import BedrockChatModel
+from bridge.models.bedrock.request import BlockingRequest, RequestAbandonedError
 from tests.models.bedrock_wire import reply
 from tests.models.provider import DEADLINE_SECONDS, Answer
 from tests.models.requests import asking
@@ -28,7 +28,7 @@ REQUEST = asking("Hello")
 PROGRAM = """
 import sys
 import anyio, anyio.to_thread
-from bridge.models.bedrock import BedrockChatModel
+from bridge.models.bedrock.model import BedrockChatModel
 from bridge.service.chat_model import ChatRequest
 from bridge.service.messages import UserMessage
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bridge.models.conversation import conversation_of
-from bridge.models.openai_messages import MessageWriter
+from bridge.models.openai.messages import MessageWriter
 from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
 from bridge.tools.tool import ToolExecutionRequest

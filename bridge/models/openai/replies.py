@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError
 from bridge.models.conversation import CallAssembler, generated_id
-from bridge.models.openai_messages import KEPT_OF_A_CALL, PROVIDER
+from bridge.models.openai.messages import KEPT_OF_A_CALL, PROVIDER
 from bridge.models.provider_schemas import restored_text
 from bridge.service.chat_model import (
     BROKEN_OFF,

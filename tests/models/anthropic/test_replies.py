@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.errors import ChatModelError
-from bridge.models.anthropic import AnthropicChatModel
+from bridge.models.anthropic.model import AnthropicChatModel
 from bridge.service.chat_model import (
     CompleteToolCall,
     FinishReason,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError
-from bridge.models.bedrock_messages import PROVIDER, preserved_layout
+from bridge.models.bedrock.messages import PROVIDER, preserved_layout
 from bridge.models.conversation import CallAssembler
 from bridge.models.provider_schemas import restored_text
 from bridge.service.chat_model import (

@@ -8,7 +8,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from bridge.errors import ChatModelError, MissingExtraError
-from bridge.models.openai import OpenAiChatModel, OpenAiDialect
+from bridge.models.openai.model import OpenAiChatModel, OpenAiDialect
 from bridge.models.profiles.profile import GEMINI
 from bridge.service.chat_model import (
     FinishReason,

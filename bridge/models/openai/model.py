@@ -18,8 +18,8 @@ from bridge.errors import ChatModelError, MissingExtraError
 from bridge.models.clients import ClientPerLoop, check_options
 from bridge.models.conversation import conversation_of
 from bridge.models.encoding import utf8_text
-from bridge.models.openai_messages import PROVIDER, MessageWriter
-from bridge.models.openai_replies import ReplyReader, StreamReader
+from bridge.models.openai.messages import PROVIDER, MessageWriter
+from bridge.models.openai.replies import ReplyReader, StreamReader
 from bridge.models.profiles.profile import OPENAI, Profile
 from bridge.models.provider_schemas import ProviderToolWriter, ResponseFormatWriter, format_name
 from bridge.service.chat_model import ToolChoiceMode
