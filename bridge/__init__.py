@@ -122,10 +122,10 @@ if TYPE_CHECKING:
     from bridge.service.guardrails.tools import ToolInputGuardrailRequest, ToolOutputGuardrailRequest, guarded
     from bridge.service.interface import MemoryId
     from bridge.service.loop import ChatRequestTransformer
-    from bridge.service.memory import ChatMemory, by_encoding, message_window, token_window
-    from bridge.service.memory_store import ChatMemoryStore, InMemoryStore, StoredMessages
+    from bridge.service.memory.chat_memory import ChatMemory, by_encoding, message_window, token_window
+    from bridge.service.memory.persistent_stores import RedisStore, SqliteStore
+    from bridge.service.memory.store import ChatMemoryStore, InMemoryStore, StoredMessages
     from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
-    from bridge.service.persistent_stores import RedisStore, SqliteStore
     from bridge.service.resilience import cached, circuit_broken, rate_limited, retried
     from bridge.service.templates import system_message, user_message
     from bridge.service.token_stream import TokenStream
@@ -270,10 +270,10 @@ _NAMES = {
     "bridge.service.guardrails.tools": "ToolInputGuardrailRequest ToolOutputGuardrailRequest guarded",
     "bridge.service.interface": "MemoryId",
     "bridge.service.loop": "ChatRequestTransformer",
-    "bridge.service.memory": "ChatMemory by_encoding message_window token_window",
-    "bridge.service.memory_store": "ChatMemoryStore InMemoryStore StoredMessages",
+    "bridge.service.memory.chat_memory": "ChatMemory by_encoding message_window token_window",
+    "bridge.service.memory.store": "ChatMemoryStore InMemoryStore StoredMessages",
     "bridge.service.messages": "AiMessage ChatMessage SystemMessage ToolExecutionResultMessage UserMessage",
-    "bridge.service.persistent_stores": "RedisStore SqliteStore",
+    "bridge.service.memory.persistent_stores": "RedisStore SqliteStore",
     "bridge.service.resilience": "cached circuit_broken rate_limited retried",
     "bridge.service.templates": "system_message user_message",
     "bridge.service.token_stream": "TokenStream",

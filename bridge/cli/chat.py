@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bridge.service.approval import ApprovalPolicy, Decision
     from bridge.service.chat_model import StreamingChatModel
     from bridge.service.events import ServiceEvent
-    from bridge.service.memory import ChatMemory
+    from bridge.service.memory.chat_memory import ChatMemory
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool, ToolExecution, ToolExecutionRequest
 
@@ -196,7 +196,7 @@ async def _converse(
 
 async def _memory(text: str | None) -> ChatMemory:
     from bridge.redis import is_redis_url  # noqa: PLC0415 - as above
-    from bridge.service.memory import ChatMemory  # noqa: PLC0415 - as above
+    from bridge.service.memory.chat_memory import ChatMemory  # noqa: PLC0415 - as above
 
     try:
         memory = ChatMemory(text)

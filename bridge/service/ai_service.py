@@ -34,7 +34,7 @@ from bridge.service.guardrails.messages import DEFAULT_MAX_GUARDRAIL_RETRIES, Gu
 from bridge.service.guardrails.outcomes import checked_guardrails
 from bridge.service.interface import methods_of
 from bridge.service.loop import DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE, DEFAULT_MODEL_TIMEOUT_SECONDS, LoopSettings
-from bridge.service.memory import ProvidedMemories
+from bridge.service.memory.chat_memory import ProvidedMemories
 from bridge.service.token_stream import TokenStream
 from bridge.service.tool_search import ToolSearch
 from bridge.service.toolset import Toolset
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from bridge.service.guardrails.messages import InputGuardrail, OutputGuardrail
     from bridge.service.interface import ServiceMethod
     from bridge.service.loop import ChatRequestTransformer
-    from bridge.service.memory import ChatMemory, ChatMemoryProvider
+    from bridge.service.memory.chat_memory import ChatMemory, ChatMemoryProvider
     from bridge.tools.execution import AfterTool, BeforeTool
     from bridge.tools.tool import ProviderFunction, Tool, ToolProvider
 

@@ -36,8 +36,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridge.errors import ArgumentsError, DefinitionError, ToolError, WireError
 from bridge.service.chat_model import ChatRequestParameters
-from bridge.service.messages import AiMessage, UserMessage, message_from_json, message_to_json
-from bridge.service.serialization import (
+from bridge.service.memory.serialization import (
     execution_from_json,
     execution_to_json,
     parameters_from_json,
@@ -45,6 +44,7 @@ from bridge.service.serialization import (
     response_from_json,
     response_to_json,
 )
+from bridge.service.messages import AiMessage, UserMessage, message_from_json, message_to_json
 from bridge.text import short_repr
 from bridge.tools.checks import require_callable, require_type
 from bridge.types import Json, optional_field, require_text, without_none

@@ -20,8 +20,8 @@ from bridge.service.chat_model import ChatRequestParameters, CompleteResponse
 from bridge.service.events import Result
 from bridge.service.guardrails.messages import HeldAnswer, InputGuardrailRequest
 from bridge.service.loop import Invocation, LoopSettings
-from bridge.service.memory import ChatMemory, WindowView
-from bridge.service.memory_store import DEFAULT_MEMORY_ID
+from bridge.service.memory.chat_memory import ChatMemory, WindowView
+from bridge.service.memory.store import DEFAULT_MEMORY_ID
 from bridge.service.messages import SystemMessage, UserMessage
 from bridge.service.observation import observed_invocation
 from bridge.telemetry import switch
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bridge.service.approval import SuspendedInvocation
     from bridge.service.events import Emit
     from bridge.service.interface import ServiceMethod
-    from bridge.service.memory import ProvidedMemories
+    from bridge.service.memory.chat_memory import ProvidedMemories
     from bridge.service.toolset import Toolset
 
 _FAILURE_LISTENERS_SECONDS = 5.0

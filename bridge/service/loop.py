@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from bridge.service.approval import Decision
     from bridge.service.chat_model import ChatModel, ChatResponse, ResponseFormat, StreamingChatModel
     from bridge.service.events import Emit
-    from bridge.service.memory import WindowView
+    from bridge.service.memory.chat_memory import WindowView
     from bridge.service.tool_calls import Start
     from bridge.service.toolset import OfferedTools
     from bridge.tools.context import InvocationContext

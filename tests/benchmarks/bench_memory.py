@@ -19,7 +19,7 @@ from bridge import (
     UserMessage,
     message_window,
 )
-from bridge.service.persistent_stores import SqliteStore
+from bridge.service.memory.persistent_stores import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

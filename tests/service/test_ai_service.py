@@ -13,7 +13,7 @@ from bridge.errors import DefinitionError, NameClashError
 from bridge.service.ai_service import ai_service, resume
 from bridge.service.chat_model import ChatRequestParameters
 from bridge.service.interface import MemoryId
-from bridge.service.memory import ChatMemory, message_window
+from bridge.service.memory.chat_memory import ChatMemory, message_window
 from bridge.service.messages import AiMessage, SystemMessage, UserMessage
 from bridge.service.templates import system_message, user_message
 from bridge.tools.content import Image

@@ -13,7 +13,7 @@ from bridge.server.publisher import Publisher
 from bridge.service.ai_service import ai_service
 from bridge.service.approval import ApprovalPolicy, Decision
 from bridge.service.interface import MemoryId
-from bridge.service.memory import ChatMemory
+from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.messages import AiMessage, UserMessage
 from bridge.service.templates import user_message
 from bridge.testing import connected

@@ -8,7 +8,7 @@ import pytest
 from bridge import tool
 from bridge.errors import ChatModelError
 from bridge.service.events import InvocationListener
-from bridge.service.memory import ChatMemory
+from bridge.service.memory.chat_memory import ChatMemory
 from tests.service.fakes import DEADLINE_SECONDS, ask, assistant, call, calls
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from bridge import ToolError, tool
 from bridge.errors import ChatModelError, DefinitionError, InvocationTimeoutError, ToolLimitError
 from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import ChatRequestParameters, FinishReason, TokenUsage, ToolChoice, ToolChoiceMode
-from bridge.service.memory import ChatMemory
+from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.messages import (
     AiMessage,
     SystemMessage,

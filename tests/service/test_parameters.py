@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from bridge.service.chat_model import ChatRequest, ChatRequestParameters, ToolChoice, ToolChoiceMode
-from bridge.service.serialization import parameters_from_json, parameters_to_json
+from bridge.service.memory.serialization import parameters_from_json, parameters_to_json
 
 ALL = ChatRequestParameters(
     tool_choice=ToolChoice.of("add"),

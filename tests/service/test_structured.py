@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from bridge.errors import DefinitionError, ReplyError
 from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import ResponseFormat
-from bridge.service.memory import ChatMemory
+from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.messages import AiMessage, UserMessage
 from bridge.service.structured import ReplyMismatchError, ReplyReader
 from tests.service.fakes import FakeModel, call, calls

@@ -16,7 +16,7 @@ from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspende
 from bridge.service.chat_model import ChatRequestParameters, CompleteResponse
 from bridge.service.events import InvocationListener
 from bridge.service.interface import MemoryId
-from bridge.service.memory import ChatMemory
+from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.messages import AiMessage
 from tests.processes import ROOT
 from tests.service.fakes import FakeModel, assistant, call, calls
@@ -242,7 +242,7 @@ OTHER_PROCESS = """
 import asyncio, json, sys
 from bridge.service.ai_service import ai_service, resume
 from bridge.service.approval import ApprovalPolicy, Decision
-from bridge.service.memory import ChatMemory
+from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.approval import SuspendedInvocation
 from tests.service.fakes import FakeModel
 from tests.service.test_suspension import Bookings, Desk, LATER

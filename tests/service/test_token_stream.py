@@ -19,7 +19,7 @@ from bridge.service.chat_model import (
     PartialToolCall,
 )
 from bridge.service.events import BeforeToolExecution, IntermediateResponse, ToolExecuted, ToolProgress
-from bridge.service.memory import ChatMemory
+from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.messages import AiMessage
 from bridge.testing import connected
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, assistant, call, calls, response_of

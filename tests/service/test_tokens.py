@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.service.memory import by_encoding, estimate_tokens
+from bridge.service.memory.chat_memory import by_encoding, estimate_tokens
 from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import File, Image, Text
 from bridge.tools.tool import ToolExecutionRequest

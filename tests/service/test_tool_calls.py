@@ -12,7 +12,7 @@ from bridge.errors import DefinitionError
 from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import CompleteToolCall, PartialResponse
 from bridge.service.events import ToolExecuted
-from bridge.service.memory import ChatMemory
+from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage
 from bridge.tools.execution import ExecutionPolicy
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, ask, assistant, call, calls

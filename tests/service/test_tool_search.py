@@ -9,7 +9,7 @@ import pytest
 from bridge import InvocationContext, InvocationParameters, guarded, renamed, tool
 from bridge.errors import DefinitionError, NameClashError
 from bridge.service.ai_service import ai_service
-from bridge.service.memory import ChatMemory, message_window
+from bridge.service.memory.chat_memory import ChatMemory, message_window
 from bridge.service.messages import ToolExecutionResultMessage
 from bridge.service.tool_search import ToolSearch, ToolSearchRequest, by_embedding, match_words
 from bridge.tools.schema.json_schema import JsonObjectSchema

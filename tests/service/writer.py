@@ -20,7 +20,7 @@ from bridge import tool
 from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import ChatResponse
 from bridge.service.events import InvocationListener
-from bridge.service.memory import ChatMemory, message_window
+from bridge.service.memory.chat_memory import ChatMemory, message_window
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.tool import ToolExecutionRequest
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bridge.service.chat_model import ChatRequest
-    from bridge.service.memory_store import ChatMemoryStore, StoredMessages
+    from bridge.service.memory.store import ChatMemoryStore, StoredMessages
     from bridge.service.messages import ChatMessage
 
 FATAL_TURN = 2

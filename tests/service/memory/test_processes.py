@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge.service.memory import ChatMemory
+from bridge.service.memory.chat_memory import ChatMemory
+from bridge.service.memory.persistent_stores import RedisStore
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
-from bridge.service.persistent_stores import RedisStore
 from tests import forks
 from tests.processes import ROOT
 from tests.service.writer import FATAL_TURN, STEPS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from bridge.service.memory_store import StoredMessages
+    from bridge.service.memory.store import StoredMessages
     from bridge.service.messages import ChatMessage
     from tests.forks import ForkedPython
 

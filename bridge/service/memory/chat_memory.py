@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import DefinitionError
 from bridge.redis import is_redis_url
-from bridge.service.memory_store import DEFAULT_MEMORY_ID, InMemoryStore, memory_key
+from bridge.service.memory.store import DEFAULT_MEMORY_ID, InMemoryStore, memory_key
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.checks import require_callable, require_count, require_methods, require_type
 from bridge.tools.content import File, Text
@@ -39,7 +39,7 @@ from bridge.tools.content import File, Text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridge.service.memory_store import ChatMemoryStore
+    from bridge.service.memory.store import ChatMemoryStore
     from bridge.service.messages import ChatMessage
     from bridge.tools.content import Content
 
@@ -364,9 +364,9 @@ class ProvidedMemories:
 
 def _opened(store: str | Path) -> ChatMemoryStore:
     if isinstance(store, str) and is_redis_url(store):
-        from bridge.service.persistent_stores import RedisStore  # noqa: PLC0415 - only needed for Redis
+        from bridge.service.memory.persistent_stores import RedisStore  # noqa: PLC0415 - only needed for Redis
 
         return RedisStore(store)
-    from bridge.service.persistent_stores import SqliteStore  # noqa: PLC0415 - only needed for SQLite
+    from bridge.service.memory.persistent_stores import SqliteStore  # noqa: PLC0415 - only needed for SQLite
 
     return SqliteStore(store)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from bridge.errors import DefinitionError, MemoryStoreError, MissingExtraError, WireError
-from bridge.service import persistent_stores
-from bridge.service.memory import ChatMemory, ProvidedMemories, message_window, token_window
-from bridge.service.memory_store import ChatMemoryStore, InMemoryStore, StoredMessages, memory_key
+from bridge.service.memory import persistent_stores
+from bridge.service.memory.chat_memory import ChatMemory, ProvidedMemories, message_window, token_window
+from bridge.service.memory.persistent_stores import RedisStore, SqliteStore
+from bridge.service.memory.store import ChatMemoryStore, InMemoryStore, StoredMessages, memory_key
 from bridge.service.messages import (
     AiMessage,
     ChatMessage,
@@ -23,7 +24,6 @@ from bridge.service.messages import (
     ToolExecutionResultMessage,
     UserMessage,
 )
-from bridge.service.persistent_stores import RedisStore, SqliteStore
 from bridge.tools.content import Image, Text
 from bridge.tools.tool import ToolExecutionRequest
 

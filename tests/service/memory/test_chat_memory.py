@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import DefinitionError
-from bridge.service.memory import Window, WindowView, estimate_tokens, message_window, token_window
+from bridge.service.memory.chat_memory import Window, WindowView, estimate_tokens, message_window, token_window
 from bridge.service.messages import (
     AiMessage,
     ChatMessage,

@@ -22,13 +22,13 @@ from bridge.service.chat_model import (
     ToolChoice,
     ToolChoiceMode,
 )
-from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
-from bridge.service.serialization import (
+from bridge.service.memory.serialization import (
     chat_request_from_json,
     chat_request_to_json,
     event_from_json,
     event_to_json,
 )
+from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, File, Image, Text
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
 from bridge.tools.tool import ToolExecutionRequest

@@ -19,7 +19,7 @@ from anyio import to_thread
 
 from bridge.errors import MemoryStoreError, WireError
 from bridge.redis import blocking_redis_at, connection_errors, unreachable
-from bridge.service.memory_store import StoredMessages, memory_key
+from bridge.service.memory.store import StoredMessages, memory_key
 from bridge.service.messages import SystemMessage, message_from_text, message_to_text, system_message_from_text
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class SqliteStore:
         self._opened: sqlite3.Connection | None = None
 
     async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
-        """See `bridge.service.memory_store.ChatMemoryStore.read`.
+        """See `bridge.service.memory.store.ChatMemoryStore.read`.
 
         Raises:
             MemoryStoreError: The file cannot be used. The other methods raise it as well.
@@ -73,13 +73,13 @@ class SqliteStore:
         return await self._run(self._read, memory_key(memory_id), limit, before)
 
     async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
-        """See `bridge.service.memory_store.ChatMemoryStore.append`."""
+        """See `bridge.service.memory.store.ChatMemoryStore.append`."""
         key = memory_key(memory_id)
         rows = [(key, isinstance(message, SystemMessage), message_to_text(message)) for message in messages]
         await self._run(self._append, rows)
 
     async def delete(self, memory_id: Any) -> None:
-        """See `bridge.service.memory_store.ChatMemoryStore.delete`."""
+        """See `bridge.service.memory.store.ChatMemoryStore.delete`."""
         await self._run(self._delete, memory_key(memory_id))
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class RedisStore:
         self._failures = connection_errors()
 
     async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
-        """See `bridge.service.memory_store.ChatMemoryStore.read`.
+        """See `bridge.service.memory.store.ChatMemoryStore.read`.
 
         Raises:
             MemoryStoreError: Redis does not respond, or returned an error. The other methods raise it as well.
@@ -194,11 +194,11 @@ class RedisStore:
         return await self._run(self._read, memory_key(memory_id), limit, before)
 
     async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
-        """See `bridge.service.memory_store.ChatMemoryStore.append`."""
+        """See `bridge.service.memory.store.ChatMemoryStore.append`."""
         await self._run(self._append, memory_key(memory_id), messages)
 
     async def delete(self, memory_id: Any) -> None:
-        """See `bridge.service.memory_store.ChatMemoryStore.delete`."""
+        """See `bridge.service.memory.store.ChatMemoryStore.delete`."""
         await self._run(self._redis.delete, *self._keys(memory_key(memory_id)))
 
     def close(self) -> None:
