@@ -106,11 +106,11 @@ COVERED = {
     "testing_patterns::test_the_arguments_of_a_tool_are_verified": "002:818",
     "testing_patterns::test_a_workflow_uses_several_tools_local_and_imported": "002:852 003:520",
     "testing_patterns::test_concurrent_execution_is_tested_without_a_clock": "002:876 002:910",
-    "models/bedrock_top_song::test_step_1_the_message_and_the_tool_definition_are_sent": "001:6 001:11 001:16",
-    "models/bedrock_top_song::test_step_1_the_use_of_a_tool_can_be_forced": "001:19 001:26",
-    "models/bedrock_top_song::test_step_2_the_tool_request_is_read": "001:36 001:38 001:43 001:45",
-    "models/bedrock_top_song::test_step_3_the_result_or_the_error_is_told": "001:50 001:57 001:62 001:64",
-    "models/bedrock_top_song::test_step_4_the_answer_is_read": "001:70 001:77",
+    "models/bedrock/top_song::test_step_1_the_message_and_the_tool_definition_are_sent": "001:6 001:11 001:16",
+    "models/bedrock/top_song::test_step_1_the_use_of_a_tool_can_be_forced": "001:19 001:26",
+    "models/bedrock/top_song::test_step_2_the_tool_request_is_read": "001:36 001:38 001:43 001:45",
+    "models/bedrock/top_song::test_step_3_the_result_or_the_error_is_told": "001:50 001:57 001:62 001:64",
+    "models/bedrock/top_song::test_step_4_the_answer_is_read": "001:70 001:77",
 }
 """Lines by test: ``module::function`` in this folder, or ``folder/module::function``."""
 

@@ -113,7 +113,7 @@ REFERENCE = {
     ),
     "@Tool: metadata": "seeds/test_defining_tools.py::test_metadata_is_kept_with_the_specification",
     "@Tool: metadata that a provider is sent": (
-        "models/test_anthropic.py::test_cache_control_is_sent_where_the_adapter_is_told_of_it"
+        "models/anthropic/test_model.py::test_cache_control_is_sent_where_the_adapter_is_told_of_it"
     ),
 }
 
@@ -186,16 +186,16 @@ GUIDE = {
 
 BEDROCK = {
     "Step 1: Send the message and tool definition": (
-        "models/test_bedrock_top_song.py::test_step_1_the_message_and_the_tool_definition_are_sent"
+        "models/bedrock/test_top_song.py::test_step_1_the_message_and_the_tool_definition_are_sent"
     ),
-    "Step 1: force the use of a tool": ("models/test_bedrock_top_song.py::test_step_1_the_use_of_a_tool_can_be_forced"),
+    "Step 1: force the use of a tool": ("models/bedrock/test_top_song.py::test_step_1_the_use_of_a_tool_can_be_forced"),
     "Step 2: Get the tool request from the model": (
-        "models/test_bedrock_top_song.py::test_step_2_the_tool_request_is_read"
+        "models/bedrock/test_top_song.py::test_step_2_the_tool_request_is_read"
     ),
     "Step 3: Make the tool request for the model, and its error": (
-        "models/test_bedrock_top_song.py::test_step_3_the_result_or_the_error_is_told"
+        "models/bedrock/test_top_song.py::test_step_3_the_result_or_the_error_is_told"
     ),
-    "Step 4: Get the model response": "models/test_bedrock_top_song.py::test_step_4_the_answer_is_read",
+    "Step 4: Get the model response": "models/bedrock/test_top_song.py::test_step_4_the_answer_is_read",
 }
 
 DOCUMENTS = {"tutorial": TUTORIAL, "reference": REFERENCE, "guide": GUIDE, "bedrock": BEDROCK}
