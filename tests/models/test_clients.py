@@ -16,6 +16,8 @@ from tests.models import anthropic_wire, bedrock_wire, openai_wire
 from tests.models.requests import asking
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.models.provider import Provider
 
 HELLO = asking("Hi")
@@ -30,6 +32,14 @@ class Blocking(Protocol):
     def chat(self, message: str) -> str: ...
 
 
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Collects what a test has left in closed event loops, once nothing refers to it, and not in another test."""
+    yield
+    gc.collect()
+
+
+@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize("name", PROVIDERS)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # asyncio's, of connections that nobody closed
 def test_a_model_serves_one_event_loop_after_another_and_two_at_once(name: str, provider: Provider) -> None:
@@ -51,7 +61,6 @@ def test_a_model_serves_one_event_loop_after_another_and_two_at_once(name: str, 
     assert blocking.chat("Hi") == "Hello"  # in the portal's event loop
     assert asyncio.run(beside_a_blocking_call()) == ["Hello"] * 5
     asyncio.run(model.aclose())
-    gc.collect()
 
 
 def test_a_model_is_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch, provider: Provider) -> None:
