@@ -34,6 +34,7 @@ from bridge.wire.tools import result_from_wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.client.connection.call import CallOptions
     from bridge.client.connection.connection import Connection
     from bridge.client.remote_tool import RemoteExecutor
     from bridge.gateway.suspended_calls import PendingQuestions, SuspendedCall, SuspendedCalls
@@ -60,6 +61,10 @@ class ProxyExecutor:
     """Connection to the server; provides the protocol era."""
     holding: SuspendedCalls = field(compare=False)
     """Calls suspended until an answer arrives."""
+    _options: CallOptions = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_options", replace(self.remote.options, hands_on_questions=True))
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request.
@@ -72,8 +77,7 @@ class ProxyExecutor:
         """
         assert not isinstance(request.arguments, str)
         try:
-            wire = await self._call(request.arguments, context)
-            result = result_from_wire(wire)
+            return result_from_wire(_without_server_info(await self._call(request.arguments, context)))
         except ServerRefusedError as error:
             if error.code != URL_ELICITATION_REQUIRED:
                 raise ToolError(error.brief) from error
@@ -84,10 +88,6 @@ class ProxyExecutor:
             raise ToolError(error.brief) from error
         except WireError as error:
             raise ToolError(f"{self._label} returned a malformed result: {error}") from error
-        if SERVER_INFO_KEY in result.metadata:  # replaced by this server's own
-            metadata = {key: value for key, value in result.metadata.items() if key != SERVER_INFO_KEY}
-            return replace(result, metadata=metadata)
-        return result
 
     @property
     def _label(self) -> str:
@@ -104,24 +104,18 @@ class ProxyExecutor:
         return await self._attend(suspended_call, context)
 
     async def _call_in_rounds(self, arguments: Mapping[str, Any], context: InvocationContext) -> Json:
-        responses: Json | None = None
-        request_state: str | None = None
+        options = self._options
         if context.resumption is not None and _UPSTREAM in context.resumption.state:
             state, answers = context.resumption.state, context.resumption.answers
-            responses = {key: answers[key] for key in state["asked"] if key in answers}
-            request_state = state[_UPSTREAM]
+            responses: Json | None = {key: answers[key] for key in state["asked"] if key in answers}
+            options = replace(options, input_responses=responses, request_state=state[_UPSTREAM])
         for number in range(MAX_ROUNDS):
-            options = replace(
-                self.remote.options,
-                input_responses=responses,
-                request_state=request_state,
-                hands_on_questions=True,
-            )
             wire = await self.remote.call(arguments, context, options)
             if wire.get("resultType") != "input_required":
                 return wire
             request_state = wire.get("requestState")
             responses = await self._answers(wire.get("inputRequests"), request_state, context, number)
+            options = replace(options, input_responses=responses, request_state=request_state)
         raise ToolError(f"{self._label} asks more than {MAX_ROUNDS} times")
 
     async def _answers(
@@ -192,6 +186,14 @@ class ProxyExecutor:
                 pending.refuse(error)
             else:
                 raise InputRequired(waiting.questions, state) from None
+
+
+def _without_server_info(result: Json) -> Json:
+    """Remove the name of the server from the metadata of a result; this server adds its own."""
+    meta = result.get("_meta")
+    if not isinstance(meta, dict) or SERVER_INFO_KEY not in meta:
+        return result
+    return {**result, "_meta": {key: value for key, value in meta.items() if key != SERVER_INFO_KEY}}
 
 
 def _answer_from(pending: PendingQuestions, answers: Mapping[str, Any]) -> bool:

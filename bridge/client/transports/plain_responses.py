@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, get_args
 
 import httpx2
 from mcp import MCPError
-from mcp_types.methods import SERVER_RESULTS, validate_server_result
+from mcp_types.methods import SERVER_RESULTS
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from bridge.client.transports.event_stream import fields_of
@@ -183,11 +184,18 @@ def _valid(result: Json, request: PlainRequest) -> Json:
     ttl = result.get("ttlMs")
     if isinstance(ttl, int | float) and ttl < 0:
         result["ttlMs"] = 0
-    if (request.method, request.version) in SERVER_RESULTS:
-        validate_server_result(request.method, request.version, result)
+    if (form := _form(request.method, request.version)) is not None:
+        form.validate_python(result, by_name=False)  # as `validate_server_result`, which also writes the result
     if later := _later_fields(request.method, request.version) & result.keys():
         return {key: value for key, value in result.items() if key not in later}
     return result
+
+
+@cache
+def _form(method: str, version: str) -> TypeAdapter[Any] | None:
+    """Form of a method's result; None for other methods."""
+    form: Any = SERVER_RESULTS.get((method, version))
+    return None if form is None else TypeAdapter(form)
 
 
 @cache
