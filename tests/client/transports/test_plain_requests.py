@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
+from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -17,9 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from bridge.client.connection.call import CallOptions
 from bridge.client.transports.limits import default_ssl_context
-from bridge.errors import (
-    ServerUnavailableError,
-)
+from bridge.errors import BridgeError, ServerUnavailableError
 from bridge.tools.context import InvocationContext
 from tests.client.raw_http import (
     DONE,
@@ -155,3 +155,30 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(era: str, is_handed_o
                     break
                 await anyio.lowlevel.checkpoint()
             assert told[0].message["params"]["requestId"] == call.call_id
+
+
+async def test_a_call_cancelled_while_it_is_handed_over_runs_once_and_keeps_its_session() -> None:
+    steps, arrived = range(30), anyio.Event()
+
+    def answer(request: Request) -> list[bytes | None]:
+        arrived.set()
+        return [http(500, b"")]  # not plain, so the SDK reads it
+
+    async with raw_server("legacy", answer) as server, opened(server.config()) as connection:
+
+        async def call() -> None:
+            with suppress(BridgeError):
+                await connection.call_tool("add", {})
+
+        for step in steps:
+            arrived = anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await arrived.wait()
+                for _ in range(step):
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+            await connection.request("ping")
+    methods = Counter(each.message.get("method") for each in server.requests)
+    assert methods["tools/call"] == len(steps)
+    assert methods["initialize"] == 1
