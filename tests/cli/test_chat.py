@@ -58,7 +58,7 @@ def test_a_question_is_answered_with_a_tool_and_only_the_answer_is_data(tools: P
     done = chat(provider, str(tools), "--once", "1 + 2?", "--system", "Be brief.")
     assert (done.returncode, done.stdout) == (0, "The sum is 3.\n"), done.stderr
     lines = done.stderr.splitlines()
-    assert '-> add {"a": 1, "b": 2}' in lines
+    assert '-> add {"a":1,"b":2}' in lines
     assert any(line.startswith("<- 3 (") and line.endswith(" ms)") for line in lines)
     assert "printed by the tool" in lines
     first, second = provider.requests

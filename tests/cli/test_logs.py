@@ -68,4 +68,4 @@ async def test_a_malformed_notification_of_a_server_is_logged_at_the_level_of_ev
     configure_logging(level)
     async with opened(python_config(code)) as connection:
         await connection.call_tool("add", {})
-    assert ("Failed to validate notification" in capsys.readouterr().err) == shows
+    assert ("dropped a malformed notification" in capsys.readouterr().err) == shows

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from bridge.client.auth.sign_in import SignIn
     from bridge.client.transports.channel import (
         Channel,
+        ChannelEvents,
         ChannelOptions,
         OutgoingRequest,
         ProgressListener,
@@ -111,7 +112,7 @@ class PlainRequests:
         self._connections = HttpConnections(parts.host, port, tls, options.connect_seconds)
         self._channel = channel
         self._record_status = record_status
-        self._events = options.events
+        self._events: ChannelEvents | None = options.events
         self._sign_in = sign_in
         self._ids = count(_FIRST_ID)
         self._template: _Template | None = None
@@ -125,9 +126,9 @@ class PlainRequests:
         return self._sending
 
     def close(self) -> None:
-        """Close all connections, and forget the credentials."""
+        """Close all connections, and forget the credentials and whoever holds them."""
         self._connections.close()
-        self._template = self._sign_in = None
+        self._template = self._sign_in = self._client = self._events = None
 
     def learn(self, request: httpx2.Request, response: httpx2.Response) -> None:
         """Take a request that the SDK sends as the template: the last one of the handshake, or the first after it."""
@@ -178,6 +179,8 @@ class PlainRequests:
         return self._send(PlainRequest(id_, method, template.version, on_progress), data, outgoing)
 
     async def _send(self, request: PlainRequest, data: bytes, outgoing: OutgoingRequest) -> Json | None:
+        events = self._events
+        assert events is not None
         outgoing.sent = True
         outgoing.plain_id = request.id
         try:
@@ -188,12 +191,12 @@ class PlainRequests:
                 message = await read_events(response, response.stream, request)
         except httpx2.TransportError as error:
             outgoing.failure, outgoing.cut_off, outgoing.sent = error, True, not isinstance(error, NEVER_SENT)
-            self._events.undelivered(error)
+            events.undelivered(error)
             raise MCPError(CONNECTION_CLOSED, "Connection closed") from error
         except CancelledError:
             outgoing.request_id = request.id
             if request.version not in MODERN_PROTOCOL_VERSIONS:  # there, the closed connection cancels it
-                self._events.start_soon(self._cancel, request.id)
+                events.start_soon(self._cancel, request.id)
             raise
         if message is not None:
             outgoing.status = response.status
@@ -210,7 +213,8 @@ class PlainRequests:
 
     async def _cancel(self, request_id: int) -> None:
         """Cancel a request of the handshake era."""
-        assert self._client is not None
+        if self._client is None:
+            return
         params = CancelledNotificationParams(request_id=request_id, reason="caller cancelled")
         await self._client.session.send_notification(CancelledNotification(params=params))
 
