@@ -15,7 +15,7 @@ import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import anyio
@@ -34,11 +34,12 @@ from bridge.client.auth.login import Login, StoredLogin
 from bridge.client.auth.loopback import listen_for_redirect
 from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
 from bridge.client.redaction import redact_url, scrub
-from bridge.client.transports.http_client import start_and_wait
+from bridge.client.transports.http_client import START_SOON
 from bridge.client.transports.limits import authority_client
+from bridge.portal import start_detached
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
     from bridge.client.auth.grants import Grant
     from bridge.client.auth.login import Logins
@@ -176,7 +177,7 @@ class SignIn(httpx2.Auth):
                 )
 
         self._rests_until = monotonic() + _REST_SECONDS
-        await start_and_wait(renew, request, _SOON_SECONDS)
+        await _start_and_wait(renew, request, _SOON_SECONDS)
         return found
 
     def _is_to_be_refreshed(self, login: Login) -> bool:
@@ -369,3 +370,23 @@ def _same(request: httpx2.Request) -> httpx2.Request:
 
 async def _nobody(url: str) -> None:
     """Show no page."""
+
+
+async def _start_and_wait(
+    work: Callable[[], Coroutine[Any, Any, None]], request: httpx2.Request, wait_seconds: float
+) -> None:
+    """Start a background task of the request's session, if any, and wait for its end for a maximum of seconds."""
+    is_over = anyio.Event()
+
+    async def run() -> None:
+        try:
+            await work()
+        finally:
+            is_over.set()
+
+    if (start_soon := request.extensions.get(START_SOON)) is not None:
+        start_soon(run)
+    else:
+        start_detached(run, "renewal of a login")
+    with anyio.move_on_after(wait_seconds):
+        await is_over.wait()

@@ -11,7 +11,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-from anyio import Event, move_on_after
 from mcp_types import jsonrpc_message_adapter
 from pydantic_core import from_json, to_json
 
@@ -29,10 +28,10 @@ from bridge.client.transports.limits import (
     parse_error,
     stand_in,
 )
-from bridge.portal import start_detached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
+    from types import TracebackType
 
     from bridge.client.transports.channel import ChannelEvents, OutgoingRequest
 
@@ -101,6 +100,17 @@ class TrackedHttpClient(httpx2.AsyncClient):
         self._record_status = record_status
         self._is_sse = is_sse
         self._learn = learn
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await super().__aexit__(exc_type, exc_value, traceback)
+        self.auth = (
+            httpx2.Auth()
+        )  # the SDK's transport keeps the client in a cycle, and a sign-in must not outlive its sessions
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; failures of a POST become responses with an HTTP error."""
@@ -368,31 +378,3 @@ async def _lost_session(response: httpx2.Response) -> bool:
     if response.status_code != httpx2.codes.BAD_REQUEST:
         return False
     return _UNKNOWN_SESSION.search((await response.aread())[:1000]) is not None
-
-
-async def start_and_wait(
-    work: Callable[[], Coroutine[Any, Any, None]], request: httpx2.Request, wait_seconds: float
-) -> None:
-    """Start a background task and wait for its end, for a maximum number of seconds.
-
-    The task belongs to the session that sends the request, if any.
-
-    Args:
-        work: The task; it handles its own exceptions.
-        request: The request.
-        wait_seconds: Maximum seconds to wait.
-    """
-    is_over = Event()
-
-    async def run() -> None:
-        try:
-            await work()
-        finally:
-            is_over.set()
-
-    if (start_soon := request.extensions.get(START_SOON)) is not None:
-        start_soon(run)
-    else:
-        start_detached(run, "renewal of a login")
-    with move_on_after(wait_seconds):
-        await is_over.wait()
