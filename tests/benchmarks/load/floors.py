@@ -19,6 +19,8 @@ from bridge.server.stdio.pipes import open_input, open_output
 from bridge.server.stdio.server import LineSplitter
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.types import Receive, Scope, Send
 
     from bridge.server.http.guards import PreAsgiHandler
@@ -38,7 +40,7 @@ class _Same:
     may_talk = False
     request: Request
 
-    def begin(self, scope: Scope, body: bytes) -> PendingCall:
+    def begin(self, scope: Scope, body: bytes, headers: Mapping[bytes, bytes] | None = None) -> PendingCall:
         return self
 
     async def run(self) -> PlainResponse:

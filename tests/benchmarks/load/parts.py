@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _CALLS = 1000
+_MAX_BODY_BYTES = 4 * 1024 * 1024
 _PATH = "/mcp"
 _ARGUMENTS = {"a": 1, "b": 2}
 
@@ -61,7 +62,7 @@ async def http_parts(raw: bytes) -> list[Part]:
     fast = FastHttp(publisher, Sessions(), [_PATH])
     guards: list[Guard] = [
         HostOriginGuard(AllowedHosts("127.0.0.1"), lambda: True),
-        BodyLimitGuard(len(body), shares_of_bodies(len(body))),
+        BodyLimitGuard(_MAX_BODY_BYTES, shares_of_bodies(_MAX_BODY_BYTES)),
     ]
     direct = PreAsgiHandler(fast, guards, lambda: True)
     whole = await _measured(lambda: _answered(direct.begin(scope, body)))
