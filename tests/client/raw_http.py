@@ -52,11 +52,13 @@ class RawServer:
     Attributes:
         requests: All requests, in order.
         connections: Number of connections that were opened.
+        open: Number of connections that are open.
     """
 
     def __init__(self, era: str, answer: Callable[[Request], list[bytes | None]], *, scheme: str = "http") -> None:
         self.requests: list[Request] = []
         self.connections = 0
+        self.open = 0
         self.port = 0
         self._is_modern = era == MODERN
         self._era = era
@@ -72,6 +74,7 @@ class RawServer:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
         self.connections += 1
+        self.open += 1
         try:
             while (request := await _read(reader)) is not None:
                 self.requests.append(request)
@@ -85,6 +88,7 @@ class RawServer:
             pass
         finally:
             writer.close()
+            self.open -= 1
 
     def _pieces(self, request: Request) -> list[bytes | None]:
         method = request.message.get("method")

@@ -305,6 +305,10 @@ class Session:
             if result is None:
                 request = _Asked(method=method, params=params)
                 result = await self.client.session.send_request(request, _AS_IT_CAME, progress_callback=on_progress)
+        except BaseException:
+            if outgoing.received is not None:  # the SDK has not read it, and will not
+                await outgoing.received.aclose()
+            raise
         finally:
             current_request.reset(token)
         self.answers += 1

@@ -7,7 +7,7 @@ import ssl
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from mcp.client.session import ClientSession
 
 from bridge.client.connection.call import CallOptions
 from bridge.client.transports.limits import default_ssl_context
@@ -182,3 +183,26 @@ async def test_a_call_cancelled_while_it_is_handed_over_runs_once_and_keeps_its_
     methods = Counter(each.message.get("method") for each in server.requests)
     assert methods["tools/call"] == len(steps)
     assert methods["initialize"] == 1
+
+
+async def test_a_response_that_the_sdk_does_not_get_to_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_begun = anyio.Event()
+
+    async def stay(*_: Any, **__: Any) -> None:
+        has_begun.set()
+        await anyio.sleep_forever()
+
+    log = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
+    async with (
+        raw_server(MODERN, lambda _: stream(event(log), b"")[:-1]) as server,
+        opened(server.config()) as connection,
+    ):
+        monkeypatch.setattr(ClientSession, "send_request", stay)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.call_tool, "add", {})
+            await has_begun.wait()
+            meanwhile = server.open
+            tasks.cancel_scope.cancel()
+        while server.open == meanwhile:
+            await anyio.lowlevel.checkpoint()
+        monkeypatch.undo()
