@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bridge.server.protocol import CONNECTION_CLOSED, error_message, is_request
+from bridge.server.protocol import CONNECTION_CLOSED, INVALID_REQUEST, error_message, is_request
 from bridge.server.telemetry_fast_path import fast_path_of, skip_replayed
 from bridge.tools.context import InvocationContext
 
@@ -75,6 +75,11 @@ class FastStdio:
             self._knows_client = False
         if self._plan is None or str(message["id"]) in self._calls:
             return False
+        if message["id"] in self._publisher.handed_over:  # its response could not be told from that of the running call
+            error = {"code": INVALID_REQUEST, "message": f"the id {message['id']!r} is in use by a running call"}
+            self._write(error_message(message["id"], error) + b"\n")
+            self._answered(message["id"])
+            return True
         return self._executes(message, self._plan(message))
 
     def opening(self) -> list[Json]:
@@ -89,6 +94,11 @@ class FastStdio:
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
+
+    def answered_by_sdk(self, message_id: MessageId | None) -> None:
+        """Cancel a running call that the SDK has answered without waiting for it."""
+        if message_id is not None and (channel := self._publisher.handed_over.pop(message_id, None)) is not None:
+            channel.abandon()
 
     def cancel(self) -> None:
         """Cancel the running calls, because the connection ends; their clients are answered by errors."""

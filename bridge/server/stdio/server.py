@@ -253,6 +253,7 @@ class StdioServer:
     def _answered_by_sdk(self, message_id: MessageId | None) -> None:
         if self._fast is not None:
             self._fast.sdk_announces()
+            self._fast.answered_by_sdk(message_id)
         self._answered(message_id)
 
     async def _serve_with_sdk(self) -> None:
