@@ -2,20 +2,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
+from bridge import tool, tools_from
 from bridge.server.publisher import Publisher
 from bridge.server.stdio.fast import FastStdio
+from bridge.tools.context import InvocationContext  # noqa: TC001 - read at runtime
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import call, initialize, notification
 from tests.server.tools import ADD, Waiting
-
-if TYPE_CHECKING:
-    from bridge.tools.context import InvocationContext
 
 DEADLINE_SECONDS = 10
 
@@ -41,6 +40,36 @@ async def test_a_call_is_cancelled_by_its_id_and_not_answered(running: int | str
         await fast.ended()
         await checkpoint()
     assert (lines, answered) == ([], [1, running])
+
+
+async def test_a_call_that_the_sdk_has_keeps_its_id_and_is_cancelled_if_the_sdk_answers_for_it() -> None:
+    cancelled = anyio.Event()
+
+    @tool
+    async def talk(context: InvocationContext) -> str:
+        """Log a line, which the SDK has to send."""
+        try:
+            await context.log("info", "half")
+        except anyio.get_cancelled_exc_class():
+            cancelled.set()
+            raise
+        return "done"
+
+    lines, answered, for_sdk = list[bytes](), list[int | str](), list[Any]()
+    publisher = Publisher(ToolBox(tools_from(talk)), name="tests")
+    fast = FastStdio(publisher, lines.append, answered.append, for_sdk.append)
+    assert fast.handles(initialize())
+    lines.clear()
+    with anyio.fail_after(DEADLINE_SECONDS):
+        assert fast.handles(call("talk") | {"id": 7})
+        while not for_sdk:
+            await checkpoint()
+        assert fast.handles(call("talk") | {"id": 7})
+        assert [json.loads(line)["error"]["code"] for line in lines] == [-32600]
+        fast.answered_by_sdk(7)
+        await cancelled.wait()
+    assert publisher.handed_over == {}
+    assert answered == [1, 7]
 
 
 async def test_a_call_that_is_cancelled_before_it_begins_is_over() -> None:
