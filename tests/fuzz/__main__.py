@@ -163,7 +163,8 @@ def fuzz_stdio(era: str, seconds: float, seed: int) -> Outcome:
                     answer = server.receive()
                     if "method" not in answer:
                         answered[NULL if answer["id"] is None else answer["id"]] += 1
-                if answered != awaited:
+                # Of a spoiled line with too many values the server reads the id, which may be more than is awaited.
+                if (awaited - answered).keys() - {NULL}:
                     outcome.problems.append(f"{outcome.name}, line {outcome.tried}: {awaited - answered} not answered")
                 outcome.tried += BATCH
                 assert server.answer(good)["result"]["structuredContent"] == {"result": 42}
