@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
@@ -24,11 +25,12 @@ HANDSHAKE = "2025-11-25"
 
 
 class Request(NamedTuple):
-    """One HTTP request."""
+    """One HTTP request, and the number of its connection."""
 
     method: str
     headers: dict[str, str]
     message: Json
+    connection: int
 
     @property
     def call_id(self) -> Any:
@@ -51,19 +53,23 @@ class RawServer:
 
     Attributes:
         requests: All requests, in order.
-        connections: Number of connections that were opened.
         open: Number of connections that are open.
     """
 
     def __init__(self, era: str, answer: Callable[[Request], list[bytes | None]], *, scheme: str = "http") -> None:
         self.requests: list[Request] = []
-        self.connections = 0
         self.open = 0
         self.port = 0
         self._is_modern = era == MODERN
         self._era = era
         self._answer = answer
         self._scheme = scheme
+        self._connections = count()
+
+    @property
+    def calls(self) -> list[Request]:
+        """Calls of tools, in order."""
+        return [each for each in self.requests if each.message.get("method") == "tools/call"]
 
     def config(self, **settings: Any) -> ServerConfig:
         """Configuration of this server."""
@@ -73,10 +79,10 @@ class RawServer:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
-        self.connections += 1
+        connection = next(self._connections)
         self.open += 1
         try:
-            while (request := await _read(reader)) is not None:
+            while (request := await _read(reader, connection)) is not None:
                 self.requests.append(request)
                 for piece in self._pieces(request):
                     if piece is None:
@@ -109,7 +115,7 @@ class RawServer:
         return [json_of(request.call_id, result, headers={"Mcp-Session-Id": "s"} if method == "initialize" else {})]
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
+async def _read(reader: asyncio.StreamReader, connection: int) -> Request | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         line, *lines = head.strip().split("\r\n")
@@ -117,7 +123,7 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
         body = await reader.readexactly(int(headers.get("content-length", 0)))
     except asyncio.IncompleteReadError:
         return None
-    return Request(line.split()[0], headers, json.loads(body) if body else {})
+    return Request(line.split()[0], headers, json.loads(body) if body else {}, connection)
 
 
 def http(status: int, body: bytes, **headers: str) -> bytes:

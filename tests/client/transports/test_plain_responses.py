@@ -60,9 +60,9 @@ async def test_progress_and_the_response_are_read_from_events(era: str, newline:
         assert (await connection.call_tool("add", {}, context=InvocationContext(channel=heard)))["content"] == DONE[
             "content"
         ]
-        before = server.connections
         await connection.call_tool("add", {})
-        assert server.connections == before
+    first, second = server.calls
+    assert first.connection == second.connection
     assert heard.progressed == [(1.0, 2.0, "on")]
 
 
