@@ -44,7 +44,7 @@ format: $(READY) ## Put the code into shape
 	$(BIN)/ruff check --fix
 
 conformance: $(READY) ## Run the official MCP conformance suite against the bridge (needs npm)
-	$(BIN)/python tests/conformance/run.py
+	$(BIN)/python tests/conformance/run.py $(CONFORMANCE)
 
 faults: $(READY) ## Try every fault with real processes and print the table of docs/performance.md
 	$(BIN)/python -m pytest tests/faults tests/cluster -m faults --quiet $(FAULTS)

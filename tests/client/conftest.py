@@ -57,15 +57,15 @@ def python_config(code: str, *, env: dict[str, str] | None = None, **settings: A
 class RemoteServer:
     """Our own server over HTTP, which can be killed and started again at the same port."""
 
-    def __init__(self, served: str = SERVED) -> None:
-        self._served = served
+    def __init__(self, served: str = SERVED, *options: str) -> None:
+        self._served = (served, *options)
         self._stack = ExitStack()
         self.process: ServerProcess | None = None
         self.port = 0
 
     async def start(self, transport: str = "http") -> None:
         """Start it; at the port that it had, if it had one."""
-        words = ("-m", "bridge", "serve", self._served, "--transport", transport, "--port", str(self.port))
+        words = ("-m", "bridge", "serve", *self._served, "--transport", transport, "--port", str(self.port))
         self.process = await anyio.to_thread.run_sync(partial(self._stack.enter_context, serving(*words)))
         self.port = int(self.process.origin.rpartition(":")[2])
 

@@ -1,8 +1,8 @@
-"""The client that the official conformance suite tests: ``python tests/conformance/client.py URL``.
+"""The client that the official conformance suite tests: ``python tests/conformance/client.py WAY URL``.
 
 It is written as any user of the package would write it: it opens the server, calls every tool, reads every resource and
 gets every prompt. What each scenario wants beyond that stands in `CALLS`. The suite tells the scenario and the
-protocol's version in the environment.
+protocol's version in the environment. The way is ``fast``, or ``sdk`` to send all requests by the SDK.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SAMPLES = {"string": "text", "number": 1.5, "integer": 1, "boolean": True, "arra
 Calls: TypeAlias = "Iterable[tuple[str, Mapping[str, Any]]]"
 
 
-async def main(url: str) -> None:
+async def main(way: str, url: str) -> None:
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", MODERN)
     server = ServerConfig(
@@ -58,6 +58,7 @@ async def main(url: str) -> None:
         protocol="auto" if version >= MODERN else "legacy",
         required=True,
         timeout_seconds=DEADLINE_SECONDS,
+        fast_path=way != "sdk",
     )
     handlers = ClientHandlers(elicitation=fill_in, sampling=complete, roots=folders)
     with anyio.fail_after(DEADLINE_SECONDS):
@@ -207,4 +208,4 @@ async def folders(context: InvocationContext) -> list[Root]:
 
 
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[-1])
+    anyio.run(main, sys.argv[1], sys.argv[-1])

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KEY = "fault"
+_NO_FAST_PATH = "--no-fast-path"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(_NO_FAST_PATH, action="store_true", help="send and answer every request of the faults by the SDK")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,7 +44,7 @@ def trials(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     if sys.platform != "linux":
         pytest.skip("what is leaked is read from /proc, which Linux has")
     monkeypatch.setattr(forks, "IS_POSSIBLE", False)  # a fork has sockets of the tests' own, which count as leaked
-    trials = Trials(tmp_path)
+    trials = Trials(tmp_path, fast_path=not request.config.getoption(_NO_FAST_PATH, default=False))
     yield trials
     request.node.user_properties.extend((_KEY, asdict(outcome)) for outcome in trials.outcomes)
 

@@ -96,11 +96,13 @@ class Trials:
 
     Args:
         folder: Where journals may be written.
+        fast_path: Clients and servers use their fast paths; otherwise the SDK does all.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, fast_path: bool) -> None:
         self.outcomes: list[Outcome] = []
         self._folder = folder
+        self._fast_path = fast_path
 
     @asynccontextmanager
     async def trying(self, fault: str, route: Route, **options: Any) -> AsyncIterator[Stage]:
@@ -113,8 +115,9 @@ class Trials:
         """
         marker = f"faults-{uuid4()}"
         before = Holdings.now()
+        journal = self._folder / f"{marker}.journal"
         with anyio.fail_after(TRIAL_SECONDS):
-            async with _staged(route, self._folder / f"{marker}.journal", marker, **options) as stage:
+            async with _staged(route, journal, marker, fast_path=self._fast_path, **options) as stage:
                 traffic = stage.traffic
                 assert await traffic.until_answered(RECOVERY_SECONDS), traffic.failed
                 assert not traffic.failed
@@ -147,7 +150,14 @@ class Trials:
 
 @asynccontextmanager
 async def _staged(
-    route: Route, journal: Path, marker: str, *, child: tuple[str, ...] = (), auth: Any = None, **settings: Any
+    route: Route,
+    journal: Path,
+    marker: str,
+    *,
+    fast_path: bool,
+    child: tuple[str, ...] = (),
+    auth: Any = None,
+    **settings: Any,
 ) -> AsyncIterator[Stage]:
     """A server, a network before it where it is no child, a provider of its tools, and whoever calls them.
 
@@ -155,20 +165,23 @@ async def _staged(
         route: How the server is reached.
         journal: Where it writes down what it runs.
         marker: What stands in the environment of a child, and of all that it starts.
+        fast_path: As for `Trials`.
         child: The arguments of Python for another child than our own server.
         auth: What signs HTTP requests.
         settings: Of the server's configuration.
     """
+    settings |= {"name": "server", "protocol": route.pin, "fast_path": fast_path}
+    options = () if fast_path else ("--no-fast-path",)
     async with reporting.listening() as reports:
         if route in STDIO:
-            words = child or ("-m", "bridge", "serve", SERVED)
+            words = child or ("-m", "bridge", "serve", SERVED, *options)
             transport = StdioTransport(sys.executable, args=words, cwd=str(ROOT), env={"FAULTS": marker})
-            config = ServerConfig(name="server", transport=transport, protocol=route.pin, **settings)
+            config = ServerConfig(transport=transport, **settings)
             async with McpToolProvider(config, reconnect=RECONNECT) as provider:
                 traffic = Traffic(provider, journal)
                 yield Stage(provider=provider, traffic=traffic, reports=reports, route=route)
             return
-        remote = RemoteServer(SERVED)
+        remote = RemoteServer(SERVED, *options)
         await remote.start()
         try:
             network = Network(remote.port)
@@ -176,7 +189,7 @@ async def _staged(
                 kind = "sse" if route is Route.SSE else "http"
                 path = "sse" if route is Route.SSE else "mcp"
                 address = HttpTransport(f"http://127.0.0.1:{network.port}/{path}", kind=kind)  # type: ignore[arg-type]  # one of the two
-                config = ServerConfig(name="server", transport=address, protocol=route.pin, **settings)
+                config = ServerConfig(transport=address, **settings)
                 async with McpToolProvider(config, reconnect=RECONNECT, auth=auth and (lambda _: auth)) as provider:
                     traffic = Traffic(provider, journal)
                     yield Stage(

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 SERVER = str(Path(__file__).with_name("official_server.py"))
 DEADLINE_SECONDS = 60
 NAMES = ["add", "mirror", "fail", "count", "order", "grow"]
-ROUTES = [f"{kind} {pin}" for kind in ("stdio", "http") for pin in ("auto", "legacy", MODERN)]
+ROUTES = [f"{kind} {pin}" for kind in ("stdio", "http", "http-by-sdk") for pin in ("auto", "legacy", MODERN)]
 ROUTES += ["sse auto", "guessed auto"]
 
 
@@ -53,15 +53,16 @@ async def official(request: pytest.FixtureRequest) -> AsyncIterator[McpToolProvi
             yield provider
         return
     port = free_port()
-    mode, path = ("streamable-http", "mcp") if kind == "http" else ("sse", "sse")
+    mode, path = ("streamable-http", "mcp") if kind.startswith("http") else ("sse", "sse")
     with running(sys.executable, SERVER, mode, str(port), says="Uvicorn running on"):
-        transport = HttpTransport(f"http://127.0.0.1:{port}/{path}", kind=None if kind == "guessed" else kind)
-        async with provided(transport, pin) as provider:
+        known: Any = None if kind == "guessed" else kind.removesuffix("-by-sdk")
+        transport = HttpTransport(f"http://127.0.0.1:{port}/{path}", kind=known)
+        async with provided(transport, pin, fast_path=kind != "http-by-sdk") as provider:
             yield provider
 
 
-def provided(transport: Any, pin: Any) -> McpToolProvider:
-    config = ServerConfig(name="official", transport=transport, required=True, protocol=pin)
+def provided(transport: Any, pin: Any, *, fast_path: bool = True) -> McpToolProvider:
+    config = ServerConfig(name="official", transport=transport, required=True, protocol=pin, fast_path=fast_path)
     return McpToolProvider(config, handlers=ClientHandlers(elicitation=fill_in))
 
 
@@ -70,7 +71,7 @@ async def test_the_era_is_the_newest_that_the_route_allows(
 ) -> None:
     (status,) = official.status()
     kind, pin = request.node.callspec.params["official"].split()
-    is_modern = kind in {"stdio", "http"} and pin != "legacy"
+    is_modern = kind not in {"sse", "guessed"} and pin != "legacy"
     assert (status.connection.era, status.connection.protocol_version) == (
         ("modern", MODERN) if is_modern else ("handshake", "2025-11-25")
     )
