@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.from_thread
 import httpx
 import pytest
-from anyio.lowlevel import current_token
+from anyio.lowlevel import checkpoint, current_token
 from mcp import Client
 from mcp_types import ElicitResult
 
 from bridge.server import http_app
 from bridge.server.http import fast
 from bridge.server.http.fast import FastHttp
+from bridge.server.http.streamable import StreamableEndpoint
 from bridge.server.limits import Limits, Rate
 from bridge.tools.toolbox import ToolBox
-from tests.server.http_server import call, events, modern, modern_headers, notification, open_session
+from tests.server.http_server import (
+    HEADERS,
+    answer,
+    call,
+    events,
+    initialize,
+    modern,
+    modern_headers,
+    notification,
+    open_session,
+    request,
+)
 from tests.server.tools import NAME_FORM, made
 
 if TYPE_CHECKING:
@@ -211,6 +225,74 @@ def test_a_session_that_is_gone_when_a_call_talks_leaves_no_call_behind(
             assert client.post(origin + "/mcp", json=call("talk", **ASKED), headers=headers).status_code == 404
     assert talker.runs == 1
     assert not talker.reported.is_set()
+
+
+def test_a_call_keeps_its_id_and_can_be_cancelled_while_it_is_handed_over(
+    origin: str, talker: Talker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed_over, go_on, post = threading.Event(), threading.Event(), StreamableEndpoint._handshake_post
+
+    async def post_later(self: StreamableEndpoint, scope: Any, request: Any, *rest: Any) -> None:
+        if request.channel is not None:
+            handed_over.set()
+            await anyio.to_thread.run_sync(go_on.wait, DEADLINE_SECONDS)
+        await post(self, scope, request, *rest)
+
+    monkeypatch.setattr(StreamableEndpoint, "_handshake_post", post_later)
+    cancelled = notification("notifications/cancelled", {"requestId": 1})
+    with httpx.Client(timeout=DEADLINE_SECONDS) as client, ThreadPoolExecutor() as threads:
+        headers = open_session(client, origin + "/mcp")
+        first = threads.submit(client.post, origin + "/mcp", json=call("talk", **ASKED), headers=headers)
+        assert handed_over.wait(DEADLINE_SECONDS)
+        for another in call("talk"), call("talk", **ASKED) | {"id": "1"}:
+            refused = client.post(origin + "/mcp", json=another, headers=headers)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32600)
+            assert "still runs" in refused.json()["error"]["message"]
+        for _ in range(2):
+            client.post(origin + "/mcp", json=cancelled, headers=headers).raise_for_status()
+        go_on.set()
+        assert answer(first.result(DEADLINE_SECONDS))["error"]["code"] == -32800
+        assert answer(client.post(origin + "/mcp", json=request("ping"), headers=headers))["result"] == {}
+    assert (talker.runs, talker.reported.is_set()) == (1, False)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_taken", [True, False])
+async def test_a_call_that_talks_ends_with_the_app(
+    talker: Talker, monkeypatch: pytest.MonkeyPatch, *, is_taken: bool
+) -> None:
+    """Also if its request is cancelled before the SDK has taken it."""
+    app, handed_over, post = http_app(ToolBox(talker.tool)), anyio.Event(), StreamableEndpoint._handshake_post
+
+    async def post_later(self: StreamableEndpoint, scope: Any, request: Any, *rest: Any) -> None:
+        if request.channel is not None:
+            handed_over.set()
+            if not is_taken:
+                await anyio.sleep_forever()
+        await post(self, scope, request, *rest)
+
+    monkeypatch.setattr(StreamableEndpoint, "_handshake_post", post_later)
+    transport = httpx.ASGITransport(app)
+    async with (
+        httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=DEADLINE_SECONDS) as client,
+        anyio.create_task_group() as requests,
+    ):
+        async with app.router.lifespan_context(app):
+            opened = await client.post("/mcp", json=initialize(), headers=HEADERS)
+            headers = HEADERS | {"mcp-session-id": opened.headers["mcp-session-id"]}
+            await client.post("/mcp", json=notification("notifications/initialized"), headers=headers)
+            requests.start_soon(partial(client.post, "/mcp", json=call("talk", **ASKED), headers=headers))
+            with anyio.fail_after(DEADLINE_SECONDS):
+                await handed_over.wait()
+                while is_taken and not talker.reported.is_set():
+                    await checkpoint()
+            assert len(app.drain) == 1
+        if not is_taken:
+            requests.cancel_scope.cancel()
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while len(app.drain):
+            await checkpoint()
+    assert (talker.runs, talker.reported.is_set(), talker.cancelled.is_set()) == (1, is_taken, is_taken)
 
 
 def test_a_call_that_tells_nothing_for_long_becomes_a_stream(

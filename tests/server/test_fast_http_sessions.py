@@ -299,7 +299,7 @@ def test_each_of_five_calls_of_one_id_is_answered_or_refused(
     results = [answer(each)["result"]["content"][0]["text"] for each in answers if each.status_code == 200]
     assert results == [str(number) for number in range(5 - refused)]
     refusals = [each.json()["error"] for each in answers if each.status_code == 400]
-    assert len(refusals) == refused == (3 if fast_path else 4)
+    assert len(refusals) == refused == 4
     assert all("a request of this session with the id 1 still runs" in each["message"] for each in refusals)
     again = client.post(url, json=call("wait", {"number": 7}), headers=headers)
     assert answer(again)["result"]["content"][0]["text"] == "7"

@@ -18,7 +18,15 @@ from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 from bridge.server.http.session import same_credential
 from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
 from bridge.server.limits.accounts import caller_key
-from bridge.server.protocol import HTTP_STATUS, MODERN_VERSIONS, REQUEST_CANCELLED, error_message
+from bridge.server.protocol import (
+    HTTP_STATUS,
+    INVALID_REQUEST,
+    MODERN_VERSIONS,
+    REQUEST_CANCELLED,
+    MalformedMessageError,
+    error_message,
+    malformed_message_error,
+)
 from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
 
@@ -115,7 +123,7 @@ class FastHttp:
 
     def _begin_in(self, session: Session, request: Request) -> PlainResponse | PendingCall | None:
         message = _request_in(request)
-        if message is None or (request_id := str(message["id"])) in session.running or request_id in session.asked:
+        if message is None or session.id_problem(message["id"]) is not None:
             return None
         try:
             plan = self._plans.handshake(message, session.version or "", request.access)
@@ -218,8 +226,9 @@ class _SessionCall(_Call):
         assert task is not None
         self._task = task
         session, call = self._session, self._call
-        # If requests with the same id arrive at once, only the first can be cancelled by its id.
-        session.running.setdefault(str(call.id), self._cancel)
+        if (taken := session.id_problem(call.id)) is not None:  # by a request that arrived at the same time
+            return PlainResponse(malformed_message_error(MalformedMessageError(INVALID_REQUEST, taken)), 400)
+        session.running[str(call.id)] = self._cancel
         account = caller_key(self.request.scope)
         self._running.enter(task, account)
         session.__enter__()
@@ -232,7 +241,7 @@ class _SessionCall(_Call):
             if not self._is_cancelled or task.cancelling() > 1:
                 raise
         finally:
-            self._forget()
+            del session.running[str(call.id)]
             session.__exit__()
             self._running.leave(task)
         if answer is None:
@@ -244,16 +253,14 @@ class _SessionCall(_Call):
         return PlainResponse(body, session_id=session.id)
 
     def _cancel(self) -> None:
-        self._is_cancelled = True
-        self._task.cancel()
-
-    def _forget(self) -> None:
-        running, request = self._session.running, str(self._call.id)
-        if running.get(request) == self._cancel:
-            del running[request]
+        if not self._is_cancelled:
+            self._is_cancelled = True
+            self._task.cancel()
 
     def _hand_over(self) -> None:
-        self._forget()  # the SDK's server cancels the call
+        channel = self.request.channel
+        assert channel is not None
+        self._session.running[str(self._call.id)] = channel.abandon  # the SDK cancels its handler
         self.request.hand_over()
 
 

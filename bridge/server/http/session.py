@@ -15,6 +15,7 @@ from starlette.datastructures import Headers
 
 from bridge.server.http.requests import no_room_for_body
 from bridge.server.protocol import HANDSHAKE_VERSIONS
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -86,7 +87,10 @@ class Session:
     version: str | None = None
     """The negotiated protocol version; None before ``initialize`` has been answered, and if it failed."""
     running: dict[str, Callable[[], object]] = field(default_factory=dict)
-    """Functions that cancel calls of the fast path, by the request's id as text, since 7 and "7" are the same id."""
+    """Functions that cancel calls of the fast path, by the request's id as text, since 7 and "7" are the same id.
+
+    A call that the fast path has handed over stays here until it ends.
+    """
     asked: dict[str, bool] = field(default_factory=dict)
     """Ids, as text, of the requests that the SDK has not handled yet; True once a handler has begun."""
     kept: int = 0
@@ -118,6 +122,12 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.requests -= 1
         self.unused_since = monotonic()
+
+    def id_problem(self, request: object) -> str | None:
+        """Return the error message for a further request with an id that is in use; None for another id."""
+        if (key := str(request)) not in self.running and key not in self.asked:
+            return None
+        return f"a request of this session with the id {clip(repr(request))} still runs; give each request its own id"
 
     @contextmanager
     def posting(self, request: object) -> Iterator[None]:
@@ -189,7 +199,7 @@ class Session:
 
     def cancel(self, request: object) -> None:
         """Cancel the call of the fast path with an id, if there is one."""
-        end = self.running.pop(str(request), None) if type(request) in {int, str} else None
+        end = self.running.get(str(request)) if type(request) in {int, str} else None
         if end is not None:
             end()
 

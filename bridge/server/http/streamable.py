@@ -27,7 +27,6 @@ from bridge.server.http.session import (
 )
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
-from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -157,10 +156,9 @@ class StreamableEndpoint:
             return
         session = self._sessions.find(session_id or "")
         if session is not None and same_credential(scope, session):
-            if method is not None and "id" in message and str(message["id"]) in session.asked:
-                # The SDK has one stream for each id: that of the earlier request would never end.
-                problem = f"a request of this session with the id {clip(repr(message['id']))} still runs"
-                await send_error(send, 400, f"{problem}; give each request its own id")
+            # The SDK has one stream for each id: that of the earlier request would never end.
+            if method is not None and (taken := _id_problem(request, session)) is not None:
+                await send_error(send, 400, taken)
                 return
             if kept and not self._sessions.keep(session, kept):
                 await send_error(send, 413, client_data_problem(session.kept + kept))
@@ -256,6 +254,12 @@ class StreamableEndpoint:
 
         assert self._manager is not None
         await self._manager.handle_request(scope, receive, drop)
+
+
+def _id_problem(request: Request, session: Session) -> str | None:
+    """Return the error message for an id that is in use; None for others, and for a request that was handed over."""
+    has_id = "id" in request.message and request.channel is None
+    return session.id_problem(request.message["id"]) if has_id else None
 
 
 async def refuse_session(send: Send, sessions: Sessions) -> None:
