@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,12 @@ settings.register_profile("all", deadline=None)  # how long an example takes is 
 # Tests that draw examples themselves take a multiple of this number.
 settings.register_profile("bridge", settings.get_profile("all"), max_examples=40)
 settings.load_profile("bridge")
+
+
+def pytest_configure() -> None:
+    """Let programs that tests start receive SIGINT, which a shell's background jobs ignore."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def assert_one_rate(caller: Caller) -> None:
             break
     else:
         raise AssertionError(f"{caller.let_in} were let in, and the processes say {waits}")
-    assert CALLS <= caller.let_in < 2 * CALLS
+    assert CALLS <= caller.let_in <= 2 * CALLS  # each may let in as many before it hears of the other's
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sockets are handed down on POSIX")
