@@ -46,13 +46,6 @@ async def tokens_for_assertion(
 ) -> OAuthToken:
     """Request tokens for an assertion from an authorization server.
 
-    Args:
-        url: The MCP server.
-        grant: The assertion and its authorization server.
-        challenge: The server's challenge.
-        http: HTTP client.
-        binding: Decides if the tokens are bound to a key.
-
     Raises:
         SignInError: The authorization server's address is not allowed.
         OAuthFlowError: There is no such authorization server, or it refuses.
@@ -139,9 +132,8 @@ def exchange_assertion(
         except ValidationError:
             raise SignInError("the identity provider's response is not a token response (RFC 8693)") from None
         if found.issued_token_type != _ID_JAG:
-            raise SignInError(
-                f"the identity provider issued a {found.issued_token_type!r} instead of an identity assertion"
-            )
+            kind = found.issued_token_type
+            raise SignInError(f"the identity provider issued a {kind!r} instead of an identity assertion")
         return found.access_token
 
     return source

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from bridge.client.auth.login import Login
 
-_ASKING_STATUSES = (401, 403)
 _QUOTED = re.compile(r'"[^"]*"')
 _PROOF_SCHEME = re.compile(r"(?:^|,)\s*DPoP(?![^\s,])", re.IGNORECASE)
 _PROOF_ERROR = re.compile(rf'\berror="?({USE_NONCE}|{BAD_PROOF})\b')
@@ -51,11 +50,9 @@ class Challenge:
     """True for a login that no response asked for."""
 
     def response(self, request: httpx2.Request, scopes: Iterable[str] = ()) -> httpx2.Response:
-        """Build the HTTP response that carries this challenge, for the SDK's clients.
+        """Build the HTTP response to a request that carries this challenge, for the SDK's clients.
 
-        Args:
-            request: The request that is answered.
-            scopes: Scopes that replace those of the server; empty to keep them.
+        Scopes of the configuration replace those of the server.
         """
         scope = union_scopes(" ".join(scopes) or None, self.scope if self.is_step_up else None) or self.scope
         fields = {
@@ -70,8 +67,6 @@ class Challenge:
 
 def parse_challenge(response: httpx2.Response) -> Challenge | None:
     """Parse the challenge of a response; None if another token would not help."""
-    if response.status_code not in _ASKING_STATUSES:
-        return None
     error = extract_field_from_www_auth(response, "error")
     is_step_up = response.status_code == httpx2.codes.FORBIDDEN and error == "insufficient_scope"
     if response.status_code != httpx2.codes.UNAUTHORIZED and not is_step_up:
@@ -94,12 +89,7 @@ def _takes_proofs(header: str, algorithms: str | None) -> bool:
 
 
 def credentials_needed(challenge: Challenge, login: Login | None) -> str:
-    """Describe a demand for credentials that cannot be met without a user.
-
-    Args:
-        challenge: The challenge.
-        login: The current login; None for none.
-    """
+    """Describe a demand for credentials that cannot be met without a user."""
     if challenge.is_step_up:
         more = f" ({challenge.scope})" if challenge.scope else ""
         return f"the login lacks a required scope{more}"
@@ -109,12 +99,7 @@ def credentials_needed(challenge: Challenge, login: Login | None) -> str:
 
 
 def token_refused(challenge: Challenge, login: Login | None) -> str:
-    """Describe the rejection of a new token.
-
-    Args:
-        challenge: The challenge.
-        login: The login with the rejected token; None for none.
-    """
+    """Describe the rejection of a new token."""
     reason = f" ({challenge.error})" if challenge.error else ""
     return f"it refuses a newly issued token{reason}{_doubt(challenge, login)}"
 
@@ -142,12 +127,7 @@ class RequestSigner:
         self._nonces = Nonces()
 
     def put(self, request: httpx2.Request, login: Login | None) -> httpx2.Request:
-        """Sign a request. Each attempt needs a new signature, since a proof is valid once.
-
-        Args:
-            request: The request.
-            login: The login; None for no signature.
-        """
+        """Sign a request, if there is a login. Each attempt needs a new signature, since a proof is valid once."""
         token = login.access_token if login is not None else None
         if login is None or token is None:
             return request

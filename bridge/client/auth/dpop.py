@@ -11,7 +11,7 @@ import secrets
 import time
 from base64 import urlsafe_b64encode
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -64,11 +64,9 @@ class ProofKey(BaseModel):
         from jwt.algorithms import ECAlgorithm  # noqa: PLC0415 - slow to import
 
         try:
-            key: Any = ECAlgorithm.from_jwk(self.model_dump())
+            return cast("EllipticCurvePrivateKey", ECAlgorithm.from_jwk(self.model_dump()))
         except (InvalidKeyError, ValueError):
             raise ValueError("not a P-256 key pair") from None
-        signing_key: EllipticCurvePrivateKey = key
-        return signing_key
 
     @cached_property
     def public(self) -> dict[str, str]:
@@ -81,14 +79,7 @@ class ProofKey(BaseModel):
         return thumbprint(self.public)
 
     def proof(self, method: str, url: httpx2.URL, *, token: str | None = None, nonce: str | None = None) -> str:
-        """Create the proof for one request (RFC 9449 section 4.2).
-
-        Args:
-            method: The request's method.
-            url: The request's URL.
-            token: The access token; None for a token request.
-            nonce: The server's nonce; None for none.
-        """
+        """Create the proof for one request (RFC 9449 section 4.2); a token request has no token yet."""
         import jwt  # noqa: PLC0415 - slow to import
 
         claims: dict[str, Any] = {

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
+    from mcp.client.auth.oauth2 import OAuthContext
 
     from bridge.client.auth.challenge import Challenge
     from bridge.client.auth.dpop import Nonces
@@ -45,8 +46,6 @@ _logger = logging.getLogger("bridge.client")
 _LONG_AGO = 1.0
 """Expiry time in the past; 0 would mean an unknown expiry."""
 _UNUSED_REDIRECT = "http://127.0.0.1/callback"
-
-
 _is_driving: ContextVar[bool] = ContextVar("bridge.client.auth.flow.is_driving", default=False)
 
 
@@ -75,12 +74,7 @@ class Renewal:
 
 
 async def refresh(renewal: Renewal, login: Login, grant: Grant) -> Login:
-    """Refresh a login's tokens; returns it without tokens if the authorization server refuses.
-
-    Args:
-        renewal: Inputs of the renewal.
-        login: A login with a refresh token.
-        grant: The grant that the login comes from.
+    """Refresh a login with a refresh token; returns it without tokens if the authorization server refuses.
 
     Raises:
         SignInError: The authorization server fails temporarily, or its address is not allowed.
@@ -111,14 +105,7 @@ async def refresh(renewal: Renewal, login: Login, grant: Grant) -> Login:
 async def authorize(
     renewal: Renewal, login: Login, grant: OAuthLogin, challenge: Challenge, loopback: RedirectListener
 ) -> Login:
-    """Log in with a browser.
-
-    Args:
-        renewal: Inputs of the renewal.
-        login: Known state of an earlier login.
-        grant: Client and scopes of the login.
-        challenge: The server's challenge.
-        loopback: Shows the login page and receives the redirect.
+    """Log in with a browser, from the known state of an earlier login.
 
     Raises:
         SignInError: The authorization server is not allowed.
@@ -155,18 +142,13 @@ async def authorize(
         if context.oauth_metadata is None and context.protected_resource_metadata is None:
             raise SignInError(no_authorization_server(challenge)) from error
         raise
-    return (
-        binding.kept(login)
-        .model_copy(
-            update={
-                "client": draft.client if grant.client_id is None else context.client_info,
-                "metadata": context.oauth_metadata,
-                "resource": context.protected_resource_metadata,
-                "wanted_scope": None,
-            }
-        )
-        .renewed(draft.tokens)
-    )
+    found = {
+        "client": draft.client if grant.client_id is None else context.client_info,
+        "metadata": context.oauth_metadata,
+        "resource": context.protected_resource_metadata,
+        "wanted_scope": None,
+    }
+    return binding.kept(login).model_copy(update=found).renewed(draft.tokens)
 
 
 async def request_grant(
@@ -187,33 +169,38 @@ async def _granted(
         tokens = await tokens_for_assertion(renewal.url, grant, challenge, renewal.http, binding)
         return binding.kept(login).renewed(tokens)
     draft = SdkTokenStorage(None, None)
-    provider = _provider(renewal.url, grant, draft, " ".join(grant.scopes) or None)
+    provider = _provider(renewal.url, grant, draft)
     await _drive(renewal, provider, grant, challenge, binding)
     return binding.kept(login).renewed(draft.tokens)
 
 
-def _provider(
-    url: str, grant: ClientCredentials | IdentityAssertion, draft: SdkTokenStorage, scope: str | None
-) -> _Provider:
-    if isinstance(grant, IdentityAssertion):
-        return _assertion_provider(url, grant, draft, scope)
-    from mcp.client.auth.extensions.client_credentials import (  # noqa: PLC0415 - slow to import
-        ClientCredentialsOAuthProvider,
-        PrivateKeyJWTOAuthProvider,
-        SignedJWTParameters,
-    )
+def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: SdkTokenStorage) -> _Provider:
+    from mcp.client.auth.extensions import client_credentials, identity_assertion  # noqa: PLC0415 - slow to import
 
+    scope = " ".join(grant.scopes) or None
+    if isinstance(grant, IdentityAssertion):
+        return identity_assertion.IdentityAssertionOAuthProvider(
+            url,
+            draft,
+            grant.client_id,
+            grant.client_secret or "",
+            grant.issuer,
+            grant.assertion,
+            scope=scope,
+            token_endpoint_auth_method=grant.client_authentication,
+        )
     if grant.private_key is not None:
         _check_key(grant.private_key, grant.signing_algorithm)
-        signed = SignedJWTParameters(
+        source = client_credentials.SignedJWTParameters(
             issuer=grant.client_id,
             subject=grant.client_id,
             signing_key=grant.private_key,
             signing_algorithm=grant.signing_algorithm,
+        ).create_assertion_provider()
+        return client_credentials.PrivateKeyJWTOAuthProvider(
+            url, draft, grant.client_id, source, scope=scope, issuer=grant.issuer
         )
-        source = signed.create_assertion_provider()
-        return PrivateKeyJWTOAuthProvider(url, draft, grant.client_id, source, scope=scope, issuer=grant.issuer)
-    return ClientCredentialsOAuthProvider(
+    return client_credentials.ClientCredentialsOAuthProvider(
         url,
         draft,
         grant.client_id,
@@ -241,27 +228,8 @@ def _check_key(pem: str, algorithm: str) -> None:
         raise SignInError(f"the client's private key is too short: {weakness}")
 
 
-def _assertion_provider(url: str, grant: IdentityAssertion, draft: SdkTokenStorage, scope: str | None) -> _Provider:
-    from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider  # noqa: PLC0415 - slow to import
-
-    return IdentityAssertionOAuthProvider(
-        url,
-        draft,
-        grant.client_id,
-        grant.client_secret or "",
-        grant.issuer,
-        grant.assertion,
-        scope=scope,
-        token_endpoint_auth_method=grant.client_authentication,
-    )
-
-
 async def _drive(
-    renewal: Renewal,
-    provider: _Provider,
-    grant: OAuthLogin | ClientCredentials | IdentityAssertion,
-    challenge: Challenge,
-    binding: TokenBinding,
+    renewal: Renewal, provider: _Provider, grant: Grant, challenge: Challenge, binding: TokenBinding
 ) -> None:
     """Run the SDK's client on a challenge until it would send the original request."""
     request, reach = renewal.request, AllowedAddresses(renewal.url, grant.issuer)
@@ -275,7 +243,7 @@ async def _drive(
                 require_usable_server(provider.context, grant, reach)
             answer = await _sent(outgoing, renewal.http, reach, binding)
             if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
-                _fit_authentication(provider, grant, answer)
+                _fit_authentication(provider.context, grant, answer)
             outgoing = await flow.asend(prefer_authorization_server(grant.issuer, answer))
 
 
@@ -309,11 +277,8 @@ def _remember(provider: OAuthClientProvider, login: Login) -> None:
 
 
 def _metadata(grant: OAuthLogin, redirect_uri: str) -> OAuthClientMetadata:
-    return OAuthClientMetadata(
-        client_name="bridge",
-        redirect_uris=[AnyUrl(redirect_uri)],
-        scope=" ".join(grant.scopes) or None,
-    )
+    scope = " ".join(grant.scopes) or None
+    return OAuthClientMetadata(client_name="bridge", redirect_uris=[AnyUrl(redirect_uri)], scope=scope)
 
 
 def _client(login: Login, grant: OAuthLogin, redirect_uri: str) -> OAuthClientInformationFull | None:
@@ -333,11 +298,10 @@ def _client(login: Login, grant: OAuthLogin, redirect_uri: str) -> OAuthClientIn
     return known
 
 
-def _fit_authentication(provider: OAuthClientProvider, grant: OAuthLogin, answer: httpx2.Response) -> None:
+def _fit_authentication(context: OAuthContext, grant: OAuthLogin, answer: httpx2.Response) -> None:
     """Choose the authentication method of a pre-registered client from the authorization server's metadata."""
     if grant.client_secret is None or grant.client_authentication is not None or not answer.is_success:
         return
-    context = provider.context
     supported = context.oauth_metadata and context.oauth_metadata.token_endpoint_auth_methods_supported
     if supported and context.client_info is not None and context.client_info.client_id == grant.client_id:
         method = "client_secret_basic" if "client_secret_basic" in supported else "client_secret_post"

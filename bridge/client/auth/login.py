@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal
 
 from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken, ProtectedResourceMetadata
 from pydantic import BaseModel, ConfigDict, Field
 
 from bridge.client.auth.dpop import ProofKey
-from bridge.client.auth.errors import SignInError
-from bridge.errors import WireError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
 
 _MAX_MARGIN_SECONDS = 30.0
 """Maximum seconds before its expiry at which a token is renewed."""
 
 _MARGIN_OF_LIFETIME = 0.1
-_logger = logging.getLogger("bridge.client")
 
 
 class Login(BaseModel):
@@ -104,79 +95,3 @@ class SdkTokenStorage:
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store a registered client."""
         self.client = client_info
-
-
-class StoredLogin:
-    """Access to the stored login of one server.
-
-    Args:
-        logins: Storage of all logins.
-        key: Key of the login.
-        shown: The redacted server, for messages.
-        hint: Suggested action if the stored data is not a login.
-    """
-
-    def __init__(self, logins: Logins, key: str, *, shown: str, hint: str | None) -> None:
-        self._logins = logins
-        self._key = key
-        self._shown = shown
-        self._hint = hint
-
-    async def load(self) -> Login | None:
-        """Load the login; None if there is none.
-
-        Raises:
-            SignInError: The login cannot be read.
-        """
-        try:
-            return await self._logins.load(self._key)
-        except WireError as error:
-            raise SignInError(str(error), hint=self._hint) from error
-        except OSError as error:
-            raise SignInError(f"its login cannot be read: {error}") from error
-
-    async def load_if_readable(self) -> Login | None:
-        """Load the login; None if there is none, or if it cannot be read and is about to be replaced."""
-        try:
-            return await self.load()
-        except SignInError:
-            return None
-
-    async def save(self, login: Login) -> None:
-        """Store a login; a failure is logged."""
-        try:
-            await self._logins.save(self._key, login)
-        except OSError as error:
-            _logger.warning("the login to %s cannot be saved: %s", self._shown, error)
-
-    @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Lock the login against renewal by other processes; a failure to lock is logged."""
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(self._logins.locked(self._key))
-            except OSError as error:
-                _logger.warning("logins cannot be locked and are renewed without a lock: %s", error)
-            yield
-
-
-class Logins(Protocol):
-    """Storage of logins."""
-
-    async def load(self, key: str) -> Login | None:
-        """Load the login of a key; None if there is none.
-
-        Raises:
-            WireError: The stored data is not a login.
-            OSError: It cannot be read.
-        """
-
-    async def save(self, key: str, login: Login) -> None:
-        """Store a login.
-
-        Raises:
-            OSError: It cannot be written; the previous login is unchanged.
-        """
-
-    def locked(self, key: str) -> AbstractAsyncContextManager[None]:
-        """Hold the exclusive right to renew a login during this block."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
     from anyio.abc import Listener, SocketStream
-
-    _Listener: TypeAlias = Listener[SocketStream]
 
 LOCAL_HOSTS: Final = {"127.0.0.1": ("127.0.0.1",), "::1": ("::1",), "localhost": ("127.0.0.1", "::1")}
 """Hosts allowed in a redirect URI, with the addresses to listen on."""
@@ -36,7 +34,7 @@ class RedirectListener:
     """Receives the redirect of one login."""
 
     def __init__(
-        self, redirect_uri: str, listeners: Iterable[_Listener], show_page: Callable[[str], Awaitable[None]]
+        self, redirect_uri: str, listeners: Iterable[Listener[SocketStream]], show_page: Callable[[str], Awaitable[None]]
     ) -> None:
         self.redirect_uri = redirect_uri
         self._path = urlsplit(redirect_uri).path or "/"
@@ -111,10 +109,14 @@ class RedirectListener:
         """Serve one request of a browser."""
         async with stream:
             with anyio.move_on_after(_READ_SECONDS), suppress(*_GONE):
-                target = _target(await _head(stream))
-                page = (
-                    (400, "Not understood", "A browser is expected here.") if target is None else self.receive(target)
-                )
+                head = b""
+                while b"\r\n\r\n" not in head and len(head) < _MAX_REQUEST_BYTES:
+                    head += await stream.receive()
+                match head.partition(b"\r\n")[0].decode("latin-1").split(" "):
+                    case ["GET", target, _]:
+                        page = self.receive(target)
+                    case _:
+                        page = 400, "Not understood", "A browser is expected here."
                 await stream.send(_response(*page))
         if self._result is not None:
             self._answered.set()
@@ -151,18 +153,6 @@ async def listen_for_redirect(
     finally:
         for listener in listeners:
             await listener.aclose()
-
-
-async def _head(stream: SocketStream) -> bytes:
-    head = b""
-    while b"\r\n\r\n" not in head and len(head) < _MAX_REQUEST_BYTES:
-        head += await stream.receive()
-    return head
-
-
-def _target(head: bytes) -> str | None:
-    words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
-    return words[1] if len(words) == 3 and words[0] == "GET" else None  # noqa: PLR2004 - method, target, version
 
 
 def _response(status: int, title: str, text: str) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import httpx2
 from mcp.client.auth.utils import issuers_match
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from bridge.client.auth.grants import OAuthLogin
 
-_Address: TypeAlias = IPv4Address | IPv6Address
-
 
 @dataclass(frozen=True, slots=True)
 class AllowedAddresses:
@@ -39,11 +37,8 @@ class AllowedAddresses:
     def check(self, url: object) -> None:
         """Require https, or http to this machine; private addresses only if the user configured one.
 
-        Args:
-            url: The URL to request, or to open in a browser.
-
         Raises:
-            SignInError: The URL is not allowed.
+            SignInError: The URL, to request or to open in a browser, is not allowed.
         """
         shown = redact_url(str(url)).shown
         parsed = _parsed(str(url))
@@ -91,22 +86,17 @@ def _is_private(host: str) -> bool:
     return not address.is_global or address.is_multicast
 
 
-def _address(host: str) -> _Address | None:
+def _address(host: str) -> IPv4Address | IPv6Address | None:
     """Parse an IP address; None for a host name."""
     try:
         address = ip_address(host)
     except ValueError:
-        return _short_address(host)
+        try:  # forms that only the system's resolver accepts: 127.1, 2130706433, 0x7f.0.0.1
+            return IPv4Address(socket.inet_aton(host))
+        except OSError:
+            return None
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
-
-
-def _short_address(host: str) -> IPv4Address | None:
-    """Parse address forms that only the system's resolver accepts: 127.1, 2130706433, 0x7f.0.0.1."""
-    try:
-        return IPv4Address(socket.inet_aton(host))
-    except OSError:
-        return None
 
 
 def require_usable_server(context: OAuthContext, grant: OAuthLogin, reach: AllowedAddresses) -> None:
@@ -139,11 +129,7 @@ def require_usable_server(context: OAuthContext, grant: OAuthLogin, reach: Allow
 def prefer_authorization_server(issuer: str | None, answer: httpx2.Response) -> httpx2.Response:
     """Move the configured authorization server to the front of a server's metadata (RFC 9728 section 7.6).
 
-    The SDK's client uses the first one.
-
-    Args:
-        issuer: The configured issuer; None for none.
-        answer: Any HTTP response.
+    The SDK's client uses the first one. Any other response is returned unchanged.
     """
     if issuer is None or not answer.is_success:
         return answer

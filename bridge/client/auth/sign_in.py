@@ -30,9 +30,9 @@ from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.flow import Renewal, authorize, refresh, request_grant
 from bridge.client.auth.grants import OAuthLogin
-from bridge.client.auth.login import Login, StoredLogin
+from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import listen_for_redirect
-from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
+from bridge.client.auth.store import LoginStore, MemoryLogins, StoredLogin, login_key
 from bridge.client.redaction import redact_url, scrub
 from bridge.client.transports.http_client import START_SOON
 from bridge.client.transports.limits import authority_client
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
     from bridge.client.auth.grants import Grant
-    from bridge.client.auth.login import Logins
 
 _MAX_SENDS = 4
 """Maximum sends of a request: first, with a token renewed elsewhere, with a refreshed one, with that of a login."""
@@ -82,7 +81,7 @@ class SignIn(httpx2.Auth):
         url: str,
         grant: Grant,
         *,
-        logins: Logins | None = None,
+        logins: LoginStore | MemoryLogins | None = None,
         show_page: Callable[[str], Awaitable[None]] | None = None,
         hint: str | None = None,
         key_hint: str | None = None,
@@ -229,7 +228,8 @@ class SignIn(httpx2.Auth):
         """Renew the token that was used, once for all waiting requests."""
         renewals = self._renewals
         async with self._lock:
-            if self._renewals == renewals or self._login_is(used):
+            is_unchanged = self._failure is None and self._login is not None and self._login.access_token == used
+            if self._renewals == renewals or is_unchanged:
                 try:
                     self._login = await self._renew(used, challenge, request, may_refresh=may_refresh)
                 except SignInError as error:
@@ -242,10 +242,6 @@ class SignIn(httpx2.Auth):
                 raise self._failure
             assert self._login is not None
             return self._login
-
-    def _login_is(self, used: str | None) -> bool:
-        """True if no renewal replaced the used token meanwhile."""
-        return self._failure is None and self._login is not None and self._login.access_token == used
 
     async def _renew(
         self, used: str | None, challenge: Challenge | None, request: httpx2.Request, *, may_refresh: bool
@@ -345,14 +341,7 @@ class SignIn(httpx2.Auth):
 
 
 def shared_sign_in(url: str, grant: Grant, *, hint: str, key_hint: str | None) -> SignIn:
-    """Return the `SignIn` of a server and a grant that all connections of this event loop share.
-
-    Args:
-        url: The server.
-        grant: The grant type.
-        hint: As for `SignIn`.
-        key_hint: As for `SignIn`.
-    """
+    """Return the `SignIn` of a server and a grant that all connections of this event loop share; see `SignIn`."""
     shared = _of_event_loop.get(None)
     if shared is None:
         shared = WeakValueDictionary()

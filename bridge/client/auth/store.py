@@ -11,7 +11,7 @@ import logging
 import os
 import stat
 import sys
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING
@@ -62,11 +62,20 @@ class LoginStore:
         return self.folder / f"{key}.json"
 
     async def load(self, key: str) -> Login | None:
-        """Load the login of a key; see `Logins`."""
+        """Load the login of a key; None if there is none.
+
+        Raises:
+            WireError: The stored data is not a login.
+            OSError: It cannot be read.
+        """
         return await anyio.to_thread.run_sync(self._load, key)
 
     async def save(self, key: str, login: Login) -> None:
-        """Store a login; see `Logins`. An existing file that is not a login is renamed to ``.bad``."""
+        """Store a login. An existing file that is not a login is renamed to ``.bad``.
+
+        Raises:
+            OSError: It cannot be written; the previous login is unchanged.
+        """
         await anyio.to_thread.run_sync(self._save, key, login)
 
     async def delete(self, key: str) -> bool:
@@ -75,20 +84,23 @@ class LoginStore:
         Raises:
             OSError: The file cannot be removed.
         """
-        return await anyio.to_thread.run_sync(self._delete, key)
+        try:
+            await anyio.Path(self.path(key)).unlink()
+        except FileNotFoundError:
+            return False
+        return True
 
     @asynccontextmanager
     async def locked(self, key: str) -> AsyncIterator[None]:
         """Hold the exclusive right to renew a login on this machine during this block."""
         from filelock import FileLock, Timeout  # noqa: PLC0415 - slow to import, rarely needed
 
-        self._make_folder()
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = FileLock(self.folder / f"{key}.lock", mode=0o600, thread_local=False)
         waits = False
-        while True:
+        while not lock.is_locked:
             try:
                 lock.acquire(blocking=False)
-                break
             except Timeout:
                 if not waits:
                     _logger.debug("the login %s is being renewed by another process", key)
@@ -116,7 +128,7 @@ class LoginStore:
             raise WireError(f"{str(path)!r} is not a valid login: {first['msg']}; remove it, or log in again") from None
 
     def _save(self, key: str, login: Login) -> None:
-        self._make_folder()
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.path(key)
         self._put_aside_what_is_none(key)
         descriptor, name = mkstemp(dir=self.folder, prefix=f".{key}.", suffix=".new")  # mkstemp makes it 0600
@@ -141,16 +153,6 @@ class LoginStore:
             path.replace(aside)
             _logger.warning("%s was not a valid login; it was renamed to %s", path, aside)
 
-    def _delete(self, key: str) -> bool:
-        try:
-            self.path(key).unlink()
-        except FileNotFoundError:
-            return False
-        return True
-
-    def _make_folder(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
 
 class MemoryLogins:
     """Logins in memory, for tokens that the program can request again at any time."""
@@ -174,13 +176,62 @@ class MemoryLogins:
             yield
 
 
-def login_key(server_url: str, client_id: str | None = None) -> str:
-    """Key of a login: the server's host for readability, and a hash.
+class StoredLogin:
+    """Access to the stored login of one server.
 
     Args:
-        server_url: The server.
-        client_id: The configured client ID; each client has its own login.
+        logins: Storage of all logins.
+        key: Key of the login.
+        shown: The redacted server, for messages.
+        hint: Suggested action if the stored data is not a login.
     """
+
+    def __init__(self, logins: LoginStore | MemoryLogins, key: str, *, shown: str, hint: str | None) -> None:
+        self._logins = logins
+        self._key = key
+        self._shown = shown
+        self._hint = hint
+
+    async def load(self) -> Login | None:
+        """Load the login; None if there is none.
+
+        Raises:
+            SignInError: The login cannot be read.
+        """
+        try:
+            return await self._logins.load(self._key)
+        except WireError as error:
+            raise SignInError(str(error), hint=self._hint) from error
+        except OSError as error:
+            raise SignInError(f"its login cannot be read: {error}") from error
+
+    async def load_if_readable(self) -> Login | None:
+        """Load the login; None if there is none, or if it cannot be read and is about to be replaced."""
+        try:
+            return await self.load()
+        except SignInError:
+            return None
+
+    async def save(self, login: Login) -> None:
+        """Store a login; a failure is logged."""
+        try:
+            await self._logins.save(self._key, login)
+        except OSError as error:
+            _logger.warning("the login to %s cannot be saved: %s", self._shown, error)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Lock the login against renewal by other processes; a failure to lock is logged."""
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._logins.locked(self._key))
+            except OSError as error:
+                _logger.warning("logins cannot be locked and are renewed without a lock: %s", error)
+            yield
+
+
+def login_key(server_url: str, client_id: str | None = None) -> str:
+    """Key of the login of a client (by ID, if configured) to a server: the host for readability, and a hash."""
     parts = urlsplit(server_url)
     canonical = urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), parts.query, ""))
     digest = hashlib.sha256(f"{canonical}\n{client_id or ''}".encode()).hexdigest()

@@ -86,11 +86,7 @@ class TokenBinding:
         return login.model_copy(update={"proof_key": self._key if self._has_bound else None})
 
     async def send(self, request: httpx2.Request, http: httpx2.AsyncClient) -> httpx2.Response:
-        """Send one request of the renewal.
-
-        Args:
-            request: The request; a token request is not signed yet.
-            http: HTTP client.
+        """Send one request of the renewal; a token request gets its proof here.
 
         Returns:
             The response in the form that the SDK's clients accept.
