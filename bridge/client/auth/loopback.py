@@ -34,7 +34,10 @@ class RedirectListener:
     """Receives the redirect of one login."""
 
     def __init__(
-        self, redirect_uri: str, listeners: Iterable[Listener[SocketStream]], show_page: Callable[[str], Awaitable[None]]
+        self,
+        redirect_uri: str,
+        listeners: Iterable[Listener[SocketStream]],
+        show_page: Callable[[str], Awaitable[None]],
     ) -> None:
         self.redirect_uri = redirect_uri
         self._path = urlsplit(redirect_uri).path or "/"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
 from bridge.client.auth.grants import ClientCredentials, OAuthLogin
 from bridge.client.config.schema import AuthEntry
 from bridge.client.config.variables import Expanded
 from bridge.client.redaction import HIDDEN
+from bridge.types import without_none
 
 if TYPE_CHECKING:
     from bridge.client.auth.grants import Grant
@@ -37,12 +38,7 @@ class Auth(NamedTuple):
 
 
 def read_auth(entry: AuthEntry | str | None, reader: EntryReader) -> Auth:
-    """Convert an ``auth`` entry; neither grant nor header after a problem was reported.
-
-    Args:
-        entry: The value of ``auth``; None without one.
-        reader: Reads its texts.
-    """
+    """Convert an ``auth`` entry; neither grant nor header without one, or after a problem was reported."""
     if entry is None:
         return Auth()
     if isinstance(entry, str):
@@ -82,21 +78,16 @@ def _credentials(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -
     if missing:
         reader.problem(f"client_credentials needs {', '.join(map(repr, missing))}", "auth")
         return None
-    if not _is_web(texts["issuer"]):
+    if not texts["issuer"].startswith(("https://", "http://")) or _split(texts["issuer"]) is None:
         reader.problem("must be the URL of the authorization server", "auth", ".issuer")
         return None
-    options: dict[str, Any] = {}
-    if entry.client_authentication is not None:
-        options["client_authentication"] = entry.client_authentication
-    if entry.signing_algorithm is not None:
-        options["signing_algorithm"] = entry.signing_algorithm
     return ClientCredentials(
         client_id=texts["client_id"],
         client_secret=texts.get("client_secret"),
         private_key=texts.get("private_key"),
         issuer=texts["issuer"],
         scopes=tuple(entry.scopes or ()),
-        **options,
+        **without_none(client_authentication=entry.client_authentication, signing_algorithm=entry.signing_algorithm),
     )
 
 
@@ -104,11 +95,14 @@ def _login(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -> OAut
     redirect_uri = texts.get("redirect_uri")
     if entry.callback_port is not None and redirect_uri is None:
         redirect_uri = f"http://localhost:{entry.callback_port}/callback"
-    if redirect_uri is not None and not _is_here(redirect_uri):
+    redirect = None if redirect_uri is None else _split(redirect_uri)
+    is_here = redirect is not None and redirect.scheme == "http" and redirect.hostname in _HERE and not redirect.query
+    if redirect_uri is not None and not is_here:
         reader.problem("must be http on this machine, such as http://localhost:8765/callback", "auth", ".redirectUri")
         return None
     metadata_url = texts.get("client_metadata_url")
-    if metadata_url is not None and not _is_document(metadata_url):
+    document = None if metadata_url is None else _split(metadata_url)
+    if metadata_url is not None and (document is None or document.scheme != "https" or document.path in {"", "/"}):
         reader.problem("must be the https URL of a document", "auth", ".clientMetadataUrl")
         return None
     if texts.get("client_secret") and not texts.get("client_id"):
@@ -125,21 +119,7 @@ def _login(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -> OAut
     )
 
 
-def _is_web(url: str) -> bool:
-    return url.startswith(("https://", "http://")) and bool(_split(url))
-
-
-def _is_here(url: str) -> bool:
-    parts = _split(url)
-    return parts is not None and parts.scheme == "http" and parts.hostname in _HERE and not parts.query
-
-
-def _is_document(url: str) -> bool:
-    parts = _split(url)
-    return parts is not None and parts.scheme == "https" and parts.path not in {"", "/"}
-
-
-def _split(url: str) -> Any:
+def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -21,10 +21,10 @@ _MISSING = Expanded("", "", is_missing=True)
 
 @dataclass(frozen=True, slots=True)
 class EntryReader:
-    """Reads the values of one server's entry, for `Transport.from_entry`."""
+    """Reads the values of one server's entry, for `Transport.from_entry`, or of the top level."""
 
-    server: str
-    """The server's name."""
+    server: str | None
+    """The server's name; None for the top level."""
     variables: Variables
     """Values of references."""
     written: Mapping[str, str]
@@ -66,9 +66,10 @@ class EntryReader:
             self.problem(f"{path.shown!r} is not a PEM file", key, place)
         return _MISSING
 
-    def problem(self, message: str, key: str, place: str = "") -> None:
-        """Report a problem."""
-        self.diagnostics.problem(message, server=self.server, key=self.written.get(key, key) + place)
+    def problem(self, message: str, key: str | None = None, place: str = "") -> None:
+        """Report a problem of a key, or of the whole entry."""
+        written = None if key is None else self.written.get(key, key) + place
+        self.diagnostics.problem(message, server=self.server, key=written)
 
     def warning(self, message: str, key: str, place: str = "") -> None:
         """Report a warning."""

@@ -29,7 +29,7 @@ from bridge.client.config.servers import (
     ServerConfig,
     ServersConfig,
 )
-from bridge.client.config.variables import ExpansionError, Inputs, InputSource, Variables
+from bridge.client.config.variables import Inputs, InputSource, Variables
 from bridge.client.tool_pins import PinMode, ServerPins, load_pins
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
@@ -37,7 +37,6 @@ from bridge.client.transports.transport import UnusableTransport
 from bridge.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
-    from bridge.client.config.formats import NormalizedEntry
     from bridge.client.config.servers import ProtocolPin
     from bridge.client.transports.transport import Transport
 
@@ -46,9 +45,7 @@ TRANSPORTS: tuple[type[Transport], ...] = (StdioTransport, HttpTransport)
 
 _logger = logging.getLogger("bridge.client")
 _HOST_FOLDERS = frozenset({".vscode", ".cursor"})
-_SECONDS_KEYS = ("timeout", "maxCallSeconds", "connectTimeoutSeconds", "connectWaitSeconds")
 _SURELY_MILLISECONDS = 1000
-_MODES = get_args(PinMode)
 
 
 def load_config(
@@ -122,9 +119,8 @@ def parse_config(
     enabled = {name: raw for name, raw in root.servers.items() if name not in disabled}
     read = [_read_server(name, raw, variables, locks, diagnostics) for name, raw in enabled.items()]
     is_usable = any(not server.transport.problems for server in read)
-    if of_the_file or any(problem.server is None for problem in diagnostics.problems):
-        raise ConfigError(source, diagnostics.problems)
-    if diagnostics.problems and not is_usable:
+    is_of_one_server = not of_the_file and all(problem.server is not None for problem in diagnostics.problems)
+    if diagnostics.problems and not (is_usable and is_of_one_server):
         raise ConfigError(source, diagnostics.problems)
     if not root.servers:
         diagnostics.warning("it contains no servers")
@@ -179,18 +175,21 @@ def _usable_server(
     except ValidationError as error:
         diagnostics.invalid(error, server=name, written=normalized.written)
         return None
-    if (transport := _transport_of(name, entry, normalized, diagnostics)) is None:
+    reader = EntryReader(name, variables, normalized.written, diagnostics)
+    if (transport := _transport_of(entry, normalized.meant, reader)) is None:
         return None
-    _check_seconds(name, entry, normalized, diagnostics)
+    _check_seconds(entry, reader)
     if entry.prefix in get_args(Prefixing):
         message = (
             f"prepends the text {entry.prefix!r} to the names of its tools; to choose when the server's name is "
             "prepended, write 'prefix' at the top level"
         )
-        diagnostics.warning(message, server=name, key=normalized.written["prefix"])
-    _warn_of_unused(name, transport, normalized, diagnostics)
-    held = locks.held(name, entry, normalized.written)
-    reader = EntryReader(name, variables, normalized.written, diagnostics)
+        reader.warning(message, "prefix")
+    unused = frozenset().union(*(other.entry_keys for other in TRANSPORTS)) - transport.entry_keys
+    for key in normalized.written:
+        if key in unused:
+            reader.warning(f"has no effect with {transport.address_key!r}, ignored", key)
+    held = locks.held(entry, reader)
     return ServerConfig(
         name=name,
         transport=transport.from_entry(entry, reader),
@@ -204,66 +203,54 @@ def _usable_server(
         include=None if entry.include is None else tuple(entry.include),
         exclude=tuple(entry.exclude or ()),
         unjudged_results=entry.unjudged_results or "pass",
-        protocol=_protocol(name, entry, normalized, diagnostics),
+        protocol=_protocol(entry, reader),
         fast_path=entry.fast_path is not False,
         pins=held.pins,
         lock=held.lock,
     )
 
 
-def _transport_of(
-    name: str, entry: ServerEntry, normalized: NormalizedEntry, diagnostics: Diagnostics
-) -> type[Transport] | None:
+def _transport_of(entry: ServerEntry, meant: Mapping[str, str], reader: EntryReader) -> type[Transport] | None:
     """Select the transport of an entry by the key of its address; None after a problem was reported."""
-    given = [transport for transport in TRANSPORTS if transport.address_key in normalized.values]
-    keys = [normalized.written[transport.address_key] for transport in given]
+    given = [transport for transport in TRANSPORTS if transport.address_key in reader.written]
+    keys = [reader.written[transport.address_key] for transport in given]
     wanted = next((transport for transport in TRANSPORTS if entry.type in transport.entry_types), None)
     if len(given) > 1:
-        diagnostics.problem(f"has both {' and '.join(map(repr, keys))}: keep one", server=name)
+        reader.problem(f"has both {' and '.join(map(repr, keys))}: keep one")
     elif not given:
         addresses = {transport.address_key for transport in TRANSPORTS}
-        slips = [key for key, meant in normalized.meant.items() if canonical_key(meant) in addresses]
-        hint = f"; did you mean {normalized.meant[slips[0]]!r} by {slips[0]!r}?" if slips else ""
-        message = f"has neither 'command' (a program to start) nor 'url' (a server to connect to){hint}"
-        diagnostics.problem(message, server=name)
+        slips = [key for key, near in meant.items() if canonical_key(near) in addresses]
+        hint = f"; did you mean {meant[slips[0]]!r} by {slips[0]!r}?" if slips else ""
+        reader.problem(f"has neither 'command' (a program to start) nor 'url' (a server to connect to){hint}")
     elif wanted not in {None, given[0]}:
         assert wanted is not None
-        message = f"is {entry.type!r}, which needs a {wanted.address_key!r}, not a {keys[0]!r}"
-        diagnostics.problem(message, server=name, key=normalized.written["type"])
+        reader.problem(f"is {entry.type!r}, which needs a {wanted.address_key!r}, not a {keys[0]!r}", "type")
     else:
         return given[0]
     return None
 
 
-def _check_seconds(name: str, entry: ServerEntry, normalized: NormalizedEntry, diagnostics: Diagnostics) -> None:
-    for key in _SECONDS_KEYS:
-        seconds = normalized.values.get(key)
+def _check_seconds(entry: ServerEntry, reader: EntryReader) -> None:
+    given = {
+        "timeout": entry.timeout,
+        "maxCallSeconds": entry.max_call_seconds,
+        "connectTimeoutSeconds": entry.connect_timeout_seconds,
+        "connectWaitSeconds": entry.connect_wait_seconds,
+    }
+    for key, seconds in given.items():
         if seconds is not None and seconds > _SURELY_MILLISECONDS:
-            diagnostics.warning(
-                f"{seconds:g} is in seconds here; if milliseconds were meant, write {seconds / 1000:g}",
-                server=name,
-                key=normalized.written[key],
-            )
+            meant = f"if milliseconds were meant, write {seconds / 1000:g}"
+            reader.warning(f"{seconds:g} is in seconds here; {meant}", key)
     if entry.timeout is not None and entry.max_call_seconds is not None and entry.max_call_seconds < entry.timeout:
-        diagnostics.problem("is shorter than 'timeout', which would have no effect", server=name, key="maxCallSeconds")
+        message = "is shorter than 'timeout', which would have no effect"
+        reader.diagnostics.problem(message, server=reader.server, key="maxCallSeconds")
 
 
-def _warn_of_unused(
-    name: str, transport: type[Transport], normalized: NormalizedEntry, diagnostics: Diagnostics
-) -> None:
-    unused = frozenset().union(*(other.entry_keys for other in TRANSPORTS)) - transport.entry_keys
-    for key in normalized.values:
-        if key in unused:
-            message = f"has no effect with {transport.address_key!r}, ignored"
-            diagnostics.warning(message, server=name, key=normalized.written[key])
-
-
-def _protocol(name: str, entry: ServerEntry, normalized: NormalizedEntry, diagnostics: Diagnostics) -> ProtocolPin:
+def _protocol(entry: ServerEntry, reader: EntryReader) -> ProtocolPin:
     if entry.type != "sse":
         return entry.protocol or "auto"
     if entry.protocol not in {None, "auto", "legacy"}:
-        message = f"is {entry.protocol!r}, which is not available over SSE: remove it"
-        diagnostics.problem(message, server=name, key=normalized.written["protocol"])
+        reader.problem(f"is {entry.protocol!r}, which is not available over SSE: remove it", "protocol")
     return "legacy"
 
 
@@ -289,8 +276,7 @@ class LockFiles:
     def __init__(
         self, settings: Mapping[str, Any], variables: Variables, diagnostics: Diagnostics, *, are_read: bool
     ) -> None:
-        self._variables = variables
-        self._diagnostics = diagnostics
+        self._reader = EntryReader(None, variables, {}, diagnostics)
         self._are_read = are_read
         self._read: dict[tuple[str, PinMode], Mapping[str, ServerPins]] = {}
         self._lock: str | None = None
@@ -298,43 +284,32 @@ class LockFiles:
         if (lock := settings.get("pins")) is not None:
             self._lock = lock if isinstance(lock, str) else None
             if self._lock is None:
-                diagnostics.problem(f"must be the path of a lock file, not {json_type_name(lock)}", key="pins")
+                self._reader.problem(f"must be the path of a lock file, not {json_type_name(lock)}", "pins")
         if (mode := settings.get("pinMode")) is not None:
-            if mode in _MODES:
+            if mode in get_args(PinMode):
                 self._mode = mode
             else:
-                diagnostics.problem("must be 'refuse' or 'flag'", key="pinMode")
+                self._reader.problem("must be 'refuse' or 'flag'", "pinMode")
 
-    def held(self, server: str, entry: ServerEntry, written: Mapping[str, str]) -> PinSettings:
-        """Resolve the pin settings of a server.
-
-        Args:
-            server: Its name.
-            entry: Its entry.
-            written: Original spelling of each key.
-        """
-        text = self._lock if entry.pins is None else entry.pins
+    def held(self, entry: ServerEntry, reader: EntryReader) -> PinSettings:
+        """Resolve the pin settings of a server."""
+        text, place = (self._lock, self._reader) if entry.pins is None else (entry.pins, reader)
         if text is None:
             if entry.pin_mode is not None:
-                self._diagnostics.warning("has no effect without 'pins'", server=server, key=written["pinMode"])
+                reader.warning("has no effect without 'pins'", "pinMode")
             return PinSettings()
-        key = "pins" if entry.pins is None else written["pins"]
-        place = {"key": key} if entry.pins is None else {"key": key, "server": server}
-        try:
-            expanded = self._variables.expand(text)
-        except ExpansionError as error:
-            for message in error.messages:
-                self._diagnostics.problem(message, **place)
+        path = place.path(text, "pins")
+        if path.is_missing:
             return PinSettings()
-        path = str(self._variables.workspace_folder / Path(expanded.value))
         if not self._are_read:
-            return PinSettings(path)
+            return PinSettings(path.value)
         mode = entry.pin_mode or self._mode
+        key = path.value, mode
         try:
-            if (path, mode) not in self._read:
-                self._read[path, mode] = load_pins(path, mode=mode)
+            if key not in self._read:
+                self._read[key] = load_pins(path.value, mode=mode)
         except ConfigError as error:
             reason = "; ".join(problem.message for problem in error.problems)
-            self._diagnostics.problem(f"{expanded.shown!r} {reason} (write it with `bridge pin`)", **place)
-            return PinSettings(path)
-        return PinSettings(path, self._read[path, mode].get(server, ServerPins(tools={}, mode=mode)))
+            place.problem(f"{path.shown!r} {reason} (write it with `bridge pin`)", "pins")
+            return PinSettings(path.value)
+        return PinSettings(path.value, self._read[key].get(reader.server or "", ServerPins(tools={}, mode=mode)))

@@ -39,18 +39,11 @@ def _scalar_as_text(value: Any) -> Any:
 
 
 _Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
-
-
 _Variable = Annotated[str | None, BeforeValidator(_scalar_as_text, json_schema_input_type=str | float | bool | None)]
-
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 _PINS = "A lock file of bridge pin: tools that differ from it are refused."
-
-
 _PIN_MODE = "Refuse tools that differ from the lock file (refuse, the default), or use them with a warning (flag)."
-
-
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class ServerEntry(BaseModel):
@@ -206,8 +199,6 @@ class AuthEntry(BaseModel):
 
 
 _KEYS = tuple(field.alias or name for name, field in AuthEntry.model_fields.items())
-
-
 _SPELLINGS = {"scope": "scopes", "tokenEndpointAuthMethod": "clientAuthentication", "redirectUrl": "redirectUri"}
 
 
