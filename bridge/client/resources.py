@@ -6,32 +6,27 @@ MCP, "Resources"; LangChain4j's ``McpToolProvider.Builder.resourcesAsToolsPresen
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated
 
 import anyio
 
-from bridge.errors import (
-    ArgumentProblem,
-    ArgumentsError,
-    DefinitionError,
-    ServerError,
-    ServerRefusedError,
-    ToolError,
-    WireError,
-)
+from bridge.errors import DefinitionError, ServerError, ServerRefusedError, ToolError, WireError
 from bridge.tools.content import Audio, File, Image, Text, block_from_json
 from bridge.tools.context import InvocationContext
-from bridge.tools.specification import ToolAnnotations, ToolSpecification
-from bridge.tools.tool import Tool, ToolExecutionResult
+from bridge.tools.function import tool, tools_from
+from bridge.tools.schema.annotations import P
+from bridge.tools.specification import ToolAnnotations
+from bridge.tools.tool import ToolExecutionResult
 from bridge.types import optional_field, require_object, require_text, without_none
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from bridge.client.upstream import Upstream
     from bridge.tools.content import Content
-    from bridge.tools.tool import ToolExecutionRequest
+    from bridge.tools.tool import Tool
     from bridge.types import Json
 
 _METHOD_NOT_FOUND = -32601
@@ -39,7 +34,10 @@ _MAX_PAGES = 10_000
 MAX_RESOURCES = 100_000
 """Maximum resources, or resource templates, of one server over all pages."""
 _READ_ONLY = ToolAnnotations(read_only=True)
-_SERVER = {"type": "string", "description": "The name of a server."}
+
+
+class _UnknownServerError(DefinitionError, ToolError):
+    """There is no such server: an error of a program, or of a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,27 +102,23 @@ class Resources:
         They are trusted (their read-only annotation may be relied on) if every server is.
         """
         trusted = all(upstream.config.trusted for upstream in self._upstreams().values())
-        return (
-            _tool(
-                "list_resources",
-                "List what the connected servers have to read: documents, files, data.",
-                {"server": _SERVER | {"description": "The name of one server; by default all are asked."}},
-                (),
-                self._list_for_model,
-                trusted=trusted,
-            ),
-            _tool(
-                "read_resource",
-                "Read something that list_resources has listed.",
-                {"server": _SERVER, "uri": {"type": "string", "description": "Its URI, with any template filled in."}},
-                ("server", "uri"),
-                self._read_for_model,
-                trusted=trusted,
-            ),
-        )
+        return tuple(replace(tool, source="the resources of servers", trusted=trusted) for tool in self._tools)
 
-    async def _list_for_model(self, arguments: Mapping[str, Any], context: InvocationContext) -> ToolExecutionResult:
-        servers = [arguments["server"]] if "server" in arguments else list(self._upstreams())
+    @cached_property
+    def _tools(self) -> tuple[Tool, ...]:
+        return tuple(tools_from(self))
+
+    @tool(
+        "List what the connected servers have to read: documents, files, data.",
+        name="list_resources",
+        annotations=_READ_ONLY,
+    )
+    async def _list_for_model(
+        self,
+        context: InvocationContext,
+        server: Annotated[str | None, P("The name of one server; by default all are asked.")] = None,
+    ) -> str:
+        servers = [*self._upstreams()] if server is None else [server]
         found: dict[str, tuple[RemoteResource, ...]] = {}
         unavailable: dict[str, str] = {}
 
@@ -136,19 +130,24 @@ class Resources:
             except WireError as error:
                 unavailable[server] = f"the server {server!r}: {error}"
 
-        for server in servers:
+        if server is not None:
             self._upstream(server)
         async with anyio.create_task_group() as tasks:
-            for server in servers:
-                tasks.start_soon(list_one, server)
+            for each in servers:
+                tasks.start_soon(list_one, each)
         resources = [_for_model(each) for server in servers for each in found.get(server, ())]
         listing = {"resources": resources} | ({"unavailable": unavailable} if unavailable else {})
-        return ToolExecutionResult.of_text(json.dumps(listing, ensure_ascii=False, separators=(",", ":")))
+        return json.dumps(listing, ensure_ascii=False, separators=(",", ":"))
 
-    async def _read_for_model(self, arguments: Mapping[str, Any], context: InvocationContext) -> ToolExecutionResult:
-        server = arguments["server"]
+    @tool("Read something that list_resources has listed.", name="read_resource", annotations=_READ_ONLY)
+    async def _read_for_model(
+        self,
+        context: InvocationContext,
+        server: Annotated[str, P("The name of a server.")],
+        uri: Annotated[str, P("Its URI, with any template filled in.")],
+    ) -> ToolExecutionResult:
         try:
-            return ToolExecutionResult(await self.read(server, arguments["uri"], context=context))
+            return ToolExecutionResult(await self.read(server, uri, context=context))
         except ServerError as error:
             raise ToolError(error.brief) from error
         except WireError as error:
@@ -157,45 +156,8 @@ class Resources:
     def _upstream(self, server: str) -> Upstream:
         upstreams = self._upstreams()
         if server not in upstreams:
-            raise DefinitionError(f"there is no server {server!r}; servers: {', '.join(upstreams) or 'none'}")
+            raise _UnknownServerError(f"there is no server {server!r}; servers: {', '.join(upstreams) or 'none'}")
         return upstreams[server]
-
-
-@dataclass(frozen=True, slots=True)
-class _Executor:
-    """Executor of one of the two tools; all their arguments are strings."""
-
-    name: str
-    required: tuple[str, ...]
-    function: Callable[[Mapping[str, Any], InvocationContext], Awaitable[ToolExecutionResult]]
-
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        arguments = request.arguments
-        assert not isinstance(arguments, str)
-        given = {key: arguments[key] for key in ("server", "uri") if arguments.get(key) is not None}
-        problems = [ArgumentProblem(key, "is required") for key in self.required if key not in given]
-        problems += [ArgumentProblem(key, "text", repr(it)) for key, it in given.items() if not isinstance(it, str)]
-        if problems:
-            raise ArgumentsError(self.name, problems)
-        try:
-            return await self.function(given, context)
-        except DefinitionError as error:
-            raise ToolError(str(error)) from error
-
-
-def _tool(
-    name: str,
-    description: str,
-    properties: Mapping[str, Any],
-    required: tuple[str, ...],
-    function: Callable[[Mapping[str, Any], InvocationContext], Awaitable[ToolExecutionResult]],
-    *,
-    trusted: bool,
-) -> Tool:
-    parameters = {"type": "object", "properties": properties} | ({"required": list(required)} if required else {})
-    specification = ToolSpecification(name=name, description=description, parameters=parameters, annotations=_READ_ONLY)
-    executor = _Executor(name, required, function)
-    return Tool(specification, executor, source="the resources of servers", trusted=trusted)
 
 
 async def _pages(upstream: Upstream, method: str, key: str, context: InvocationContext) -> list[Json]:

@@ -90,7 +90,7 @@ async def test_a_model_is_told_which_servers_could_not_be_asked() -> None:
     ("arguments", "complaint"),
     [
         ({}, "server: is required; uri: is required"),
-        ({"server": "foreign", "uri": 5}, "uri: text, got 5"),
+        ({"server": "foreign", "uri": [5]}, "uri: should be a valid string, got [5]"),
         ({"server": "other", "uri": "x"}, "there is no server 'other'; servers: foreign"),
         ({"server": "foreign", "uri": "file:///nothing"}, "the server 'foreign', requesting resources/read: "),
     ],
