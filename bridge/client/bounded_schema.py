@@ -47,15 +47,8 @@ _NOT_COUNTED = frozenset({"$dynamicRef", "$recursiveRef", "unevaluatedItems", "u
 _EACH_SCHEMA = frozenset({"allOf", "anyOf", "oneOf", "type"})
 _EACH_PROPERTY = frozenset({"properties", "dependentSchemas", "dependencies"})
 _EACH_ITEM = frozenset(
-    {
-        "additionalItems",
-        "additionalProperties",
-        "contains",
-        "items",
-        "patternProperties",
-        "prefixItems",
-        "propertyNames",
-    }
+    {"additionalItems", "additionalProperties", "contains", "items"}
+    | {"patternProperties", "prefixItems", "propertyNames"}
 )
 _EACH_VALUE = frozenset({"const", "dependentRequired", "enum"})
 
@@ -168,10 +161,8 @@ def _check_size(schema: Any) -> None:
 def _check_keywords(schema: Mapping[str, Any]) -> None:
     if found := _NOT_COUNTED & schema.keys():
         raise UnjudgedError(f"the schema uses {min(found)!r}, which is not supported")
-    if isinstance(schema.get("$schema"), str):
-        raise UnjudgedError(
-            "the schema has a subschema with its own $schema"
-        )  # jsonschema would evaluate it without counting
+    if isinstance(schema.get("$schema"), str):  # jsonschema would evaluate it without counting
+        raise UnjudgedError("the schema has a subschema with its own $schema")
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference != "#" and not reference.startswith("#/"):
         raise UnjudgedError(f"the schema's $ref {reference[:_MAX_PROBLEM_CHARS]!r} does not point into the schema")
@@ -229,16 +220,8 @@ def _matches(pattern: str, text: str) -> bool:
         shown = f"{pattern[:_MAX_PROBLEM_CHARS]!r}"
         raise UnjudgedError(f"the regular expression {shown} cannot be run in linear time on {len(text)} characters")
     _steps.get().spend(steps)
-    return regex.matches(text) or not _is_text(text)
-
-
-def _is_text(text: str) -> bool:
-    """Return False for strings with lone surrogates, which the regex engine rejects."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    # The engine rejects strings with lone surrogates, which have no UTF-8 form.
+    return regex.matches(text) or any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[Any]:

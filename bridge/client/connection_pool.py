@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -79,10 +80,7 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def connection(self, headers: Mapping[str, str]) -> AsyncIterator[Connection]:
-        """Borrow the open connection that sends these headers.
-
-        Args:
-            headers: Headers of every request, in addition to the configured ones; they take precedence.
+        """Borrow the open connection that sends these headers, which take precedence over the configured ones.
 
         Raises:
             ServerUnavailableError: The server cannot be reached with these headers.
@@ -111,7 +109,8 @@ class ConnectionPool:
         for place, (identity, entry) in enumerate(idle):
             if place < surplus or entry.idle_since <= latest or self._is_closed:
                 del self._entries[identity]
-                self._end(entry.connection)
+                self._ending.add(entry.connection)
+                start_detached(partial(self._end, entry.connection), f"end of a connection to {self._config.name}")
 
     async def aclose(self) -> None:
         """Close all connections, including those in use."""
@@ -120,13 +119,9 @@ class ConnectionPool:
             for connection in (*self._ending, *(entry.connection for entry in self._entries.values())):
                 tasks.start_soon(connection.aclose)
 
-    def _end(self, connection: Connection) -> None:
-        async def end() -> None:
-            await connection.aclose()
-            self._ending.discard(connection)
-
-        self._ending.add(connection)
-        start_detached(end, f"end of a connection to {self._config.name}")
+    async def _end(self, connection: Connection) -> None:
+        await connection.aclose()
+        self._ending.discard(connection)
 
 
 def with_headers(config: ServerConfig, headers: Mapping[str, str]) -> ServerConfig:

@@ -79,12 +79,7 @@ class OutputSchema:
     """
 
     def __init__(
-        self,
-        schema: Mapping[str, Any],
-        owner: str,
-        *,
-        refuses_unjudged: bool = False,
-        max_steps: int = MAX_STEPS,
+        self, schema: Mapping[str, Any], owner: str, *, refuses_unjudged: bool = False, max_steps: int = MAX_STEPS
     ) -> None:
         self._schema = dict(schema)
         self._owner = owner
@@ -115,11 +110,7 @@ class OutputSchema:
         return f"it cannot be validated: {reason}" if self._refuses_unjudged else None
 
     def _validate(self, value: Any) -> str | None:
-        """Validate a value in a worker thread.
-
-        Raises:
-            UnjudgedError: The steps are exceeded, or the schema cannot be used.
-        """
+        """Validate a value in a worker thread; raises `UnjudgedError` as `BoundedSchema` does."""
         with suppress(RecursionError):
             if self._proof is not None and self._proof(value, Steps(_PROOF_STEPS_A_STEP * self._max_steps)):
                 return None

@@ -247,7 +247,11 @@ class McpToolProvider:
             ServerError: As for `add`; servers that were removed stay removed.
         """
         wanted = {server.name: server for server in servers_from(servers)}
-        unchanged = {name for name, upstream in self._upstreams.items() if _is_same(upstream, wanted.get(name))}
+        unchanged = {
+            name
+            for name, upstream in self._upstreams.items()
+            if name in wanted and wanted[name] in (upstream.connection, upstream.config)
+        }
         removed = [self._upstreams.pop(name) for name in [*self._upstreams] if name not in unchanged]
         added = [self._adopt(server) for name, server in wanted.items() if name not in unchanged]
         self._upstreams = {name: self._upstreams[name] for name in wanted}
@@ -279,8 +283,7 @@ class McpToolProvider:
         """Call a listener with each server's new state; returns a function that removes it. Exceptions are logged."""
         return self._state_listeners.add(listener)
 
-    # --- internals
-    # -----------------------------------------------------------------------------------------------------
+    # --- internals ---------------------------------------------------------------------------------------------------
 
     def _adopt(self, server: ServerConfig | Connection) -> Upstream:
         connection = server if isinstance(server, Connection) else self._connect(server)
@@ -313,8 +316,10 @@ class McpToolProvider:
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await _all_at_once(upstream.aclose for upstream in upstreams)
-            if isinstance(error, ExceptionGroup):
-                leaf = _leaf(error)
+            leaf: BaseException = error
+            while isinstance(leaf, ExceptionGroup):
+                leaf = leaf.exceptions[0]
+            if leaf is not error:
                 raise leaf from leaf.__cause__
             raise
         finally:
@@ -361,13 +366,3 @@ async def _settled(upstream: Upstream) -> None:
     _logger.warning(
         "the server %r is unavailable and is used when it can be reached: %s", upstream.name, upstream.problem
     )
-
-
-def _is_same(upstream: Upstream, server: ServerConfig | Connection | None) -> bool:
-    return server is not None and (upstream.connection is server or upstream.config == server)
-
-
-def _leaf(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error

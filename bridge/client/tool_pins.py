@@ -55,8 +55,7 @@ class ToolPin:
     @classmethod
     def of(cls, tool: Mapping[str, Any]) -> ToolPin:
         """Create the pin of a tool as listed (MCP's ``Tool``)."""
-        parts = {part: _part(tool, keys) for part, keys in _PARTS.items()}
-        hashes = {part: _hash(value) for part, value in parts.items()}
+        hashes = {part: _hash([tool.get(key) for key in keys]) for part, keys in _PARTS.items()}
         return cls(hashes, {key: tool[key] for keys in _PARTS.values() for key in keys if tool.get(key) is not None})
 
     def changed_parts(self, other: ToolPin) -> tuple[str, ...]:
@@ -103,9 +102,13 @@ class ServerPins:
     def drift(self, tools: Iterable[Mapping[str, Any]]) -> list[ToolDrift]:
         """Compare listed tools, each as MCP's ``Tool``, with the pins."""
         current = {str(tool.get("name")): ToolPin.of(tool) for tool in tools}
-        found = [_compared(name, self.tools.get(name), pin) for name, pin in current.items()]
-        removed = [ToolDrift(name=name, kind="removed") for name in self.tools if name not in current]
-        return [*filter(None, found), *removed]
+        found: list[ToolDrift] = []
+        for name, now in current.items():
+            if (pinned := self.tools.get(name)) is None:
+                found.append(ToolDrift(name=name, kind="added"))
+            elif parts := pinned.changed_parts(now):
+                found.append(ToolDrift(name=name, kind="changed", parts=parts, diff=_diff(pinned, now, parts)))
+        return [*found, *(ToolDrift(name=name, kind="removed") for name in self.tools if name not in current)]
 
     def admitted(self, server: str, tools: Sequence[Json]) -> tuple[list[Json], tuple[str, ...]]:
         """Select the listed tools (MCP's ``Tool``) that may be used; differences from the pins are logged.
@@ -161,13 +164,11 @@ def write_pins(path: str | os.PathLike[str], servers: Mapping[str, ServerPins]) 
     Raises:
         OSError: The file cannot be written.
     """
-    document = {
-        "version": LOCK_VERSION,
-        "servers": {
-            server: {"tools": {name: _written(pin) for name, pin in sorted(pins.tools.items())}}
-            for server, pins in sorted(servers.items())
-        },
+    written = {
+        server: {name: {"hashes": pin.hashes, "definition": pin.definition} for name, pin in sorted(pins.tools.items())}
+        for server, pins in sorted(servers.items())
     }
+    document = {"version": LOCK_VERSION, "servers": {server: {"tools": tools} for server, tools in written.items()}}
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -204,26 +205,9 @@ def _object(value: Any, what: str) -> dict[str, Any]:
     return value
 
 
-def _written(pin: ToolPin) -> Json:
-    return {"hashes": dict(pin.hashes), "definition": dict(pin.definition)}
-
-
-def _part(tool: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    return [tool.get(key) for key in keys]
-
-
-def _hash(value: Any) -> str:
+def _hash(value: list[Any]) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return f"sha256:{sha256(text.encode()).hexdigest()}"
-
-
-def _compared(name: str, pinned: ToolPin | None, now: ToolPin) -> ToolDrift | None:
-    if pinned is None:
-        return ToolDrift(name=name, kind="added")
-    parts = pinned.changed_parts(now)
-    if not parts:
-        return None
-    return ToolDrift(name=name, kind="changed", parts=parts, diff=_diff(pinned, now, parts))
 
 
 def _diff(pinned: ToolPin, now: ToolPin, parts: Iterable[str]) -> str:

@@ -48,20 +48,15 @@ _logger = logging.getLogger("bridge.client")
 
 
 class Upstream:
-    """One server of a provider.
+    """One server of a provider; the arguments are those of `McpToolProvider`.
 
     Args:
         connection: The main connection: it lists tools, and serves calls when no supplier returns headers.
         connect: Creates a connection for an identity.
-        reconnect: Delays after a failed list.
-        headers_supplier: Returns the headers of a call; None for the configured ones only.
-        meta_supplier: Returns the ``_meta`` of a call; None for none.
-        validates_results: Validate structured content against output schemas.
         changed: Called when the tools have changed.
         state_changed: Called with each new state of the connection.
 
     Attributes:
-        connection: The main connection.
         tools: The tools of the last list, by remote name.
         problem: The error of the last list; None after a success.
         skipped: Listed tools that are malformed or refused by pins, each with the reason.
@@ -123,7 +118,12 @@ class Upstream:
         self._pool = ConnectionPool(self.config, self._connect)
         try:
             if self._headers_supplier is not None and self._owns:
-                headers = self._listing_headers = await self._listing_headers_from(self._headers_supplier)
+                try:
+                    headers = await _supplied(self._headers_supplier, self.name, InvocationContext())
+                except Exception as error:  # noqa: BLE001 - a supplier may support only calls with a context
+                    _logger.info("the server %r is listed with the configured headers: %r", self.name, error)
+                    headers = {}
+                self._listing_headers = headers
                 self.connection = self._connect(with_headers(self.config, headers))
             self._stop_listening = (
                 self.connection.on_tools_changed(self.want),
@@ -220,14 +220,6 @@ class Upstream:
             self.want()
             await listed.wait()
 
-    async def _listing_headers_from(self, supplier: HeaderSupplier) -> Mapping[str, Any]:
-        """Headers for listing, which is done without a caller."""
-        try:
-            return await _supplied(supplier, self.name, InvocationContext())
-        except Exception as error:  # noqa: BLE001 - a supplier may support only calls with a context
-            _logger.info("the server %r is listed with the configured headers: %r", self.name, error)
-            return {}
-
     @property
     def _announces_changes(self) -> bool:
         info = self.connection.server_info
@@ -288,7 +280,10 @@ class Upstream:
             listing = await self.connection.list_tools()
         except ServerError as error:
             if not (isinstance(error, ServerRefusedError) and error.code == _METHOD_NOT_FOUND):
-                self._failed(error)
+                self.problem = error
+                self._failures += 1
+                severity = logging.WARNING if self._failures == 1 else logging.DEBUG
+                _logger.log(severity, "the tools of the server %r cannot be listed: %s", self.name, error)
                 listed.set()
                 return
             listing = ToolListing([], None)  # the server has no tools capability
@@ -302,12 +297,6 @@ class Upstream:
             self.is_listed = True
             self._changed()
         listed.set()
-
-    def _failed(self, error: ServerError) -> None:
-        self.problem = error
-        self._failures += 1
-        severity = logging.WARNING if self._failures == 1 else logging.DEBUG
-        _logger.log(severity, "the tools of the server %r cannot be listed: %s", self.name, error)
 
     async def _read(self, listing: ToolListing) -> None:
         """Create the tools in batches, so that other tasks can run."""
