@@ -159,10 +159,6 @@ def is_bare_http_error(error: MCPError, status: int | None) -> bool:
     return status is not None and status >= _SERVER_ERROR and error.message == HTTP_ERROR_MESSAGE
 
 
-def _is_closed(error: BaseException) -> bool:
-    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
-
-
 def _auth(reason: UnauthorizedError) -> Cause:
     if (why := reason.why) is not None:
         return _of_sign_in(why)
@@ -192,7 +188,7 @@ def _cause_of_loss(session: Session, error: BaseException | None) -> Cause:
     reason = session.reason or (_leaf(error) if error is not None else None)
     if isinstance(reason, UnauthorizedError):
         return _auth(reason)
-    if reason is None or _is_closed(reason):
+    if reason is None or (isinstance(reason, MCPError) and reason.code == CONNECTION_CLOSED):
         return session.channel.explain_loss()
     return _cause_of_error(reason, session)
 

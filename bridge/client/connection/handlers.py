@@ -1,4 +1,4 @@
-"""Handlers of server requests, in both eras.
+"""Handlers of server requests, in both eras, and the SDK's callbacks that call them.
 
 A handler gets the request and the context of the call that it belongs to, and returns the answer. A capability is
 declared to servers only if it has a handler (MCP, Client Features).
@@ -8,10 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from mcp_types import INVALID_PARAMS
+import anyio
+from mcp_types import (
+    INVALID_PARAMS,
+    CreateMessageResultWithTools,
+    ElicitResult,
+    ErrorData,
+    ListRootsResult,
+    LoggingMessageNotificationParams,
+    RequestParams,
+    SamplingCapability,
+    ToolListChangedNotification,
+)
 
 from bridge.errors import ToolError, WireError
 from bridge.tools.context import InvocationContext
@@ -21,6 +33,12 @@ from bridge.wire.questions import answer_to_wire, question_from_wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mcp.client import ClientRequestContext, IncomingMessage
+    from mcp_types import CreateMessageRequestParams, ElicitRequestParams
+    from pydantic import BaseModel
+
+    from bridge.client.connection.call import Call
+    from bridge.client.connection.session import Session
     from bridge.tools.questions import Answer, Question
     from bridge.types import Json
 
@@ -29,6 +47,7 @@ SamplingHandler = Callable[[Sampling, InvocationContext], Awaitable[SamplingAnsw
 RootsHandler = Callable[[InvocationContext], Awaitable[Sequence[Root]]]
 
 _logger = logging.getLogger("bridge.client")
+_Answer = TypeVar("_Answer", bound="BaseModel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +102,7 @@ class QuestionRefusedError(Exception):
 
 
 async def answer_question(handlers: ClientHandlers, wire: Mapping[str, Any], context: InvocationContext) -> Json:
-    """Answer a server request in MCP's form.
-
-    Args:
-        handlers: The handlers.
-        wire: The request, ``{"method": …, "params": …}``.
-        context: Context of the call that it belongs to.
-
-    Returns:
-        The result of the request.
+    """Answer a server request in MCP's form, ``{"method": …, "params": …}``; returns its result.
 
     Raises:
         QuestionRefusedError: The request is malformed or unsupported, or the handler failed, which is logged.
@@ -105,3 +116,87 @@ async def answer_question(handlers: ClientHandlers, wire: Mapping[str, Any], con
     except Exception as error:
         _logger.exception("the handler of %r failed", wire.get("method"))
         raise QuestionRefusedError("the handler of the request failed") from error
+
+
+class Callbacks:
+    """Callbacks for one session."""
+
+    def __init__(self, name: str, session: Session, handlers: ClientHandlers) -> None:
+        self._name = name
+        self._session = session
+        self._handlers = handlers
+
+    def options(self) -> Mapping[str, Any]:
+        """Arguments for the SDK's ``Client``; a capability is declared only if there is a handler."""
+        return {
+            "message_handler": self._on_message,
+            "logging_callback": self._on_log,
+            "elicitation_callback": self._on_elicitation if self._handlers.elicitation else None,
+            "sampling_callback": self._on_sampling if self._handlers.sampling else None,
+            "list_roots_callback": self._on_roots if self._handlers.roots else None,
+            "sampling_capabilities": SamplingCapability.model_validate(
+                {feature: {} for feature in self._handlers.sampling_features}
+            ),
+        }
+
+    async def _on_message(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self._session.tools_changed()
+        elif isinstance(message, Exception):
+            _logger.debug("server %r: %r", self._name, message)
+
+    async def _on_log(self, params: LoggingMessageNotificationParams) -> None:
+        call = self._session.current_call()
+        if call is None:
+            severity = getattr(logging, params.level.upper(), logging.INFO)
+            _logger.log(severity, "server %r: %s", self._name, params.data)
+        else:
+            await call.on_log(params.level, params.data, params.logger)
+
+    async def _on_elicitation(
+        self, _context: ClientRequestContext, params: ElicitRequestParams
+    ) -> ElicitResult | ErrorData:
+        return await self._answered("elicitation/create", params, ElicitResult)
+
+    async def _on_sampling(
+        self, _context: ClientRequestContext, params: CreateMessageRequestParams
+    ) -> CreateMessageResultWithTools | ErrorData:
+        return await self._answered("sampling/createMessage", params, CreateMessageResultWithTools)
+
+    async def _on_roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
+        meta = dict(context.meta or {})  # the SDK exposes no more of the request
+        params = RequestParams.model_validate({"_meta": meta}) if meta else None
+        return await self._answered("roots/list", params, ListRootsResult)
+
+    async def _answered(self, method: str, params: BaseModel | None, kind: type[_Answer]) -> _Answer | ErrorData:
+        wire: Json = {"method": method}
+        if params is not None:
+            wire["params"] = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        calls = self._session.current_calls()
+        answer: Json | ErrorData = ErrorData(
+            code=INVALID_PARAMS, message="the call that this request belongs to has ended"
+        )
+        async with anyio.create_task_group() as tasks:
+            if calls:
+                tasks.start_soon(_call_after, calls, tasks.cancel_scope.cancel)
+            answer = await self._answer_for_calls(calls, wire)
+            tasks.cancel_scope.cancel()
+        return answer if isinstance(answer, ErrorData) else kind.model_validate(answer)
+
+    async def _answer_for_calls(self, calls: Sequence[Call], wire: Json) -> Json | ErrorData:
+        call = self._session.current_call()
+        try:
+            with ExitStack() as stack:
+                for waiting in calls:
+                    stack.enter_context(waiting.asking())
+                context = InvocationContext() if call is None else call.context
+                return await answer_question(self._handlers, wire, context)
+        except QuestionRefusedError as error:
+            return ErrorData(code=error.code, message=str(error), data=error.data)
+
+
+async def _call_after(calls: Sequence[Call], then: Callable[[], None]) -> None:
+    """Call a function after all these calls have ended: their server requests are cancelled."""
+    for call in calls:
+        await call.over()
+    then()

@@ -17,7 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import DiscoverResult, Implementation
 from mcp_types.version import LATEST_MODERN_VERSION
 
-from bridge.client.connection.callbacks import Callbacks
+from bridge.client.connection.handlers import Callbacks
 from bridge.client.connection.telemetry import HandshakeTelemetry, peer_of
 from bridge.client.connection.tool_listing import ToolListFilter
 from bridge.client.transports.channel import ChannelOptions

@@ -26,12 +26,6 @@ _logger = logging.getLogger("bridge.client")
 class HealthMonitor:
     """Monitors one session until it ends.
 
-    Args:
-        session: The session.
-        name: The server's name.
-        reconnect: Intervals of health checks and retries.
-        changes_wanted: Set when there is a listener for tool changes.
-
     Attributes:
         receives_changes: Set when changes are received, or cannot be.
     """

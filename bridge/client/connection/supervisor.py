@@ -106,9 +106,7 @@ class Supervisor:
         self._notify()
 
     async def usable(self, phase: str, seconds: float) -> Session:
-        """Return a usable session, after a connection attempt if necessary.
-
-        All waiting tasks share the same attempts.
+        """Return a usable session, after a connection attempt if necessary; all waiting tasks share the same attempts.
 
         Args:
             phase: Current action, for errors.
@@ -208,14 +206,11 @@ class Supervisor:
                 self._attempts += 1
                 if error.failure.is_permanent:  # tasks that wait get the error
                     self._wanted = anyio.Event()
-            self._failed(error)
+            self.error = error
+            self._events.change_state(_state_after(error, was_ready=self.connects > 0), error)
+            self._notify()
             if await self._pause(failures, error):
                 failures = 0
-
-    def _failed(self, error: ServerUnavailableError) -> None:
-        self.error = error
-        self._events.change_state(_state_after(error, was_ready=self.connects > 0), error)
-        self._notify()
 
     async def _pause(self, failures: int, error: ServerUnavailableError) -> bool:
         """Wait until the next attempt; returns True if a task requested it."""
@@ -232,11 +227,8 @@ class Supervisor:
         """Open a session, serve it until it ends, and close it.
 
         Running calls of an HTTP session continue after it has ended, and it is closed after the last of them: the
-        server may still complete requests that it has accepted.
-
-        Args:
-            session: The session.
-            task_status: Gets the reason of the end, or of the failed start, as soon as the next session may be opened.
+        server may still complete requests that it has accepted. `task_status` gets the reason of the end, or of the
+        failed start, as soon as the next session may be opened.
         """
         lost: ServerUnavailableError | None = None
         is_reported = False
@@ -263,8 +255,10 @@ class Supervisor:
                         if session.calls and session.channel.finishes_calls and not self._stopping.is_set():
                             task_status.started(lost)
                             is_reported = True
-                            await self._finish(session)
+                            self._finishing.add(session)
+                            await session.left.wait()
                     finally:
+                        self._finishing.discard(session)
                         lost = self._lost(session) if lost is None else lost
                         seconds = CLOSE_SECONDS if self._stopping.is_set() else _LOST_SECONDS
                         scope.deadline = anyio.current_time() + seconds
@@ -279,14 +273,6 @@ class Supervisor:
             self._connecting = None
             self.session = None
             task_status.started(self.failures.too_slow(session) if lost is None else lost)
-
-    async def _finish(self, session: Session) -> None:
-        """Wait for the last call of an ended session, or for `stop`."""
-        self._finishing.add(session)
-        try:
-            await session.left.wait()
-        finally:
-            self._finishing.discard(session)
 
     async def _ready(self, session: Session) -> HealthMonitor:
         if self.connects:

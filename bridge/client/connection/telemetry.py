@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 def peer_of(config: ServerConfig, channel: Channel, protocol_version: str) -> Peer:
-    """Describe a server.
-
-    Args:
-        config: The server.
-        channel: The channel over which it was reached.
-        protocol_version: Protocol version; empty before the handshake.
-    """
+    """Describe a server and its channel; the protocol version is empty before the handshake."""
     address: tuple[tuple[str, str | int], ...] = ()
     if (host_and_port := config.transport.host_and_port) is not None:
         address = ((SERVER_ADDRESS, host_and_port[0]), (SERVER_PORT, host_and_port[1]))
@@ -55,11 +49,7 @@ class HandshakeTelemetry:
             self.ended(message.error.code if isinstance(message, JSONRPCError) else None)
 
     def ended(self, error: BaseException | int | None) -> None:
-        """Report the pending request, if any.
-
-        Args:
-            error: The exception or error code; None for a result.
-        """
+        """Report the pending request, if any, with its exception or error code; None for a result."""
         if self._asked is not None:
             _, method, start = self._asked
             self._asked = None

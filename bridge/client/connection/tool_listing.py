@@ -158,12 +158,7 @@ def _shorter(seconds: float | None, ttl_milliseconds: Any) -> float | None:
 
 
 class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
-    """Stream that the SDK reads messages from; removes tools from pages.
-
-    Args:
-        messages: The transport's stream.
-        session: The session; tools are removed while ``takes_tools`` is set.
-    """
+    """Stream that the SDK reads messages from; removes tools from pages while the session's ``takes_tools`` is set."""
 
     def __init__(self, messages: Any, session: Session) -> None:
         self._messages = messages
@@ -208,9 +203,8 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
 def valid_notification(message: JSONRPCNotification, protocol_version: str) -> bool:
     """Remove malformed parameters that a notification does not need; False if it is malformed without them.
 
-    Args:
-        message: The notification; it is valid if this version does not have it.
-        protocol_version: Version to validate with; empty during the handshake, to validate with all versions.
+    A notification that the version does not have is valid. During the handshake the version is empty, and all versions
+    are tried.
     """
     for version in (protocol_version,) if protocol_version else KNOWN_PROTOCOL_VERSIONS:
         try:
@@ -237,12 +231,7 @@ def _take_tools(page: Json, session: Session) -> None:
 
 
 def sift(page: Json, tools: list[Any], protocol_version: str) -> tuple[list[Any], list[str]]:
-    """Separate valid tools from malformed ones.
-
-    Args:
-        page: The page without its tools.
-        tools: Some of its tools.
-        protocol_version: Protocol version to validate with.
+    """Separate valid tools of a page, given without its tools, from malformed ones.
 
     Returns:
         The valid tools, and one sentence with name and reason for each malformed one.

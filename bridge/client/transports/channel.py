@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import httpx2
     from mcp import Client
+    from mcp.shared.dispatcher import ProgressFnT
     from mcp_types import JSONRPCMessage, RequestId
 
     from bridge.client.auth.errors import SignInError
@@ -27,44 +28,28 @@ CONNECTION_CLOSED = -32000
 """The SDK's code for a response that can no longer arrive."""
 
 
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class OutgoingRequest:
-    """One outgoing request.
+    """One outgoing request."""
 
-    Attributes:
-        call: The call that it belongs to; None for the connection's own requests.
-        sent: True if the server may have started to run it.
-        status: HTTP status of the response; None without one.
-        cut_off: True if the stream of the response was lost.
-        expired: True if the server no longer knows the session.
-        request_id: ID of the request, after its cancellation was sent.
-        failure: Error of the transport; None if there is none, or the transport does not report it.
-        plain_id: ID of the request, if it was sent without the SDK's session.
-        received: Response to it that the SDK's session must read; None for none.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "call",
-        "cut_off",
-        "expired",
-        "failure",
-        "plain_id",
-        "received",
-        "request_id",
-        "sent",
-        "status",
-    )
-
-    def __init__(self, call: Call | None = None, *, sent: bool = False) -> None:
-        self.call = call
-        self.sent = sent
-        self.status: int | None = None
-        self.cut_off = False
-        self.expired = False
-        self.request_id: object = None
-        self.failure: Exception | None = None
-        self.plain_id: int | None = None
-        self.received: httpx2.Response | None = None
+    call: Call | None = None
+    """The call that it belongs to; None for the connection's own requests."""
+    sent: bool = False
+    """True if the server may have started to run it."""
+    status: int | None = None
+    """HTTP status of the response; None without one."""
+    cut_off: bool = False
+    """True if the stream of the response was lost."""
+    expired: bool = False
+    """True if the server no longer knows the session."""
+    request_id: object = None
+    """ID of the request, after its cancellation was sent."""
+    failure: Exception | None = None
+    """Error of the transport; None if there is none, or the transport does not report it."""
+    plain_id: int | None = None
+    """ID of the request, if it was sent without the SDK's session."""
+    received: httpx2.Response | None = None
+    """Response to it that the SDK's session must read; None for none."""
 
 
 current_request: ContextVar[OutgoingRequest | None] = ContextVar("bridge.client.current_request", default=None)
@@ -81,11 +66,8 @@ def as_current_request(outgoing: OutgoingRequest) -> Iterator[None]:
         current_request.reset(token)
 
 
-class ProgressListener(Protocol):
-    """Receives progress notifications of a request."""
-
-    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
-        """Handle one notification."""
+ProgressListener: TypeAlias = "ProgressFnT"
+"""Receives progress notifications of a request."""
 
 
 class RequestSender(Protocol):
@@ -99,11 +81,7 @@ class RequestSender(Protocol):
         The coroutine returns None if the SDK's session must continue: by reading `OutgoingRequest.received`, or else by
         sending the request, which the server did not run.
 
-        Args:
-            method: MCP method.
-            params: Parameters, as JSON data.
-            outgoing: Records the request's outcome: whether it was sent, its HTTP status, its transport error.
-            on_progress: Receives progress; None if it is not wanted.
+        The outcome is recorded on the outgoing request: whether it was sent, its HTTP status, its transport error.
 
         Raises:
             MCPError: The server responded with an error, or the connection was lost (`CONNECTION_CLOSED`).
@@ -219,11 +197,7 @@ class Channel(ABC):
         """
 
     def request_sender(self, client: Client) -> RequestSender | None:  # noqa: ARG002 - for faster channels
-        """Return a faster way to send requests than the SDK's session; None if the channel has none.
-
-        Args:
-            client: The SDK's client after the handshake: protocol version and capabilities of the server.
-        """
+        """Return a faster way to send requests than the SDK's session, after its handshake; None if there is none."""
         return None
 
     def is_refused(self) -> bool:
