@@ -7,7 +7,6 @@ import math
 import threading
 import time
 from contextlib import contextmanager
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -275,7 +274,7 @@ async def test_a_credential_is_looked_at_when_its_stream_opens_and_when_others_c
         monitored = MonitoredCredential(monitor, "t", good())
         with anyio.fail_after(DEADLINE_SECONDS), monitored.ending(has_ended.set), monitored.ending(lambda: None):
             await anyio.wait_all_tasks_blocked()
-            assert (verifier.asked, monitored.due) == (1, math.inf)
+            assert verifier.asked == 1
             verifier.changed()
             await anyio.wait_all_tasks_blocked()
             assert (verifier.asked, has_ended.is_set()) == (2, False)
@@ -309,8 +308,7 @@ async def test_credentials_whose_streams_have_ended_are_let_go() -> None:
             for _ in range(200):
                 monitored = MonitoredCredential(monitor, "t", good())
                 with monitored.ending(lambda: None):
-                    while not monotonic() + 30 < monitored.due < math.inf:
-                        await anyio.lowlevel.checkpoint()
+                    await anyio.wait_all_tasks_blocked()
         assert 0 < len(counted) < 30
         tasks.cancel_scope.cancel()
 
