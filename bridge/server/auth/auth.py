@@ -11,7 +11,7 @@ from anyio import create_task_group
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import EVERYTHING, Access, ToolScopes, scopes_of
 from bridge.server.auth.issuer import require_url
-from bridge.server.auth.keys import ApiKeys, KeyFile
+from bridge.server.auth.keys import ApiKeys
 from bridge.server.auth.tokens import (
     IssuerUnavailableError,
     TokenExpiredError,
@@ -99,7 +99,7 @@ class Auth:
     @property
     def key_tools(self) -> frozenset[str]:
         """Names and patterns of tools in the configuration of keys."""
-        return frozenset().union(*(each.tools for each in self._verifiers if isinstance(each, ApiKeys | KeyFile)))
+        return frozenset().union(*(each.tools for each in self._verifiers if isinstance(each, ApiKeys)))
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Verify a credential.

@@ -26,11 +26,12 @@ from bridge.text import clip
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from mcp.server.auth.provider import AccessToken
     from starlette.types import Scope
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.credential_monitor import CredentialMonitor
-    from bridge.server.auth.identity import CacheWriter, CredentialCache
+    from bridge.server.auth.identity import CredentialCache
     from bridge.server.http.requests import Request
 
 _logger = logging.getLogger("bridge.server.auth")
@@ -123,7 +124,7 @@ class BearerAuthGuard:
         values = [value.strip(b" \t") for name, value in scope["headers"] if name == HEADER]
         if (problem := self._syntax_problem(scope, values)) is not None:
             return problem
-        writer = self._cache.writer()
+        store = self._cache.writer()
         try:
             with self._throttle.verifying(scope):
                 found = await self._backend.authenticate(HTTPConnection(_with_one_space(scope, values[0])))
@@ -141,10 +142,14 @@ class BearerAuthGuard:
             return self._unauthorized("the key or token is unknown, or has expired")
         user = found[1]
         assert isinstance(user, AuthenticatedUser)
-        return self._admitted(user, values[0], writer)
-
-    def _admitted(self, user: AuthenticatedUser, value: bytes, writer: CacheWriter) -> CachedCredential | Challenge:
         token = user.access_token
+        keep_seconds = token.keep_seconds if isinstance(token, VerifiedToken) else 0.0
+        admitted = self._admitted(token, values[0], monotonic() + keep_seconds)
+        if isinstance(admitted, CachedCredential) and keep_seconds > 0:
+            store(values[0], admitted)
+        return admitted
+
+    def _admitted(self, token: AccessToken, value: bytes, until: float) -> CachedCredential | Challenge:
         if missing := self._auth.required_scopes.difference(token.scopes):
             scopes = " ".join(sorted(missing))
             name = self._auth.name_of(token)
@@ -157,15 +162,8 @@ class BearerAuthGuard:
                 scopes=self._auth.required_scopes,
             )
         monitored = None if self._monitor is None else MonitoredCredential(self._monitor, _token_in(value), token)
-        keep_seconds = token.keep_seconds if isinstance(token, VerifiedToken) else 0.0
-        admitted = CachedCredential(
-            RequestUser(token, self._auth.access_of(token), monitored, name=self._auth.name_of(token)),
-            AuthCredentials(token.scopes),
-            monotonic() + keep_seconds,
-        )
-        if keep_seconds > 0:
-            writer.store(value, admitted)
-        return admitted
+        user = RequestUser(token, self._auth.access_of(token), monitored, name=self._auth.name_of(token))
+        return CachedCredential(user, AuthCredentials(token.scopes), until)
 
     def _syntax_problem(self, scope: Scope, values: list[bytes]) -> Challenge | None:
         if len(values) > 1:

@@ -114,9 +114,19 @@ class CredentialCache:
         known = self._known.get(sha256(value).digest())
         return known if known is not None and monotonic() < known.until else None
 
-    def writer(self) -> CacheWriter:
-        """Return a writer to use before a verification, so that a `clear` meanwhile discards the result."""
-        return CacheWriter(self._known)
+    def writer(self) -> Callable[[bytes, CachedCredential], None]:
+        """Return a function that stores the credential of a value of the Authorization header.
+
+        Call this before the verification, so that a `clear` meanwhile discards its result.
+        """
+        known = self._known
+
+        def store(value: bytes, credential: CachedCredential) -> None:
+            if len(known) >= _MAX_KNOWN:
+                known.pop(next(iter(known)), None)
+            known[sha256(value).digest()] = credential
+
+        return store
 
     def discard(self, value: bytes | None) -> bool:
         """Remove a credential that is no longer valid; return True if it was cached."""
@@ -125,20 +135,3 @@ class CredentialCache:
     def clear(self) -> None:
         """Remove every credential."""
         self._known = {}
-
-
-class CacheWriter:
-    """Stores one verified credential.
-
-    Args:
-        known: The contents of the cache when it was created.
-    """
-
-    def __init__(self, known: dict[bytes, CachedCredential]) -> None:
-        self._known = known
-
-    def store(self, value: bytes, known: CachedCredential) -> None:
-        """Store the credential of a value of the Authorization header."""
-        if len(self._known) >= _MAX_KNOWN:
-            self._known.pop(next(iter(self._known)), None)
-        self._known[sha256(value).digest()] = known

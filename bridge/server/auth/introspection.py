@@ -14,7 +14,7 @@ import anyio
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.failures import is_suspected
-from bridge.server.auth.issuer import Issuer, require_url, warn_if_plain
+from bridge.server.auth.issuer import Issuer, require_url
 from bridge.server.auth.jwt import LEEWAY_SECONDS, MAX_TOKEN_BYTES
 from bridge.server.auth.tokens import (
     IssuerUnavailableError,
@@ -22,8 +22,6 @@ from bridge.server.auth.tokens import (
     TokenRefusedError,
     VerifiedToken,
     audiences_of,
-    bearer_of,
-    scopes_in,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +43,6 @@ WAIT_SECONDS = 5.0
 """Default seconds for which a token waits for its request."""
 
 _MAX_CACHED = 1024
-_SUBJECTS = ("sub", "username")
 _KINDS = ("token_use", "typ", "token_type")
 """Members in which issuers name the kind of a token; RFC 7662 defines only the last."""
 _OTHER_KINDS = frozenset({"refresh", "refresh_token", "offline", "id", "id_token", "logout", "authorization_code"})
@@ -94,12 +91,9 @@ class Introspection:
     ) -> None:
         if audience == "":
             raise DefinitionError("audience must not be empty; pass None if the issuer's tokens have none")
-        self.url = require_url(url, "an introspection endpoint")
-        self.issuer = None if issuer is None else require_url(issuer, "an issuer")
+        self.url = require_url(url, "an introspection endpoint", asked="the introspection endpoint")
+        self.issuer = None if issuer is None else require_url(issuer, "an issuer", asked="the issuer")
         self.audience = audience
-        warn_if_plain(url, "the introspection endpoint")
-        if issuer is not None:
-            warn_if_plain(issuer, "the issuer")
         self._cache_seconds = cache_seconds
         credentials = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()  # RFC 6749, section 2.3.1
         self._headers = {"authorization": f"Basic {b64encode(credentials).decode()}", "accept": "application/json"}
@@ -126,16 +120,13 @@ class Introspection:
         if claims.get("active") is not True:
             raise TokenRefusedError("the token is not active: it is unknown, has expired or was revoked")
         self._check(claims)
-        client, subject = bearer_of(claims, _SUBJECTS)
         expires_at = _time_in(claims, "exp")
-        return VerifiedToken(
-            token=token,
-            client_id=client,
-            subject=subject,
-            scopes=scopes_in(claims),
+        return VerifiedToken.of(
+            token,
+            claims if self.issuer is None else {"iss": self.issuer, **claims},
+            subjects=("sub", "username"),
             expires_at=None if expires_at is None else math.ceil(expires_at + LEEWAY_SECONDS),
             resource=self.audience,
-            claims=({} if self.issuer is None else {"iss": self.issuer}) | dict(claims),
             keep_seconds=until - monotonic(),
         )
 
@@ -150,8 +141,6 @@ class Introspection:
         """Return the issuer's response for a token and its expiry; concurrent callers share one request."""
         digest = sha256(token.encode(errors="surrogateescape")).digest()
         while (known := self._known(digest)) is None:
-            if (failed := self._failed.get(digest)) is not None and monotonic() < failed[0]:
-                raise _again(failed[1])
             pending = self._pending.get(digest)
             if pending is None:
                 return await self._request(digest, token)
@@ -203,9 +192,14 @@ class Introspection:
         return _put(self._answers, digest, (monotonic() + seconds, claims))
 
     def _known(self, digest: bytes) -> _Kept | None:
+        """Return the cached response for a token; raise the failure if there is none because of a recent one."""
         now = monotonic()
-        answers = (self._answers.get(digest), self._refused.get(digest))
-        return next((each for each in answers if each is not None and now < each[0]), None)
+        for answers in (self._answers, self._refused):
+            if (answer := answers.get(digest)) is not None and now < answer[0]:
+                return answer
+        if (failed := self._failed.get(digest)) is not None and now < failed[0]:
+            raise _again(failed[1])
+        return None
 
     def _check(self, claims: Mapping[str, Any]) -> None:
         if not _OTHER_KINDS.isdisjoint(str(claims.get(name, "")).rpartition(":")[2].lower() for name in _KINDS):

@@ -112,12 +112,13 @@ async def _body_of(response: httpx2.Response) -> bytes:
     return body
 
 
-def require_url(url: str, what: str) -> str:
+def require_url(url: str, what: str, *, asked: str | None = None) -> str:
     """Validate an http(s) URL.
 
     Args:
         url: The URL.
         what: Name of the setting, for the message.
+        asked: Name of the server there that is asked, to warn of a connection without encryption; None if none is.
 
     Raises:
         DefinitionError: It is invalid.
@@ -127,19 +128,15 @@ def require_url(url: str, what: str) -> str:
     except httpx2.InvalidURL as error:
         raise DefinitionError(f"{what} is a URL such as https://login.example.org, not {url!r}: {error}") from error
     if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.fragment or parsed.userinfo:
-        raise DefinitionError(f"{what} is an http(s) URL without a user and a fragment, not {_without_user(parsed)!r}")
-    return url
-
-
-def warn_if_plain(url: str, what: str) -> None:
-    """Log a warning if a URL uses HTTP without TLS to another machine."""
-    parsed = httpx2.URL(url)
-    if parsed.scheme == "http" and not _is_this_machine(parsed.host):
+        shown = str(parsed.copy_with(userinfo=b"")) if parsed.userinfo else str(parsed)
+        raise DefinitionError(f"{what} is an http(s) URL without a user and a fragment, not {shown!r}")
+    if asked is not None and parsed.scheme == "http" and not _is_this_machine(parsed.host):
         _logger.warning(
             "%s is reached without encryption at %r: an attacker in the network can forge its answers; use https",
-            what,
+            asked,
             url,
         )
+    return url
 
 
 def _is_this_machine(host: str) -> bool:
@@ -149,10 +146,6 @@ def _is_this_machine(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _without_user(url: httpx2.URL) -> str:
-    return str(url.copy_with(userinfo=b"")) if url.userinfo else str(url)
 
 
 def _metadata_addresses(issuer: str) -> tuple[str, ...]:

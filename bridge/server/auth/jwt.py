@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import jwt
-from anyio import create_task_group
 from jwt import PyJWK, PyJWTError
 
 from bridge.errors import DefinitionError
-from bridge.server.auth.issuer import Issuer, require_url, warn_if_plain
+from bridge.server.auth.issuer import Issuer, require_url
 from bridge.server.auth.tokens import (
     IssuerUnavailableError,
     TokenExpiredError,
     TokenRefusedError,
     VerifiedToken,
     audiences_of,
-    bearer_of,
-    scopes_in,
 )
 
 if TYPE_CHECKING:
@@ -55,8 +52,6 @@ KEEP_SECONDS = 60.0
 """Maximum seconds for which a verified token is cached, and a revoked key stays in use."""
 
 _TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})
-_REQUIRED = ("exp", "iss", "aud")
-_PARTS = 3
 
 
 class KeySet:
@@ -99,53 +94,38 @@ class KeySet:
             raise self._failure or IssuerUnavailableError(f"the keys of {self._issuer.url} have not been fetched")
         raise TokenRefusedError("the token is signed by a key that its issuer does not have")
 
-    async def refresh(self) -> None:
-        """Fetch the keys. If that fails, the previous keys stay in use.
-
-        Raises:
-            IssuerUnavailableError: They cannot be fetched.
-        """
+    async def _refresh(self) -> None:
+        """Fetch the keys. If that fails, the previous keys stay in use, and `_failure` is set."""
+        self._failure = None
         try:
             with anyio.fail_after(_FETCH_SECONDS):
-                keys = await self._fetched()
+                self._keys, self._parsed = await self._fetched(), {}
         except IssuerUnavailableError as error:
             self._failure = error
-            raise
-        except TimeoutError as error:
+        except TimeoutError:
             self._failure = IssuerUnavailableError(f"{self._issuer.url} takes too long to answer")
-            raise self._failure from error
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged, and told to who asks for a key
             self._failure = IssuerUnavailableError(f"the answer of {self._issuer.url} cannot be parsed: {error!r}")
-            raise self._failure from error
-        self._failure = None
-        self._keys, self._parsed = keys, {}
+        if self._failure is not None:
+            state = "no token can be verified" if self._keys is None else "the previous keys stay in use"
+            _logger.error("the keys of %s were not fetched: %s; %s", self._issuer.url, self._failure, state)
 
     async def keep_current(self) -> None:
         """Fetch the keys periodically, until cancelled."""
         while True:
-            seconds = REFRESH_SECONDS
             async with self._lock:
-                try:
-                    await self.refresh()
-                except IssuerUnavailableError as error:
-                    seconds = self._pause_seconds
-                    state = "no token can be verified" if self._keys is None else "the previous keys stay in use"
-                    _logger.error("the keys of %s were not fetched: %s; %s", self._issuer.url, error, state)  # noqa: TRY400 - needs no traceback
+                await self._refresh()
+                seconds = REFRESH_SECONDS if self._failure is None else self._pause_seconds
             await anyio.sleep(seconds)
 
     async def _refetch(self, insufficient: tuple[Mapping[str, Any], ...] | None) -> None:
         """Fetch the keys once for all waiting callers, unless they were fetched recently."""
         async with self._lock:
             now = monotonic()
-            if self._keys is not insufficient:
-                return
-            if self._asked_at is not None and now - self._asked_at < self._pause_seconds:
-                return
-            self._asked_at = now
-            try:
-                await self.refresh()
-            except IssuerUnavailableError as error:
-                _logger.error("the keys of %s were not fetched: %s", self._issuer.url, error)  # noqa: TRY400 - as above
+            is_recent = self._asked_at is not None and now - self._asked_at < self._pause_seconds
+            if self._keys is insufficient and not is_recent:
+                self._asked_at = now
+                await self._refresh()
 
     @property
     def _pause_seconds(self) -> float:
@@ -230,17 +210,14 @@ class JwtVerifier:
             raise DefinitionError(f"the algorithms {unsafe!r} are not accepted; choose among {sorted(ALGORITHMS)}")
         if not audience:
             raise DefinitionError("audience must be set: else tokens for any other service would be accepted")
-        self.issuer = require_url(issuer, "an issuer")
+        self.issuer = require_url(issuer, "an issuer", asked="the issuer")
         self.audience = audience
-        warn_if_plain(issuer, "the issuer")
         if jwks_url is not None:
-            warn_if_plain(jwks_url, "the keys of the issuer")
+            require_url(jwks_url, "jwks_url", asked="the keys of the issuer")
         self._algorithms = frozenset(algorithms)
         self._leeway_seconds = leeway_seconds
         self._issuer = Issuer(issuer)
-        self._keys = KeySet(
-            self._issuer, None if jwks_url is None else require_url(jwks_url, "jwks_url"), refetch_seconds
-        )
+        self._keys = KeySet(self._issuer, jwks_url, refetch_seconds)
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
         """Verify a token.
@@ -253,7 +230,7 @@ class JwtVerifier:
             TokenRefusedError: It is invalid.
             IssuerUnavailableError: The issuer's keys cannot be fetched.
         """
-        if token.count(".") != _PARTS - 1:
+        if token.count(".") != 2:  # noqa: PLR2004 - between its three parts
             return None
         if len(token) > MAX_TOKEN_BYTES:
             raise TokenRefusedError(f"the token is over {MAX_TOKEN_BYTES} bytes long")
@@ -264,13 +241,18 @@ class JwtVerifier:
         if "crit" in header or str(header.get("typ", "jwt")).lower() not in _TYPES:
             raise TokenRefusedError("the token is not an access token")
         key = await self._keys.find(key_id if isinstance(key_id, str) else None, algorithm)
-        return self._verified(token, self._claims_of(token, key, algorithm))
+        claims = self._claims_of(token, key, algorithm)
+        try:
+            expires_at = math.ceil(float(claims["exp"]) + self._leeway_seconds)
+        except (ValueError, OverflowError, TypeError):
+            raise TokenRefusedError("the token's exp is not a time") from None
+        keep_seconds = min(KEEP_SECONDS, expires_at - time.time())
+        return VerifiedToken.of(token, claims, expires_at=expires_at, resource=self.audience, keep_seconds=keep_seconds)
 
     async def keep_current(self, changed: Callable[[], None]) -> None:  # noqa: ARG002 - tokens are cached briefly anyway
         """Keep the issuer's keys up to date, until cancelled."""
         try:
-            async with create_task_group() as tasks:
-                tasks.start_soon(self._keys.keep_current)
+            await self._keys.keep_current()
         finally:
             await self._issuer.aclose()
 
@@ -283,7 +265,7 @@ class JwtVerifier:
                 audience=audiences_of(self.audience),
                 issuer=self.issuer,
                 leeway=self._leeway_seconds,
-                options={"require": list(_REQUIRED)},
+                options={"require": ["exp", "iss", "aud"]},
             )
         except jwt.ExpiredSignatureError:
             raise TokenExpiredError("the token has expired") from None
@@ -297,23 +279,6 @@ class JwtVerifier:
             raise TokenRefusedError(f"the token has no claim {error.claim}") from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise TokenRefusedError("the token's signature or content is invalid") from None
-
-    def _verified(self, token: str, claims: dict[str, Any]) -> VerifiedToken:
-        client, subject = bearer_of(claims)
-        try:
-            expires_at = math.ceil(float(claims["exp"]) + self._leeway_seconds)
-        except (ValueError, OverflowError, TypeError):
-            raise TokenRefusedError("the token's exp is not a time") from None
-        return VerifiedToken(
-            token=token,
-            client_id=client,
-            subject=subject,
-            scopes=scopes_in(claims),
-            expires_at=expires_at,
-            resource=self.audience,
-            claims=claims,
-            keep_seconds=min(KEEP_SECONDS, expires_at - time.time()),
-        )
 
     def __repr__(self) -> str:
         return f"JwtVerifier({self.issuer!r}, {self.audience!r})"

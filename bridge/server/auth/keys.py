@@ -15,7 +15,7 @@ from dataclasses import InitVar, dataclass, field
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.to_thread import run_sync
@@ -25,7 +25,7 @@ from bridge.server.auth.access import scopes_of
 from bridge.server.auth.tokens import VerifiedToken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from os import PathLike
 
 HASHED = "sha256:"
@@ -162,7 +162,7 @@ class KeyFileError(BridgeError):
         self.problems = tuple(problems)
 
 
-class KeyFile:
+class KeyFile(ApiKeys):
     """API keys in a file that is watched while the server runs: a `TokenVerifier` of the SDK.
 
     If a changed file is invalid, the previous keys stay in use, and the error is logged.
@@ -179,35 +179,21 @@ class KeyFile:
         self.path = Path(path)
         self._check_seconds = check_seconds
         self._seen = _mark(self.path)
-        self._keys = ApiKeys(*self._read())
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the bearers."""
-        return self._keys.names
-
-    @property
-    def tools(self) -> frozenset[str]:
-        """Names and patterns of tools in the keys."""
-        return self._keys.tools
-
-    async def verify_token(self, token: str) -> VerifiedToken | None:
-        """Verify a key, as `ApiKeys.verify_token`."""
-        return await self._keys.verify_token(token)
+        super().__init__(*self._read())
 
     async def keep_current(self, changed: Callable[[], None]) -> None:
         """Watch the file, until cancelled."""
         while True:
             await anyio.sleep(self._check_seconds)
-            mark = await run_sync(_mark, self.path)
-            if mark == self._seen:
+            state = await run_sync(_mark, self.path)
+            if state == self._seen:
                 continue
             await anyio.sleep(self._check_seconds)
-            if mark != await run_sync(_mark, self.path):
+            if state != await run_sync(_mark, self.path):
                 continue  # still being written
-            self._seen = mark
+            self._seen = state
             try:
-                self._keys.replace(*await run_sync(self._read))
+                self.replace(*await run_sync(self._read))
             except (KeyFileError, DefinitionError) as error:
                 _logger.error("%s; the previous keys stay in use", error)  # noqa: TRY400 - needs no traceback
             else:
@@ -243,9 +229,11 @@ def read_keys(path: Path) -> list[ApiKey]:
     keys: list[ApiKey] = []
     problems: list[str] = []
     lines: dict[bytes, int] = {}
-    for number, fields in _lines(text):
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip() or line.strip().startswith("#"):
+            continue
         try:
-            key = _key_of(fields)
+            key = _key_of(line.split())
         except DefinitionError as error:
             problems.append(f"line {number}: {error}")
             continue
@@ -260,20 +248,13 @@ def read_keys(path: Path) -> list[ApiKey]:
     return keys
 
 
-class _Mark(NamedTuple):
-    """State of a file that shows changes; a mounted secret changes its inode."""
-
-    inode: int
-    size: int
-    modified_ns: int
-
-
-def _mark(path: Path) -> _Mark | None:
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    """Return the state of a file that shows changes; a mounted secret changes its inode."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return _Mark(found.st_ino, found.st_size, found.st_mtime_ns)
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _text_of(path: Path) -> str:
@@ -286,12 +267,6 @@ def _text_of(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise KeyFileError(path, [f"line {line}: it is not UTF-8; write it as text"]) from None
-
-
-def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if (stripped := line.strip()) and not stripped.startswith("#"):
-            yield number, stripped.split()
 
 
 def _key_of(fields: list[str]) -> ApiKey:

@@ -13,7 +13,7 @@ A subject that itself begins with ``client:`` or ``subject:`` gets the prefix ``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from mcp.server.auth.provider import AccessToken
 from pydantic import Field
@@ -27,29 +27,12 @@ _CLIENT = "client:"
 _SUBJECT = "subject:"
 
 
-def scopes_in(claims: Mapping[str, Any]) -> list[str]:
+def _scopes_in(claims: Mapping[str, Any]) -> list[str]:
     """Return the scopes of claims: ``scope`` (RFC 8693, section 4.2) or ``scp``, as text or as a list."""
     found = claims.get("scope", claims.get("scp"))
     if isinstance(found, str):
         return found.split()
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
-
-
-def bearer_of(claims: Mapping[str, Any], subjects: Iterable[str] = ("sub",)) -> tuple[str, str | None]:
-    """Return the client of a token, and its subject if it has one.
-
-    Args:
-        claims: The claims.
-        subjects: Names of the claims that may contain the subject, the preferred ones first.
-
-    Raises:
-        TokenRefusedError: The claims contain neither.
-    """
-    subject = next(filter(None, (_text(claims, name) for name in subjects)), None)
-    client = _text(claims, "client_id") or _text(claims, "azp") or subject
-    if client is None:
-        raise TokenRefusedError("the token names no bearer: it has neither sub nor client_id")
-    return client, subject
 
 
 def audiences_of(audience: str) -> tuple[str, ...]:
@@ -64,30 +47,20 @@ def _text(claims: Mapping[str, Any], name: str) -> str | None:
 
 
 def name_of(token: AccessToken, *, names_issuer: bool) -> str:
-    """Return the name of a bearer.
-
-    Args:
-        token: The verified token.
-        names_issuer: True if the issuer is part of the name, because there may be several.
-    """
+    """Return the name of a bearer, with its issuer if there may be several."""
     if isinstance(token, VerifiedToken) and token.is_key:
         return token.client_id
+    if not (name := token.subject or ""):
+        name = _CLIENT + token.client_id  # a subject of the same issuer may have the client's id
+    elif name.startswith((_CLIENT, _SUBJECT)):
+        name = _SUBJECT + name
     issuer = issuer_in(token) if names_issuer else None
-    name = _name_at_issuer(token)
     return name if issuer is None else f"{name}@{issuer}"
 
 
 def issuer_in(token: AccessToken) -> str | None:
     """Return the issuer in the claims of a token; None if there is none."""
-    found = (token.claims or {}).get("iss")
-    return found if isinstance(found, str) and found else None
-
-
-def _name_at_issuer(token: AccessToken) -> str:
-    subject = token.subject
-    if not subject:
-        return _CLIENT + token.client_id  # a subject of the same issuer may have the client's id
-    return _SUBJECT + subject if subject.startswith((_CLIENT, _SUBJECT)) else subject
+    return _text(token.claims or {}, "iss")
 
 
 class TokenRefusedError(BridgeError):
@@ -123,3 +96,23 @@ class VerifiedToken(AccessToken):
     """Seconds for which the token need not be verified again."""
     is_key: bool = False
     """True for an API key, whose bearer is named in the server's configuration."""
+
+    @classmethod
+    def of(cls, token: str, claims: Mapping[str, Any], *, subjects: Iterable[str] = ("sub",), **more: Any) -> Self:
+        """Create one from the claims of an issuer's token.
+
+        Args:
+            token: The credential.
+            claims: The claims, which have been verified.
+            subjects: Names of the claims that may contain the subject, the preferred ones first.
+            more: Further attributes.
+
+        Raises:
+            TokenRefusedError: The claims name no bearer.
+        """
+        subject = next(filter(None, (_text(claims, name) for name in subjects)), None)
+        client = _text(claims, "client_id") or _text(claims, "azp") or subject
+        if client is None:
+            raise TokenRefusedError("the token names no bearer: it has neither sub nor client_id")
+        scopes = _scopes_in(claims)
+        return cls(token=token, client_id=client, subject=subject, scopes=scopes, claims=dict(claims), **more)

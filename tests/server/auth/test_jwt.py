@@ -305,4 +305,4 @@ async def test_an_issuer_with_encryption_names_no_keys_without() -> None:
             return {"issuer": self.url, "jwks_uri": "http://login.example.org/keys"}
 
     with pytest.raises(IssuerUnavailableError, match="names a jwks_uri without encryption"):
-        await KeySet(Encrypted("https://login.example.org"), None).refresh()
+        await KeySet(Encrypted("https://login.example.org"), None).find(None, "RS256")
