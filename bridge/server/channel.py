@@ -58,11 +58,6 @@ class RemoteChannel:
 
     A value that cannot be written as JSON, such as a file name with a lone surrogate, fails here, in the call. In the
     SDK it would end the response or the session.
-
-    Args:
-        request: The SDK's context of the call.
-        capabilities: Capabilities that the client declared, in MCP's JSON.
-        log_level: Minimum severity of log messages for the client; None to send none.
     """
 
     def __init__(

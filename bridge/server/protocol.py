@@ -121,20 +121,13 @@ def value_bounds(max_bytes: int) -> ValueBounds:
 
     A message within the limits for 4 MiB takes less than 40 MiB of memory, and each step of its work less than 100 ms.
     A shorter one of many values may take as much.
-
-    Args:
-        max_bytes: Maximum length of a message.
     """
     times = max(1.0, max_bytes / BOUNDED_BYTES)
     return ValueBounds(containers=int(_MAX_CONTAINERS * times), entries=int(_MAX_ENTRIES * times))
 
 
 def too_many_values(excess: str) -> str:
-    """Return the error message for a JSON-RPC message with too many values.
-
-    Args:
-        excess: The result of `ValueBounds.excess`.
-    """
+    """Return the error message for a message with too many values, given the result of `ValueBounds.excess`."""
     return f"the message has {excess}; send fewer at once, or raise --max-request-bytes of bridge serve over 4 MiB"
 
 
@@ -172,12 +165,7 @@ def read_message(text: bytes) -> Json | None:
 
 
 def id_of_request(beginning: bytes, end: bytes) -> MessageId | None:
-    """Return the id of a request of which only both ends are known; None if it cannot be determined.
-
-    Args:
-        beginning: First bytes of its text.
-        end: Last bytes of its text.
-    """
+    """Return the id of a request of which only both ends are known; None if it cannot be determined."""
     try:
         known = from_json(beginning, allow_partial=True)
         if not isinstance(known, dict) or not known.keys().isdisjoint({"result", "error"}):

@@ -35,12 +35,7 @@ class RunningCalls:
         self._are_answered = asyncio.Event()
 
     def enter(self, task: Task, account: str = "") -> None:
-        """Add a task that runs a call.
-
-        Args:
-            task: The task.
-            account: Account of its caller, as `InvocationContext.account`.
-        """
+        """Add a task that runs a call of a caller's account."""
         self._tasks[task] = account
 
     def count_of(self, account: str) -> int:

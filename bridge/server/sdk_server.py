@@ -228,12 +228,7 @@ class _HandlerRequest:
 
 
 def running_call(request: Request, publisher: ServerCore) -> FastChannel | None:
-    """The channel of the call that runs already for a request that the fast path has handed over; None without one.
-
-    Args:
-        request: The request.
-        publisher: The server.
-    """
+    """The channel of the call that runs already for a request that the fast path has handed over; None without one."""
     if request.request_id is None:
         return None
     if request.request is None:

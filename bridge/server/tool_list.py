@@ -45,10 +45,6 @@ class CursorError(BridgeError, ValueError):
 class ToolList:
     """The list of a ToolBox's tools, cached until the ToolBox changes.
 
-    Args:
-        tools: The tools.
-        page_size: Maximum number of tools on a page; None for one page.
-
     Raises:
         ValueError: The page size is not positive.
     """
@@ -253,10 +249,6 @@ class ToolView:
 
 class ToolViews:
     """The views of one ToolBox, each computed once per change.
-
-    Args:
-        tools: The tools.
-        page_size: As for `ToolList`.
 
     Raises:
         ValueError: The page size is not positive.

@@ -24,12 +24,7 @@ _auth_logger = logging.getLogger("bridge.server.auth")
 
 
 class UnmatchedNames:
-    """Warns of configured names and patterns that match no tool, unless they matched none at the last check.
-
-    Args:
-        tools: The tools. While there are none, they are still being loaded.
-        sources: For each source of names, a function that returns them, a logger, and the warning.
-    """
+    """Warns of configured names and patterns that match no tool, unless they matched none at the last check."""
 
     def __init__(self, tools: ToolBox, *sources: tuple[Callable[[], Iterable[str]], logging.Logger, str]) -> None:
         self._tools = tools

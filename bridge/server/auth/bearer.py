@@ -41,16 +41,7 @@ _BEARER = re.compile(rb"bearer[ \t]+[\x21-\x7e]+", re.IGNORECASE)
 
 
 class BearerAuthGuard:
-    """Guard that refuses requests without a valid credential, before their bodies are read.
-
-    Args:
-        auth: Verifies credentials.
-        cache: Cache of verified credentials.
-        metadata_url: URL of the metadata that names the issuers of tokens for this server; None without such issuers.
-        open_paths: Paths that can be read without a credential.
-        monitor: Ends streams when their credentials expire; None where there are no streams.
-        throttle: Limits failed attempts from one address; None for the default.
-    """
+    """Guard that refuses requests without a valid credential, before their bodies are read."""
 
     def __init__(
         self,

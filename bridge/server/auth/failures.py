@@ -31,13 +31,7 @@ is_suspected: ContextVar[bool] = ContextVar("bridge.server.auth.suspected", defa
 
 
 class FailedAuthThrottle:
-    """Limits failed attempts by address; remembers a bounded number of addresses.
-
-    Args:
-        rate: Failed attempts that one address may make.
-        hold_seconds: Average delay of refusals to an address over the rate.
-        clock: Monotonic clock.
-    """
+    """Limits failed attempts by address; remembers a bounded number of addresses."""
 
     def __init__(
         self,
@@ -110,13 +104,7 @@ NO_CREDENTIAL = "a key or token is needed: Authorization: Bearer KEY-OR-TOKEN"
 
 
 async def send_challenge(send: Send, challenge: Challenge, metadata_url: str | None) -> None:
-    """Send a challenge.
-
-    Args:
-        send: Sends the response.
-        challenge: The challenge.
-        metadata_url: URL of the metadata that names the issuers of tokens; None without such issuers.
-    """
+    """Send a challenge, with the URL of the metadata that names the issuers of tokens."""
     body = {"error": challenge.error or "unauthorized", "error_description": challenge.description}
     headers = [NO_STORE]
     if challenge.retry_after_seconds is not None:

@@ -33,12 +33,7 @@ _HEADERS = {"cache-control": "public, max-age=3600"}
 
 
 class AuthGuards:
-    """Authentication of one app.
-
-    Args:
-        auth: Verifies credentials.
-        publisher: The tools; its clients are notified when the tools that they may use have changed.
-    """
+    """Authentication of one app; clients are notified when the tools that they may use have changed."""
 
     def __init__(self, auth: Auth | TokenVerifier, publisher: ServerCore) -> None:
         self._auth = Auth.of(auth)
@@ -90,12 +85,7 @@ def metadata_url_of(auth: Auth) -> str | None:
 
 
 def metadata_routes(auth: Auth, name: str) -> list[Route]:
-    """Routes of the metadata: with the path of the resource, as in RFC 9728, and without it.
-
-    Args:
-        auth: Names the resource and the issuers of its tokens.
-        name: Display name of the server.
-    """
+    """Routes of the metadata: with the path of the resource, as in RFC 9728, and without it."""
     url = metadata_url_of(auth)
     if url is None:
         return []

@@ -34,14 +34,7 @@ _MAX_KNOWN = 1024
 
 
 class RequestUser(AuthenticatedUser):
-    """The SDK's authenticated user, with its `Caller` and `Access`.
-
-    Args:
-        token: The verified token.
-        access: Permissions of the bearer.
-        monitored: The credential for the streams of the user; None if streams are not monitored.
-        name: Name of the bearer; None for the token's subject, else its client.
-    """
+    """The SDK's authenticated user, with its `Caller` and `Access`."""
 
     def __init__(
         self,
@@ -72,11 +65,7 @@ def access_of_request() -> Access:
 
 
 def ending_with_credential(end: Callable[[], object]) -> AbstractContextManager[None]:
-    """Return a context in which the stream of the current request is open.
-
-    Args:
-        end: Called when the credential of the request is no longer valid.
-    """
+    """Return a context in which the stream of the request is open; call ``end`` once its credential is invalid."""
     user = auth_context_var.get()
     monitored = user.monitored if isinstance(user, RequestUser) else None
     return nullcontext() if monitored is None else monitored.ending(end)
@@ -96,11 +85,7 @@ class CachedCredential(NamedTuple):
 
 
 class CredentialCache:
-    """Cache of at most 1,024 verified credentials, each kept for its token's ``keep_seconds``.
-
-    Args:
-        auth: Verifies credentials; when it changes, the cache is cleared.
-    """
+    """Cache of at most 1,024 verified credentials, each kept for its token's ``keep_seconds``, until `Auth` changes."""
 
     def __init__(self, auth: Auth) -> None:
         self._known: dict[bytes, CachedCredential] = {}

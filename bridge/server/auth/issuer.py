@@ -27,11 +27,7 @@ _OK = 200
 
 
 class Issuer:
-    """Client for an issuer of tokens.
-
-    Args:
-        url: Identifier of the issuer (RFC 8414, ``issuer``).
-    """
+    """Client for an issuer of tokens, given its identifier (RFC 8414, ``issuer``)."""
 
     def __init__(self, url: str) -> None:
         self.url = url

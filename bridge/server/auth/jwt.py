@@ -55,13 +55,7 @@ _TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})
 
 
 class KeySet:
-    """Public keys of one issuer, fetched at start, periodically, and when a token names an unknown key.
-
-    Args:
-        issuer: The issuer.
-        url: URL of the keys; None for the ``jwks_uri`` in the issuer's metadata.
-        refetch_seconds: Minimum seconds between fetches that tokens with unknown keys cause.
-    """
+    """Public keys of one issuer, fetched at start, periodically, and when a token names an unknown key."""
 
     def __init__(self, issuer: Issuer, url: str | None, refetch_seconds: float = REFETCH_SECONDS) -> None:
         self._issuer = issuer

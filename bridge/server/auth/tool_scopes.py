@@ -32,10 +32,7 @@ _INSUFFICIENT_SCOPE = "insufficient_scope"
 class ToolScopeGuard:
     """Guard that refuses calls of tools whose scope the caller was not granted, with 403. It comes after the body.
 
-    Args:
-        auth: Scopes that the tools need.
-        publisher: The tools. Calls of tools that are not visible to the caller are admitted, and answered as unknown.
-        metadata_url: URL of the metadata that names the issuers of tokens for this server; None without such issuers.
+    Calls of tools that are not visible to the caller are admitted, and answered as unknown.
     """
 
     def __init__(self, auth: Auth, publisher: ServerCore, metadata_url: str | None) -> None:

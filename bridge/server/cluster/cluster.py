@@ -88,18 +88,7 @@ class ClusterChanges:
 
 
 class Cluster:
-    """Sessions, rates and changes that the replicas of one server share through Redis.
-
-    Args:
-        url: URL of the Redis, such as ``redis://localhost:6379/0``.
-        publisher: The tools. Replicas are servers with the same name.
-        sessions: The open sessions of this replica.
-        idle_seconds: Seconds after which an unused session is ended.
-
-    Raises:
-        MissingExtraError: The package ``redis`` is not installed.
-        ValueError: The URL is not a Redis URL.
-    """
+    """Sessions, rates and changes that the replicas of one server share through Redis; replicas have the same name."""
 
     def __init__(self, url: str, publisher: Publisher, sessions: Sessions, idle_seconds: float | None) -> None:
         # The braces put all keys on one node of a Redis Cluster.

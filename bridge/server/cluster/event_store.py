@@ -100,14 +100,7 @@ class EventBytes:
 
 
 class SessionEvents(EventStore):
-    """The SDK's `EventStore` of one session. Methods raise RedisError if Redis does not answer, except `store_event`.
-
-    Args:
-        replica: This replica, and its Redis.
-        session_id: Id of the session.
-        seconds: Seconds after the latest event of a call until its events expire.
-        all_bytes: Length of the events of all sessions.
-    """
+    """The SDK's `EventStore` of one session. Methods but `store_event` raise RedisError if Redis does not answer."""
 
     def __init__(self, replica: Replica, session_id: str, seconds: int, all_bytes: EventBytes) -> None:
         self._all_bytes = all_bytes
@@ -164,14 +157,7 @@ class SessionEvents(EventStore):
         self._all_bytes.add(self, length)
 
     async def drop_oldest(self, *, but: str = "") -> bool:
-        """Drop the events of expired calls, or else those of the oldest call with a response.
-
-        Args:
-            but: Id of the request whose events are not dropped.
-
-        Returns:
-            True if events were dropped.
-        """
+        """Drop the events of expired calls, else of the oldest call with a response; return False if there is none."""
         latest = monotonic() - self._seconds
         dropped = [each for each, stored in self._stored.items() if stored.at < latest]
         answered = (each for each, stored in self._stored.items() if stored.is_answered and each != but)
@@ -231,11 +217,7 @@ class SessionEvents(EventStore):
                     break
 
     async def _problem(self, owner: str | None) -> str | None:
-        """Return the reason why a call will have no further events; None if it may have some.
-
-        Args:
-            owner: The replica that runs the call; None if unknown.
-        """
+        """Return the reason why a call of a replica will have no further events; None if it may have some."""
         if owner is None:
             return _NOT_STORED if self._replica.is_sure else None
         return _ENDED if await self._replica.has_ended(owner) else None
@@ -290,13 +272,7 @@ def _outcome_unknown(stream_id: str, why: str) -> str:
 
 
 class ReplicaDispatcher(JSONRPCDispatcher[TransportContext]):
-    """The SDK's dispatcher with ids of requests that are unique among replicas.
-
-    Args:
-        replica: Id of the replica, which each request id contains.
-        streams: Streams, as for the SDK's dispatcher.
-        settings: Settings, as for the SDK's dispatcher.
-    """
+    """The SDK's dispatcher with ids of requests that are unique among replicas."""
 
     def __init__(self, replica: str, *streams: Any, **settings: Any) -> None:
         super().__init__(*streams, **settings)

@@ -63,13 +63,7 @@ _MAX_RATES_AHEAD = 10
 
 
 class ClusterMeter(Meter):
-    """A meter that replicas share.
-
-    Args:
-        key: Key of the meter in Redis.
-        rate: The rate.
-        request_sync: Called with the meter when it has to be synchronized.
-    """
+    """A meter that replicas share; it calls a function whenever it has to be synchronized."""
 
     __slots__ = ("__weakref__", "_known_due", "_pending_seconds", "_request_sync", "key", "most_seconds")
 
@@ -119,12 +113,7 @@ class ClusterMeter(Meter):
 
 
 class ClusterRates:
-    """Synchronizes the meters of this replica with Redis.
-
-    Args:
-        accounts: Accounts of callers; their new meters are shared.
-        replica: This replica, and its Redis.
-    """
+    """Synchronizes the meters of this replica with Redis."""
 
     def __init__(self, accounts: Accounts, replica: Replica) -> None:
         self._replica = replica

@@ -179,11 +179,7 @@ class Replica:
             del self._awaited[token]
 
     def failed(self, error: Exception) -> None:
-        """Note that a command failed, and log it once: Redis is unavailable, or refused this command.
-
-        Args:
-            error: One of the `connection_errors`.
-        """
+        """Note that a command failed, and log it once: Redis is unavailable, or refused this command."""
         if is_outage(error):
             self._lost(error)
             return

@@ -53,12 +53,7 @@ _CONTENT = {field.name for field in fields(SessionRecord)} - {"id"}
 
 
 class SessionRecords:
-    """The records of all sessions. Methods raise RedisError if Redis does not answer.
-
-    Args:
-        replica: This replica, and its Redis.
-        idle_seconds: Seconds after which an unused session is ended; None for never.
-    """
+    """The records of all sessions. Methods raise RedisError if Redis does not answer."""
 
     def __init__(self, replica: Replica, idle_seconds: float | None) -> None:
         self._replica = replica
@@ -144,14 +139,7 @@ class LiveSession:
 
 
 class ClusterLogLevels:
-    """Stores the log level of a session in its record, and sends it to the replicas that serve the session.
-
-    Args:
-        levels: Log levels of this replica's server.
-        replica: This replica.
-        store: Stores the record of a session.
-        find: Returns a session of this replica, after waiting for it to be restored.
-    """
+    """Stores the log level of a session in its record, and sends it to the replicas that serve the session."""
 
     def __init__(
         self,

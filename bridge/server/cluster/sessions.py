@@ -70,14 +70,7 @@ _INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 class ClusterSessions:
-    """The sessions that this replica serves.
-
-    Args:
-        server: The SDK's server.
-        sessions: Registry of open sessions, for the fast path and the idle timeout.
-        replica: This replica.
-        idle_seconds: Seconds after which a session that no replica uses is ended.
-    """
+    """The sessions that this replica serves."""
 
     def __init__(self, server: SdkServer, sessions: Sessions, replica: Replica, idle_seconds: float | None) -> None:
         self._server = server

@@ -139,10 +139,7 @@ def _bracketed(host: str) -> str:
 class HostOriginGuard:
     """Guard that checks Host and Origin, and refuses requests to an app that was not started.
 
-    Args:
-        names: Allowed hosts and origins.
-        is_running: Returns True while the app runs.
-        any_host_paths: Paths that are served under any host; may change.
+    Some paths are served under any host.
     """
 
     def __init__(

@@ -107,12 +107,7 @@ class HealthState:
 
 
 class StatusPage:
-    """ASGI app that answers with JSON about the server.
-
-    Args:
-        content: Returns the JSON.
-        shows_readiness: True to answer 503 instead of 200 unless the JSON is ``ready``.
-    """
+    """ASGI app that answers with JSON about the server; with 503 if it shows readiness and is not ``ready``."""
 
     def __init__(self, content: Callable[[], Mapping[str, Any]], *, shows_readiness: bool = False) -> None:
         self._content = content

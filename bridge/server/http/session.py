@@ -37,12 +37,7 @@ KEPT_METHODS = frozenset({"initialize", "notifications/initialized"})
 
 
 def kept_bytes(body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> int:
-    """Estimate an upper bound of the memory of a message that is parsed and kept.
-
-    Args:
-        body: The message.
-        headers: Headers of its request, if they are kept, too.
-    """
+    """Estimate an upper bound of the memory of a message that is parsed and kept, and of the headers of its request."""
     values = sum(body.count(each) for each in b",{[")
     return 2 * len(body) + _BYTES_OF_A_VALUE * values + sum(len(name) + len(value) for name, value in headers)
 
@@ -147,11 +142,7 @@ class Session:
 
     @contextmanager
     def handling(self, request: object, body_bytes: int = 0) -> Iterator[None]:
-        """Context in which a handler runs, even after its client has disconnected.
-
-        Args:
-            request: The request's id.
-            body_bytes: Bytes for which the request's body counts, which the handler's arguments hold in memory.
+        """Context in which a handler runs, even after its client has disconnected, and its body counts.
 
         Raises:
             ProtocolError: The body exceeds the shared memory.
@@ -168,13 +159,9 @@ class Session:
             self.asked.pop(key, None)
 
     def owe(self, request: object, answer: object) -> None:
-        """Count a response. Call it in the handler's task, which writes the response next.
+        """Count a response, or None for an error. Call it in the handler's task, which writes the response next.
 
         The response counts until it is written, and over streamable HTTP until its POST is closed.
-
-        Args:
-            request: The request's id.
-            answer: The result; None for an error.
         """
         if self.sessions is None:
             return

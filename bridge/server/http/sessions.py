@@ -52,13 +52,7 @@ def _end_over_sse(session: Session) -> None:
 
 
 class Sessions:
-    """The open sessions.
-
-    Args:
-        idle_seconds: Seconds after which an unused session is ended; None for never.
-        max_sessions: Maximum number of open sessions.
-        bodies: The memory that callers share for the requests that are being answered.
-    """
+    """The open sessions."""
 
     def __init__(
         self,
@@ -145,13 +139,7 @@ class Sessions:
         return True
 
     def answered(self, session: Session, handler: object, answer: object) -> None:
-        """Count a response that waits to be sent; end the session with most of them if they exceed a limit.
-
-        Args:
-            session: The session.
-            handler: The handler's task.
-            answer: The result; None for an error.
-        """
+        """Count a response that waits to be sent; end the session with most of them if they exceed a limit."""
         # The length of a single waiting response is not measured, since it is usually sent at once.
         text_bytes = len(to_json(answer, serialize_unknown=True)) if session.unread and answer is not None else 0
         length = session.unread[handler] = text_bytes + BYTES_OF_A_RESPONSE
@@ -217,11 +205,7 @@ class Sessions:
         return self._open.get(session_id)
 
     def forget(self, session: str | Session) -> None:
-        """Remove a session that has ended, and cancel its calls.
-
-        Args:
-            session: The session, or the id of a session of streamable HTTP.
-        """
+        """Remove a session that has ended, given it or the id of one of streamable HTTP, and cancel its calls."""
         found = self._open.get(session) if isinstance(session, str) else session
         if found is not None:
             self._forget(found)

@@ -52,14 +52,7 @@ _logger = logging.getLogger("bridge.server")
 
 
 class SseStream:
-    """ASGI app that opens a session and serves its stream.
-
-    Args:
-        server: The SDK's server.
-        transport: The SDK's transport, shared with `SseMessages`.
-        streams: Registry of open streams.
-        sessions: Registry of open sessions.
-    """
+    """ASGI app that opens a session and serves its stream."""
 
     def __init__(
         self, server: Server[Any], transport: SseServerTransport, streams: OpenStreams, sessions: Sessions
@@ -103,11 +96,7 @@ class SseStream:
 
 
 class SseMessages:
-    """ASGI app that receives messages of sessions.
-
-    Args:
-        transport: The SDK's transport, shared with `SseStream`.
-    """
+    """ASGI app that receives messages of sessions."""
 
     def __init__(self, transport: SseServerTransport) -> None:
         self._transport = transport
@@ -147,13 +136,7 @@ class SseMessages:
 
 
 class PendingResponses:
-    """Counts the requests of one session that have no response yet, and ends the session when there are none.
-
-    Args:
-        reading: The SDK's stream of the session's messages.
-        writing: The SDK's stream of its responses.
-        session: The session.
-    """
+    """Counts the requests of one session that have no response yet, and ends the session when there are none."""
 
     def __init__(self, reading: Any, writing: Any, session: Session) -> None:
         self._session = session

@@ -46,16 +46,7 @@ _RETRY_SECONDS = 10
 
 
 class StreamableEndpoint:
-    """ASGI app of the endpoint.
-
-    Args:
-        server: The SDK's server.
-        streams: Registry of open streams that belong to no request.
-        sessions: Registry of open sessions of the handshake era.
-        max_request_bytes: Maximum length of a request's body.
-        stateless: True to serve the handshake era without sessions.
-        shared: Sessions that replicas share; None for sessions of this process, which the SDK's manager holds.
-    """
+    """ASGI app of the endpoint."""
 
     def __init__(
         self,
@@ -198,15 +189,7 @@ class StreamableEndpoint:
     async def _in_session(
         self, handle: ASGIApp, scope: Scope, receive: Receive, send: Send, request: object = None
     ) -> None:
-        """Answer a request in its session, if it has one, and track the session's state.
-
-        Args:
-            handle: The ASGI app that answers.
-            scope: The ASGI scope.
-            receive: Receives the body.
-            send: Sends the response.
-            request: Id of the JSON-RPC request in the body; None if there is none.
-        """
+        """Answer a request in its session, if it has one, and track the session's state."""
         session = self._sessions.find(Headers(scope=scope).get("mcp-session-id", ""))
         if session is None or not same_credential(scope, session):
             await handle(scope, receive, send)

@@ -31,10 +31,6 @@ async def run_until_disconnect(work: Coroutine[Any, Any, _T], receive: Receive) 
     Most calls finish without waiting. The disconnect is watched only once the coroutine first waits, because a task
     for every call would cost more than the call.
 
-    Args:
-        work: The coroutine.
-        receive: Receives the request's messages after its body.
-
     Raises:
         ClientDisconnectedError: The client has disconnected.
     """
@@ -100,11 +96,7 @@ class _StartedCoroutine(Generic[_T]):
 
 
 class OpenStreams:
-    """Streams of one app that stay open until the client or the server ends them.
-
-    Args:
-        end_with_credentials: True to end a stream also when its credential expires or is revoked.
-    """
+    """Streams of one app that stay open until the client or the server ends them, or their credentials expire."""
 
     def __init__(self, *, end_with_credentials: bool = False) -> None:
         self._end_with_credentials = end_with_credentials
@@ -113,16 +105,9 @@ class OpenStreams:
     async def run(
         self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, session: Session | None = None
     ) -> None:
-        """Run ``app`` until it is done or the streams are ended.
+        """Run ``app`` until it is done, or the streams or its session of SSE are ended.
 
         To end a stream, its app receives ``http.disconnect``, which every app handles; the client sees an orderly end.
-
-        Args:
-            app: The ASGI app.
-            scope: The ASGI scope.
-            receive: Receives the body and the disconnect.
-            send: Sends the response.
-            session: The session of an SSE stream, which ends with it; else None.
         """
         ended, is_unfinished = Event(), False
         if session is not None:

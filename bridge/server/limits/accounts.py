@@ -87,10 +87,8 @@ class Account:
     def refusal(self, now: float, version: bytes | None) -> LimitExceeded | None:
         """Return the refusal of a further request; None if it is admitted.
 
-        Args:
-            now: The time.
-            version: Protocol version in the request's header. In a session, a client answers the questions of a running
-                call by a further request, so that calls are limited, and some more requests are admitted.
+        In a session, a client answers the questions of a running call by a further request, so that calls are limited,
+        and some more requests are admitted.
         """
         limits = self._limits
         if self._meter is not None and (wait := self._meter.wait_seconds(now)) > 0:
@@ -206,13 +204,7 @@ def _network(address: str) -> str:
 
 
 class Usage:
-    """Usage of an account by one request, while it is answered.
-
-    Args:
-        account: The caller's account.
-        now: Time at which the request was admitted.
-        is_stream: True for a stream, which has its own limit.
-    """
+    """Usage of an account by one request, while it is answered."""
 
     __slots__ = ("_has_begun", "_is_stream", "_now", "account")
 

@@ -56,11 +56,6 @@ class BoundedCalls:
 
     A caller may have as many calls as stay free, as in `bridge.server.limits.shares.Shares`.
 
-    Args:
-        execute: Runs a call.
-        max_calls: Maximum number of calls that run or wait.
-        running: These calls, including the one to be executed.
-
     Raises:
         ValueError: The maximum is not positive.
     """
@@ -104,15 +99,10 @@ class ResultTooLongError(Exception):
 
 
 def write_within_limit(max_bytes: int, wire: Json, write: Callable[[Json], _Written]) -> _Written:
-    """Write a result unless it is too long.
-
-    Args:
-        max_bytes: Maximum length of the result as JSON, without members of the protocol.
-        wire: The result.
-        write: Writes the result; may add members.
+    """Write a result, to which the writer may add members.
 
     Raises:
-        ResultTooLongError: It is longer.
+        ResultTooLongError: The result alone is longer than allowed.
     """
     plain = dict(wire)
     written = write(wire)

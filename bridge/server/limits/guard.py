@@ -27,12 +27,7 @@ _OPEN_PATHS = (STATUS_PATH, METRICS_PATH)
 
 
 class RateLimitGuard:
-    """Guard that refuses callers over their limits with 429.
-
-    Args:
-        accounts: The accounts of the callers.
-        hold_seconds: Average delay of a refusal to a caller that keeps sending.
-    """
+    """Guard that refuses callers over their limits with 429."""
 
     def __init__(self, accounts: Accounts, *, hold_seconds: float = HOLD_SECONDS) -> None:
         self._accounts = accounts

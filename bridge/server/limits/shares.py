@@ -15,9 +15,6 @@ class Shares:
 
     A caller may take as many places as stay free (dynamic thresholds, Choudhury and Hahne 1998): a single caller gets
     half of them, each of two callers a third.
-
-    Args:
-        places: Number of places, or of bytes.
     """
 
     __slots__ = ("_taken_by", "places", "taken")
@@ -29,12 +26,7 @@ class Shares:
         self._taken_by: Counter[str] = Counter()
 
     def has_room(self, caller: str, wanted: int = 1) -> bool:
-        """Return True if a caller may take more places.
-
-        Args:
-            caller: The caller's account; empty for the only caller of a process, who may take all.
-            wanted: Number of places.
-        """
+        """Return True if a caller may take more places; the only caller of a process, ``""``, may take all."""
         return self.taken + wanted + (self._taken_by[caller] if caller else 0) <= self.places
 
     def take(self, caller: str, count: int = 1) -> None:

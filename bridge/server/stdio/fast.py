@@ -29,14 +29,7 @@ _OPENING_ID = "bridge: opening"
 
 
 class FastStdio:
-    """Answers the plain messages of one connection, on asyncio.
-
-    Args:
-        publisher: The tools.
-        write: Writes a line.
-        answered: Called with the id of every request that was answered or cancelled.
-        to_sdk: Gives a message to the SDK.
-    """
+    """Answers the plain messages of one connection, on asyncio."""
 
     def __init__(
         self,

@@ -102,24 +102,12 @@ class OutputPipe(ABC):
 
 
 def open_input(fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> InputPipe:
-    """Start to read a file descriptor.
-
-    Args:
-        fd: The file descriptor.
-        on_data: Called on the loop with received bytes.
-        on_end: Called on the loop at the end of the input.
-    """
+    """Start to read a file descriptor; both functions are called on the loop."""
     return (_LoopInput if _is_watchable(fd) else _ThreadInput)(fd, on_data, on_end)
 
 
 def open_output(fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> OutputPipe:
-    """Return a pipe that writes to a file descriptor.
-
-    Args:
-        fd: The file descriptor.
-        on_drained: Called on the loop when the buffer has become empty.
-        on_broken: Called on the loop when the reader has closed the pipe.
-    """
+    """Return a pipe that writes to a file descriptor; both functions are called on the loop."""
     return (_LoopOutput if _is_watchable(fd) else _ThreadOutput)(fd, on_drained, on_broken)
 
 

@@ -44,13 +44,7 @@ async def serve_with_sdk(
 ) -> None:
     """Serve a connection by the SDK, in the era of its first request, until the messages end.
 
-    Args:
-        publisher: The tools.
-        first: The first message.
-        others: The messages after it, validated.
-        output: The output.
-        on_answer: Called with the id of every answered request.
-        silenced: Ids of requests whose next response is not written.
+    The next response to each silenced request is not written.
     """
     server = publisher.server
     outbox = _Outbox(output, on_answer, silenced)

@@ -106,14 +106,7 @@ def serve_stdio(
 
 
 class StdioServer:
-    """One connection over two pipes, on an asyncio loop.
-
-    Args:
-        publisher: The tools.
-        streams: File descriptors of the pipes.
-        max_line_bytes: Maximum length of a message.
-        fast_path: True to answer plain requests without the SDK.
-    """
+    """One connection over two pipes, on an asyncio loop."""
 
     def __init__(
         self,
@@ -278,11 +271,7 @@ class LongLine(NamedTuple):
 
 
 class LineSplitter:
-    """Splits bytes into lines; of a line over the limit, only both ends are kept.
-
-    Args:
-        max_line_bytes: Maximum length of a line, without its newline.
-    """
+    """Splits bytes into lines; of a line over the limit, only both ends are kept."""
 
     def __init__(self, max_line_bytes: int) -> None:
         self._max_line_bytes = max_line_bytes
