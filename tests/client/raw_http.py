@@ -28,6 +28,7 @@ class Request(NamedTuple):
     """One HTTP request, and the number of its connection."""
 
     method: str
+    path: str
     headers: dict[str, str]
     message: Json
     connection: int
@@ -123,7 +124,8 @@ async def _read(reader: asyncio.StreamReader, connection: int) -> Request | None
         body = await reader.readexactly(int(headers.get("content-length", 0)))
     except asyncio.IncompleteReadError:
         return None
-    return Request(line.split()[0], headers, json.loads(body) if body else {}, connection)
+    method, path, _ = line.split()
+    return Request(method, path, headers, json.loads(body) if body else {}, connection)
 
 
 def http(status: int, body: bytes, **headers: str) -> bytes:

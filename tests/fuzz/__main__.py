@@ -1,15 +1,19 @@
-"""``python -m tests.fuzz [http] [stdio] [client]``: spoiled messages for servers and clients, for as long as is wanted.
+"""``python -m tests.fuzz [http] [stdio] [client] [answers]``: spoiled messages for servers and clients, while wanted.
 
 Each way of reading HTTP and each era over stdio gets a server process of its own and its share of the time. The table
 says how many inputs were tried, how many of them got no answer or a wrong one in time, how many tracebacks the server
 logged, and how much memory it had after the first batch and after the last. Linux only: memory is read there. For
 ``client`` it is a provider behind a hostile server (`tests.fuzz.hostile`) that is counted so (`tests.fuzz.client`).
+For ``answers``, calls are answered in strange ways (`tests.client.mutated_answers`), and a problem is an outcome on the
+client's fast path that differs from that over the SDK.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -27,6 +31,8 @@ import h11
 
 from tests import processes
 from tests.benchmarks.load.memory import mib, usage
+from tests.client.mutated_answers import Answer, Pair
+from tests.client.raw_http import MODERN
 from tests.server.http_answers import answer_to, problem_with
 from tests.server.http_mutations import Sessions, attempt, initialize, modern, post, without_body
 from tests.server.raw_http import event_of, open_session, sent, taken
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOOLS = str(Path(__file__).with_name("tools.py"))
+WHAT = ["http", "stdio", "client", "answers"]
 BATCH = 200
 AT_ONCE = 16
 DEADLINE_SECONDS = 60
@@ -207,14 +214,36 @@ def fuzz_client(transport: str, era: str, seconds: float, seed: int) -> Outcome:
     return outcome
 
 
+def fuzz_answers(era: str, seconds: float, seed: int) -> Outcome:
+    """Have a client call with its fast path and without, and compare."""
+    outcome, end = Outcome(f"answers, {era}"), monotonic() + seconds
+    logging.disable()  # the SDK logs what it cannot read
+
+    async def compare() -> None:
+        async with Pair.serving("legacy" if era == "handshake" else MODERN) as pair:
+            while monotonic() < end:
+                for number in range(seed + outcome.tried, seed + outcome.tried + BATCH):
+                    answer = Answer.of(Random(number))
+                    plain, sdk = await pair.outcomes(answer)
+                    if plain != sdk:
+                        told = f"{plain}, over the SDK {sdk}: {answer}"
+                        outcome.problems.append(f"{outcome.name}, seed {number}: {told}"[:SHOWN_CHARS])
+                outcome.tried += BATCH
+                outcome.note_memory(os.getpid())
+
+    anyio.run(compare)
+    logging.disable(logging.NOTSET)
+    return outcome
+
+
 def main() -> None:
     """Fuzz what is named, or all; the exit code is 1 where something is not as it should be."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
-    parser.add_argument("what", nargs="*", choices=["http", "stdio", "client", []], help="what to fuzz; by default all")
+    parser.add_argument("what", nargs="*", choices=[*WHAT, []], help="what to fuzz; by default all")
     parser.add_argument("--seconds", type=float, default=120.0, help="how long each process is fuzzed")
     parser.add_argument("--seed", type=int, default=20260728, help="where the random numbers begin")
     options = parser.parse_args()
-    wanted = options.what or ["http", "stdio", "client"]
+    wanted = options.what or WHAT
     runs: list[Callable[[float, int], Outcome]] = []
     if "http" in wanted:
         runs += [partial(fuzz_http, each) for each in COMMAND]
@@ -222,6 +251,8 @@ def main() -> None:
         runs += [partial(fuzz_stdio, each) for each in ("handshake", "modern")]
     if "client" in wanted:
         runs += [partial(fuzz_client, *each) for each in CLIENTS]
+    if "answers" in wanted:
+        runs += [partial(fuzz_answers, each) for each in ("handshake", "modern")]
     sys.stdout.write(f"seed {options.seed}, {options.seconds:g} seconds each\n")
     head = f"{'':<26} {'tried':>9} {'problems':>9} {'tracebacks':>10} {'RSS, first':>10} {'RSS, last':>10}"
     sys.stdout.write(head + "\n")

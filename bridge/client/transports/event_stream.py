@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 MAX_EVENT_LINES = 2_000_000
 """Maximum lines of one event; a line takes up to ten times its bytes in memory."""
 
-_BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n)(?>\r\n|\r|\n)")
+BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n)(?>\r\n|\r|\n)")
+"""End of an event. After one that ends with a carriage return, a line feed may follow."""
 _MAX_BLANK_LINE_BYTES = 4
 _MESSAGES = {None, b"", b"message"}
 
@@ -83,7 +84,7 @@ class CheckedEvents(httpx2.AsyncByteStream):
             searched = max(0, len(events) - _MAX_BLANK_LINE_BYTES)
             events += chunk
             start = 0
-            for end in [found.end() for found in _BLANK_LINE.finditer(events, searched)]:
+            for end in [found.end() for found in BLANK_LINE.finditer(events, searched)]:
                 yield self._event(bytes(events[start:end]))
                 start = end
             del events[:start]

@@ -233,7 +233,8 @@ class TrackedHttpClient(httpx2.AsyncClient):
         lost = (self._is_sse or _SESSION_HEADER in request.headers) and await _lost_session(response)
         if outgoing is not None:
             outgoing.failure = refusal
-            if outgoing.call is not None and _answers(request, response):
+            sent_id = from_json(request.content).get("id") if outgoing.plain_id is None else outgoing.plain_id
+            if outgoing.call is not None and _answers(sent_id, response):
                 if lost or status == UNAUTHORIZED:
                     self._events.suspect()  # the health check shows if it concerned the session
                 return
@@ -360,15 +361,15 @@ def _media_type(response: httpx2.Response) -> str:
     return media_type(response.headers.get("content-type", ""))
 
 
-def _answers(request: httpx2.Request, response: httpx2.Response) -> bool:
-    """True for an error with the request's ID: the server handled the request, and may have run it."""
+def _answers(sent_id: object, response: httpx2.Response) -> bool:
+    """True for an error with the ID of its request: the server handled the request, and may have run it."""
     if _media_type(response) != "application/json":
         return False
     try:
-        asked, answer = from_json(request.content), from_json(response.content)
+        answer = from_json(response.content)
     except ValueError:
         return False
-    return isinstance(answer, dict) and answer.get("id") is not None and str(answer["id"]) == str(asked.get("id"))
+    return isinstance(answer, dict) and answer.get("id") is not None and str(answer["id"]) == str(sent_id)
 
 
 async def _lost_session(response: httpx2.Response) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import httptools
 import httpx2
 
-from bridge.client.transports.limits import MAX_MESSAGE_BYTES, SUCCESS, ResponseTooLongError, media_type
+from bridge.client.transports.limits import MAX_MESSAGE_BYTES, SUCCESS, ResponseTooLongError
 
 if TYPE_CHECKING:
     import ssl
@@ -148,11 +148,8 @@ class HttpResponse:
         self.stream = stream
 
     def header(self, name: bytes) -> bytes:
-        """Value of a header; empty without it."""
-        for each, value in self.headers:
-            if each == name:
-                return value
-        return b""
+        """Value of a header, joined if there are several; empty without it."""
+        return b", ".join([value for each, value in self.headers if each == name])
 
 
 class ResponseStream(httpx2.AsyncByteStream):
@@ -349,7 +346,7 @@ class _Connection(asyncio.Protocol):
             return
         self._header_bytes = 0
         response = self._response = HttpResponse(status, headers, None)
-        is_json = media_type(response.header(b"content-type").decode("latin-1")) == "application/json"
+        is_json = response.header(b"content-type").lower().startswith(b"application/json")  # as in the SDK
         if status not in SUCCESS or not is_json:
             response.stream = ResponseStream(self)
             self._answered(response)

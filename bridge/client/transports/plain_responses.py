@@ -5,19 +5,19 @@ Everything else is left to the SDK's transport, from the first event that is not
 
 from __future__ import annotations
 
-import re
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, get_args
 
 import httpx2
 from mcp import MCPError
+from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 from mcp_types.methods import SERVER_RESULTS
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from bridge.client.transports.event_stream import fields_of
+from bridge.client.transports.event_stream import BLANK_LINE, fields_of
 from bridge.client.transports.http_client import UNAUTHORIZED
 from bridge.client.transports.limits import (
     LARGE_BYTES,
@@ -40,21 +40,9 @@ DRAIN_SECONDS = 1.0
 
 _ENCODING = b"content-encoding"
 _NOTHING = object()
-_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _FORBIDDEN = 403
 _ACCEPTED = 202
 _REDIRECTS = range(300, 400)
-
-
-class _Template(NamedTuple):
-    """Common part of a session's requests."""
-
-    head: bytes
-    """Request line and headers."""
-    stamps: Json
-    """Entries of ``_meta`` that each request of the modern era has."""
-    version: str
-    """Protocol version."""
 
 
 class PlainRequest(NamedTuple):
@@ -83,7 +71,7 @@ async def read_events(response: HttpResponse, stream: ResponseStream, request: P
     text, last_id = b"", b""
     while len(text) <= LARGE_BYTES and (chunk := await stream.next()) is not None:
         text += chunk
-        while (blank := _BLANK_LINE.search(text)) is not None:
+        while (blank := BLANK_LINE.search(text)) is not None:
             fields = fields_of(text[: blank.start()])
             message: Any = _plain_message(fields)
             if _answers(message, request):
@@ -136,14 +124,13 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def parsed_json(response: HttpResponse, request: PlainRequest) -> Json | None:
-    """Message in the JSON that answers a request; None if the SDK must read it.
+    """Message in the content that answers a request; None if the SDK must read it.
 
     Raises:
         ResponseTooLongError: It is too long, or has too many values.
         httpx2.RemoteProtocolError: It cannot be decompressed.
     """
-    is_json = media_type(response.header(b"content-type").decode("latin-1")) == "application/json"
-    if not is_json or response.status not in SUCCESS or response.status == _ACCEPTED:
+    if response.status == _ACCEPTED:
         return None
     content = response.content
     if encoding := response.header(_ENCODING):
@@ -152,7 +139,18 @@ def parsed_json(response: HttpResponse, request: PlainRequest) -> Json | None:
         message = from_json(content) if len(content) <= LARGE_BYTES else large_json(content)
     except ValueError:
         return None
-    return message if _answers(message, request) else None
+    return message if _answers(message, request) else _unusual_response(message, request)
+
+
+def _unusual_response(message: Any, request: PlainRequest) -> Json | None:
+    """Response that the SDK would accept with an ID of its own, such as one with ``"method": null``; None otherwise."""
+    try:
+        parsed = jsonrpc_message_adapter.validate_python(message, by_name=False)
+    except ValidationError:
+        return None
+    if not isinstance(parsed, JSONRPCResponse | JSONRPCError) or str(parsed.id) != str(request.id):
+        return None
+    return parsed.model_dump(by_alias=True, exclude_unset=True)
 
 
 def _answers(message: Any, request: PlainRequest) -> TypeGuard[Json]:

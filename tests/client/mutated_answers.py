@@ -1,0 +1,274 @@
+"""Answers to calls over HTTP, mutated in status, headers, framing, events and messages, and their outcomes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from copy import deepcopy
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import anyio
+
+from bridge.client.connection.call import CallOptions
+from bridge.client.connection.connection import Connection
+from bridge.errors import ServerAnswerError, ServerError, ServerRefusedError
+from bridge.tools.context import InvocationContext
+from tests.client.raw_http import DONE, Heard, event, json_of, progress, raw_server, response, stream
+from tests.server.stdio_mutations import spoil_text, spoil_value
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bridge.types import Json
+    from tests.client.raw_http import RawServer, Request
+
+FIRST_PLAIN_ID = 2**30
+CALL_SECONDS = 2
+DEADLINE_SECONDS = 60
+
+RESULTS: list[Any] = [
+    DONE,
+    {**DONE, "structuredContent": {"a": [1, None]}, "_meta": {"x": 1}},
+    {**DONE, "isError": True},
+    {**DONE, "unknown": 1, "ttlMs": -5},
+    {"content": "no list"},
+    {"content": [{"type": "nonsense"}]},
+    {},
+    {"resultType": "input_required", "requestState": "s", "inputRequests": {}},
+    {"content": [{"type": "text", "text": "x" * 300_000}]},
+]
+ERRORS: list[Any] = [
+    {"code": -32602, "message": "no such tool", "data": [1]},
+    {"code": "x", "message": "bad"},
+    {"code": 1},
+    None,
+]
+BODIES: list[Any] = [*({"result": each} for each in RESULTS), *({"error": each} for each in ERRORS)]
+TEXTS = [b"", b"null", b"[]", b"{", b'{"jsonrpc":"2.0"}', b"\xff\xfe", b'"text"']
+STATUSES = [201, 202, 204, 206, 301, 307, 308, 400, 401, 402, 403, 404, 405, 406, 409, 410, 421, 429, 500, 502, 503]
+MEDIA = [
+    *("application/json", "text/event-stream", "Application/JSON; charset=utf-8", "text/event-stream;charset=latin-1"),
+    *("text/html", ""),
+]
+HEADERS = [
+    *("Connection: close", "Retry-After: 0", "Mcp-Session-Id: other", "Content-Type: text/plain"),
+    *("Content-Encoding: identity", "Content-Encoding: br", "WWW-Authenticate: Bearer", "X-Long: " + "x" * 20_000),
+]
+NOT_RUN = {401, 403, *range(300, 400)}
+LOCATIONS = ["/moved", "http://127.0.0.1:1/", ""]
+LENGTHS = {"length": 0, "longer": 9, "shorter": -9}
+FRAMINGS = [*LENGTHS, "length", "chunked", "chunked", "close", "HTTP/1.0"]
+ASIDES: list[Json] = [
+    {"method": "notifications/message", "params": {"level": "info", "data": "half"}},
+    {"method": "notifications/tools/list_changed"},
+    {"method": "notifications/unheard_of"},
+    {"id": "s1", "method": "ping"},
+    {"id": "s2", "method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}},
+    {"id": 7, "result": DONE},
+    {"id": None, "error": {"code": -32600, "message": "no"}},
+]
+PROGRESS = {"progress": 1, "huge": 10**400, "foreign": 1, "more": 2}  # no float can represent the huge one
+EVENT_LINES = [b": ping", b"id: e1\nretry: 1", b"event: message", b"event: other", b"retry: 1", b"unknown: x", b"data"]
+
+
+class Answer(NamedTuple):
+    """An answer of a server; its pieces depend on the request only by its IDs."""
+
+    status: int
+    media: str
+    headers: list[str]
+    framing: str
+    body: Any
+    """Message without ID, or text."""
+    spoiled: int | None
+    """Seed of what is spoiled in the message; None for nothing."""
+    asides: list[Any]
+    """Names of progress, and messages, before the response in an event stream."""
+    later: list[Any]
+    """The same behind the response."""
+    lines: list[bytes]
+    """Further lines of the first event."""
+    newline: str
+    indent: int | None
+    """Makes data of several lines."""
+    size: int
+    kept: float | None
+    """Part that is sent before the connection is closed; None for all."""
+    is_compressed: bool
+
+    @classmethod
+    def of(cls, random: Random) -> Answer:
+        """Make an answer; each unusual trait is rare, so that many answers have one or two."""
+
+        def rarely(share: float, unusual: Any, usual: Any) -> Any:
+            return random.choice(unusual) if random.random() < share else usual
+
+        is_stream = random.random() < 0.6
+        sides: list[Any] = [*PROGRESS, *ASIDES]
+        media = "text/event-stream" if is_stream else "application/json"
+        status = rarely(0.25, STATUSES, 200)
+        headers = random.sample(HEADERS, rarely(0.2, [1, 2], 0))
+        if status in range(300, 400):
+            headers.append(f"Location: {random.choice(LOCATIONS)}")
+        return cls(
+            status=status,
+            media=rarely(0.15, MEDIA, media),
+            headers=headers,
+            framing=random.choice(FRAMINGS),
+            body=rarely(0.4, [*BODIES, *TEXTS], {"result": DONE}),
+            spoiled=rarely(0.2, range(2**32), None),
+            asides=random.choices(sides, k=rarely(0.5, [1, 2, 3], 0)),
+            later=random.choices(sides, k=rarely(0.1, [1, 2], 0)),
+            lines=random.sample(EVENT_LINES, rarely(0.3, [1, 2], 0)),
+            newline=random.choice(["\n", "\r\n", "\r"]),
+            indent=rarely(0.2, [0, 1], None),
+            size=random.choice([1, 2, 7, 50, 200, 5000]),
+            kept=rarely(0.2, [random.random()], None),
+            is_compressed=rarely(0.15, [True], False),
+        )
+
+    def pieces(self, request: Request) -> list[bytes | None]:
+        """The pieces of the answer to a request; a request that follows a redirect or resumes a stream is answered."""
+        if request.method == "GET":
+            return stream(event(response(request.headers["last-event-id"], DONE)))
+        if request.path == "/moved":
+            return [json_of(request.call_id, DONE)]
+        text = self._text().replace(b'"@id"', b"%-10d" % request.call_id)  # in both ways equally long
+        head, body = self._head_and_body(text.replace(b'"@token"', b"%-10d" % request.token))
+        if self.kept is not None:
+            # llhttp ends the headers at their last carriage return, h11 at the line feed behind it.
+            head_bytes, body_bytes = min(1, 2 * self.kept) * len(head), max(0.0, 2 * self.kept - 1) * len(body)
+            head, body = head[: int(head_bytes)].removesuffix(b"\r"), body[: int(body_bytes)]
+        whole = head + body
+        parts = [whole[place : place + self.size] for place in range(0, min(len(whole), 4000), self.size)]
+        ends = self.kept is not None or self.framing not in {"length", "chunked"}
+        return [*parts, whole[len(parts) * self.size :], *([None] if ends else [])]
+
+    def _head_and_body(self, text: bytes) -> tuple[bytes, bytes]:
+        lines = [f"Content-Type: {self.media}"] if self.media else []
+        lines = [*lines, *self.headers] if self.size % 2 else [*self.headers, *lines]
+        if self.is_compressed:
+            text = gzip.compress(text, 0, mtime=0)
+            lines.append("Content-Encoding: gzip")
+        if self.framing == "shorter":  # the connection cannot be used again
+            lines.append("Connection: close")
+        has_body = self.status != 204
+        if has_body and self.framing == "chunked":
+            lines.append("Transfer-Encoding: chunked")
+            size = max(3 * self.size, len(text) // 1000)
+            chunks = [text[place : place + size] for place in range(0, len(text), size)]
+            text = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
+        elif has_body and self.framing in LENGTHS:
+            lines.append(f"Content-Length: {max(0, len(text) + LENGTHS[self.framing])}")
+        version = "1.0" if self.framing == "HTTP/1.0" else "1.1"
+        return "\r\n".join([f"HTTP/{version} {self.status} X", *lines, "", ""]).encode(), text if has_body else b""
+
+    def _text(self) -> bytes:
+        text = self.body if isinstance(self.body, bytes) else self._json({"id": "@id", **self.body})
+        if "event" not in self.media:
+            return text
+        messages = [*map(self._aside, self.asides), text, *map(self._aside, self.later)]
+        events = [[b"data: " + line for line in each.split(b"\n")] for each in messages if each.strip()]
+        if events:
+            events[0] = [*self.lines, *events[0]]
+        newline = self.newline.encode()
+        return b"".join(newline.join([*lines, b"", b""]) for lines in events)
+
+    def _aside(self, aside: Any) -> bytes:
+        if not isinstance(aside, str):
+            return self._json(aside)
+        return json.dumps(progress("else" if aside == "foreign" else "@token", PROGRESS[aside])).encode()
+
+    def _json(self, message: Json) -> bytes:
+        message = deepcopy({"jsonrpc": "2.0", **message})
+        random = Random(self.spoiled)
+        if self.spoiled is not None:
+            spoil_value(random, message)
+        text = json.dumps(message, indent=self.indent, ensure_ascii=random.random() < 0.5)
+        raw = text.encode("utf-8", "surrogatepass")
+        return spoil_text(random, raw) if self.spoiled is not None and random.random() < 0.3 else raw
+
+
+class Outcome(NamedTuple):
+    """Outcome of a call."""
+
+    result: Any
+    """Result, or the error's type and details."""
+    progressed: list[Any]
+    logged: list[Any]
+    sent: int
+    """How often it was sent."""
+    next_result: Any
+    """Result of the call after it, which is answered well."""
+
+
+class Pair:
+    """Connections to one server, with the fast path and without; both stay open while they are usable."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        """How often they were opened."""
+        self._server: RawServer
+        self._is_plain = False
+        self._connections: list[Connection] = []
+        self._stack = AsyncExitStack()
+        self._answer: Answer | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def serving(cls, era: str) -> AsyncIterator[Pair]:
+        """Serve in an era, ``legacy`` or the modern version."""
+        pair = cls()
+        async with raw_server(era, pair._pieces) as pair._server, pair._stack:
+            yield pair
+
+    async def outcomes(self, answer: Answer) -> tuple[Outcome, Outcome]:
+        """Outcomes of a call that is answered so: with the fast path, and without."""
+        with anyio.fail_after(DEADLINE_SECONDS):
+            if not self._connections:
+                await self._open()
+            plain, sdk = [await self._outcome(connection, answer) for connection in self._connections]
+            if not (isinstance(plain.next_result, dict) and isinstance(sdk.next_result, dict) and self._is_plain):
+                self._connections.clear()
+                await self._stack.aclose()
+        return plain, sdk
+
+    async def _open(self) -> None:
+        self.opened += 1
+        for fast_path in (True, False):
+            config = self._server.config(timeout_seconds=CALL_SECONDS, fast_path=fast_path)
+            connection = await self._stack.enter_async_context(Connection(config))
+            await connection.request("ping")  # the template of the fast path
+            self._connections.append(connection)
+
+    def _pieces(self, request: Request) -> list[bytes | None]:
+        return [json_of(request.call_id, DONE)] if self._answer is None else self._answer.pieces(request)
+
+    async def _outcome(self, connection: Connection, answer: Answer) -> Outcome:
+        self._server.requests.clear()
+        self._answer, heard = answer, Heard()
+        result = await _result(connection, heard)
+        ids = [each.call_id for each in self._server.calls]
+        assert (ids[0] >= FIRST_PLAIN_ID) == connection.config.fast_path
+        # The server ran nothing: the SDK sends again what was sent without it.
+        is_sent_again = answer.status in NOT_RUN and [each >= FIRST_PLAIN_ID for each in ids[:2]] == [True, False]
+        self._answer = None
+        next_result = await _result(connection, Heard())
+        if connection.config.fast_path:
+            self._is_plain = self._server.calls[-1].call_id >= FIRST_PLAIN_ID
+        return Outcome(result, heard.progressed, heard.logged, len(ids) - is_sent_again, next_result)
+
+
+async def _result(connection: Connection, heard: Heard) -> Any:
+    context = InvocationContext(channel=heard)
+    options = CallOptions(hands_on_questions=True)
+    try:
+        return await connection.call_tool("add", {}, context=context, options=options)
+    except ServerRefusedError as error:
+        return type(error), str(error).partition("\n")[0], error.code, error.data
+    except ServerAnswerError as error:
+        return type(error)
+    except ServerError as error:
+        return type(error), error.failure.phase
