@@ -6,6 +6,7 @@ import json
 import re
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from functools import lru_cache
 from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -96,7 +97,9 @@ def to_json_line(value: Any) -> str:
         text = to_json(value, fallback=repr, inf_nan_mode="null").decode()
     except ValueError:
         return _to_json_with_stdlib(value)
-    return _UNSEEN.sub(_escaped, text) if _UNSEEN.search(text) else text
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _UNSEEN.sub(_escaped, text)
 
 
 def _to_json_with_stdlib(value: Any) -> str:
@@ -114,7 +117,13 @@ def _escaped(match: re.Match[str]) -> str:
 
 def utc_time(seconds: float) -> str:
     """Format seconds since 1970 as ISO 8601 with milliseconds, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second, microseconds = divmod(round(seconds * 1_000_000), 1_000_000)
+    return f"{_utc_second(second)}.{microseconds // 1000:03d}Z"
+
+
+@lru_cache(maxsize=8)
+def _utc_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat().removesuffix("+00:00")
 
 
 def short_repr(value: object) -> str:

@@ -12,7 +12,6 @@ from bridge.telemetry.conventions import (
     CLIENT_SESSION_DURATION,
     DRAINING,
     HTTP_STATUS,
-    IN_FLIGHT,
     METHODS,
     OTHER,
     SERVER_OPERATION_DURATION,
@@ -66,7 +65,6 @@ class Observer(Recorder):
         self._asked: dict[tuple[str, str | None, Peer], OperationSeries] = {}
         self._replayed: set[tuple[object, str]] = set()
         observe = self.instruments.observe
-        observe(IN_FLIGHT, "Tool calls being served.", lambda: self.calls_in_flight)
         observe(SESSIONS, "Open sessions of clients.", lambda: self._open_sessions)
         observe(DRAINING, "1 while this process is draining, else 0.", lambda: int(self.is_draining()))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
+from threading import Lock
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, TOOL_ERROR
+from bridge.telemetry.conventions import CANCELLED, IN_FLIGHT, INPUT_REQUIRED, TOOL_ERROR
 from bridge.telemetry.instruments import Instruments
-from bridge.telemetry.records import EndedCall, record_of
+from bridge.telemetry.records import EndedCall, call_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.records import CallDetails, CallSink
+
+
+BATCH_SIZE = 16
+"""Ended operations that are recorded together: each takes far less time than alone, and no request waits long."""
 
 
 class Span(Protocol):
@@ -66,7 +72,9 @@ class Tracer(Protocol):
 
 
 class Recorder:
-    """Records operations that have ended: their durations, and for calls their records.
+    """Records operations that have ended, in batches: their durations, and for calls their records.
+
+    A batch is recorded when it is full, when metrics are collected, and when a sink asks for it.
 
     Args:
         instruments: Receives the durations.
@@ -84,6 +92,10 @@ class Recorder:
         self.tracer = tracer
         self.sinks = tuple(sinks)
         self.calls_in_flight = 0
+        self._ended: deque[tuple[OperationSeries, float, str | None, int | None, EndedCall | None]] = deque()
+        self._flushing = Lock()
+        self._is_idle = True
+        self.instruments.observe(IN_FLIGHT, "Tool calls being served.", self._calls_in_flight)
 
     def record(
         self,
@@ -91,27 +103,43 @@ class Recorder:
         seconds: float,
         error_type: str | None = None,
         code: int | None = None,
-        *,
-        details: CallDetails | None = None,
-        request_id: object = None,
-        trace_id: str | None = None,
+        call: EndedCall | None = None,
     ) -> None:
-        """Record an operation that ends now.
+        """Record an operation that has ended. Thread-safe.
 
         Args:
             series: The operation's series.
             seconds: Its duration.
             error_type: The type of its error, or ``input_required``; None for a success.
             code: The JSON-RPC error code, if there is one.
-            details: The details of a call; None where it has no record.
-            request_id: The request's id.
-            trace_id: The trace it belongs to, if that is sampled.
+            call: The call; None where it has no record.
         """
-        series.record(seconds, error_type, code)
-        if details is not None:
-            record = record_of(EndedCall(details, request_id, time() - seconds, seconds, error_type, trace_id))
+        self._ended.append((series, seconds, error_type, code, call))
+        if self._is_idle:
+            self._is_idle = False
             for sink in self.sinks:
-                sink.put(record)
+                sink.wake(self.flush)
+        if len(self._ended) >= BATCH_SIZE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Record all operations that have ended. Thread-safe."""
+        with self._flushing:
+            self._is_idle = True  # operations that end from now on wake the sinks again
+            records = []
+            while self._ended:
+                series, seconds, error_type, code, call = self._ended.popleft()
+                series.record(seconds, error_type, code)
+                if call is not None:
+                    records.append(call_record(call))
+            if records:
+                for sink in self.sinks:
+                    sink.put(records)
+
+    def _calls_in_flight(self) -> int:
+        """Calls in flight, for the collection of metrics, which follows."""
+        self.flush()
+        return self.calls_in_flight
 
 
 class ServerOperation:
@@ -150,15 +178,16 @@ class ServerOperation:
             message: The JSON-RPC error message.
         """
         seconds = perf_counter() - self._start
-        recorder, series, span, trace_id = self._recorder, self._series, self._span, None
+        recorder, series, details, span, trace_id = self._recorder, self._series, self._details, self._span, None
         if series.is_call:
             recorder.calls_in_flight -= 1
         if span is not None:
             trace_id = span.trace_id
             span.end(None if error_type == INPUT_REQUIRED else error_type, code, message)
-        recorder.record(
-            series, seconds, error_type, code, details=self._details, request_id=self._request_id, trace_id=trace_id
-        )
+        call = None
+        if details is not None:
+            call = EndedCall(details, self._request_id, time() - seconds, seconds, error_type, trace_id)
+        recorder.record(series, seconds, error_type, code, call)
 
     def end_with_result(self, result: object) -> None:
         """End with a result in MCP's JSON."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from functools import lru_cache
 from itertools import islice
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -11,7 +11,7 @@ from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, TOOL_ERROR
 from bridge.text import clip, to_json_line, utc_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from bridge.telemetry.writer import BackgroundWriter
 
@@ -29,7 +29,9 @@ MAX_ID = 2**63
 """Bound below which a numeric request id is recorded as a number; larger ones are recorded as text."""
 
 _OUTCOMES = {None: "ok", INPUT_REQUIRED: INPUT_REQUIRED, TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED}
-_LEVELS = {"ok": "info", INPUT_REQUIRED: "info", "error": "error"}
+_LEVELS = {"ok": "info", INPUT_REQUIRED: "info", TOOL_ERROR: "warning", CANCELLED: "warning", "error": "error"}
+_LOG_ENDS = {outcome: f',"level":"{level}","logger":"bridge.calls"}}' for outcome, level in _LEVELS.items()}
+"""Ends of log lines, by the outcome of the call."""
 
 
 class CallDetails(NamedTuple):
@@ -43,8 +45,8 @@ class CallDetails(NamedTuple):
     """The caller's name; None where callers are not authenticated."""
     transport: str
     """The transport of the client."""
-    arguments: Any
-    """The arguments, as JSON: their names with `REDACTED`, or a copy of them."""
+    arguments: str
+    """The arguments in JSON: `recorded_names` or `recorded_arguments`."""
 
 
 class EndedCall(NamedTuple):
@@ -60,23 +62,23 @@ class EndedCall(NamedTuple):
     trace_id: str | None
 
 
+class CallRecord(NamedTuple):
+    """The record of a call, which all sinks share."""
+
+    outcome: str
+    """``ok``, ``input_required``, ``tool_error``, ``cancelled`` or ``error``."""
+    line: str
+    """An object in JSON, in one line."""
+
+
 class CallSink(Protocol):
     """Receives the records of calls. It must not block."""
 
-    def put(self, record: dict[str, Any]) -> None:
-        """Receive a record, which must not be modified."""
+    def put(self, records: Sequence[CallRecord]) -> None:
+        """Receive records."""
 
-
-class CallLog:
-    """Call records as log lines: each has a level and a logger's name."""
-
-    def __init__(self, writer: BackgroundWriter) -> None:
-        self._writer = writer
-
-    def put(self, record: dict[str, Any]) -> None:
-        """Write a record."""
-        level = _LEVELS.get(record["outcome"], "warning")
-        self._writer.put(to_json_line({**record, "level": level, "logger": "bridge.calls"}))
+    def wake(self, flush: Callable[[], object]) -> None:
+        """Call a function soon, from another thread: there are records to put."""
 
 
 class AuditLog:
@@ -84,14 +86,23 @@ class AuditLog:
 
     def __init__(self, writer: BackgroundWriter) -> None:
         self._writer = writer
+        self.wake = writer.wake
 
-    def put(self, record: dict[str, Any]) -> None:
-        """Write a record."""
-        self._writer.put(to_json_line(record))
+    def put(self, records: Sequence[CallRecord]) -> None:
+        """Write records."""
+        self._writer.put([line for _, line in records])
 
 
-def record_of(call: EndedCall) -> dict[str, Any]:
-    """The record of a call, ready for JSON."""
+class CallLog(AuditLog):
+    """Call records as log lines: each has a level and a logger's name."""
+
+    def put(self, records: Sequence[CallRecord]) -> None:
+        """Write records."""
+        self._writer.put([f"{line[:-1]}{_LOG_ENDS[outcome]}" for outcome, line in records])
+
+
+def call_record(call: EndedCall) -> CallRecord:
+    """The record of a call."""
     tool, server, caller, transport, arguments = call.details
     outcome = _OUTCOMES.get(call.error_type, "error")
     record = {
@@ -102,15 +113,14 @@ def record_of(call: EndedCall) -> dict[str, Any]:
         "server": server,
         "caller": caller and clip(caller),
         "transport": transport,
-        "duration_ms": round(call.duration_seconds * 1000, 3),
+        "duration_ms": round(call.duration_seconds * 1_000_000) / 1000,
         "outcome": outcome,
     }
     if outcome not in {"ok", INPUT_REQUIRED}:
         record["error"] = call.error_type
     if call.trace_id is not None:
         record["trace_id"] = call.trace_id
-    record["arguments"] = arguments
-    return record
+    return CallRecord(outcome, f'{to_json_line(record)[:-1]},"arguments":{arguments}}}')
 
 
 def recorded_id(request_id: object) -> object:
@@ -120,16 +130,21 @@ def recorded_id(request_id: object) -> object:
     return None if request_id is None else clip(str(request_id))
 
 
-def recorded_names(arguments: Iterable[str]) -> dict[str, str]:
-    """The names of arguments within bounds, each with `REDACTED` for its value."""
-    return {clip(name, MAX_NAME_CHARS): REDACTED for name in islice(arguments, MAX_NAMES)}
+def recorded_names(arguments: Iterable[str]) -> str:
+    """The names of arguments within bounds, each with `REDACTED` for its value, in JSON."""
+    return _redacted(tuple([clip(name, MAX_NAME_CHARS) for name in islice(arguments, MAX_NAMES)]))
 
 
-def recorded_arguments(arguments: Mapping[str, Any]) -> Any:
-    """A copy of the arguments, or a text with their size where they exceed `MAX_ARGUMENTS_BYTES`."""
+@lru_cache
+def _redacted(names: tuple[str, ...]) -> str:
+    return to_json_line(dict.fromkeys(names, REDACTED))
+
+
+def recorded_arguments(arguments: Mapping[str, Any]) -> str:
+    """The arguments in JSON, or a text with their size where they exceed `MAX_ARGUMENTS_BYTES`."""
     line = to_json_line(arguments)
     length = len(line.encode())
-    return json.loads(line) if length <= MAX_ARGUMENTS_BYTES else f"{length} bytes, more than are recorded"
+    return line if length <= MAX_ARGUMENTS_BYTES else f'"{length} bytes, more than are recorded"'
 
 
 def audit_gap_line(count: int) -> str:

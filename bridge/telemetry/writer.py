@@ -14,11 +14,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _logger = logging.getLogger("bridge.telemetry")
 
-BATCH_SECONDS = 0.01
+BATCH_SECONDS = 0.05
 """Time in which the lines of a batch are gathered."""
 MAX_WAITING = 100_000
 """Maximum queued lines."""
@@ -56,7 +56,7 @@ class BackgroundWriter:
         name: The name of the output, for messages: ``audit log``.
         output: The output.
         gap_line: Returns the line that stands for a number of missing lines.
-        on_lost: Called for every dropped line.
+        on_lost: Called with the number of lines that were dropped.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class BackgroundWriter:
         name: str,
         output: Output,
         gap_line: Callable[[int], str],
-        on_lost: Callable[[], object] = lambda: None,
+        on_lost: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._name = name
         self._output = output
@@ -78,32 +78,45 @@ class BackgroundWriter:
         self._complained_at: float | None = None
         self._thread: Thread | None = None
         self._is_idle = True
+        self._fill: Callable[[], object] = lambda: None
         self._wanted = Event()
         self._closing = Event()
 
-    def put(self, line: str) -> None:
-        """Queue a line. Thread-safe; does not wait.
+    def put(self, lines: Iterable[str]) -> None:
+        """Queue lines. Thread-safe; does not wait.
 
         Args:
-            line: The line without its end; characters that cannot be encoded are written escaped.
+            lines: The lines without their ends; characters that cannot be encoded are written escaped.
         """
-        data = f"{line}\n".encode(errors="backslashreplace")
+        lost = 0
         with self._lock:
-            fits = len(self._waiting) < MAX_WAITING and self._waiting_bytes + len(data) <= MAX_WAITING_BYTES
-            if fits:
-                self._waiting.append(data)
-                self._waiting_bytes += len(data)
-            else:
-                self._missing += 1
-            if is_idle := self._is_idle:
-                self._is_idle = False
-                if self._thread is None:  # not earlier: the process may fork between construction and the first line
-                    self._thread = Thread(target=self._run, name=self._name, daemon=True)
-                    self._thread.start()
+            for line in lines:
+                data = f"{line}\n".encode(errors="backslashreplace")
+                if len(self._waiting) < MAX_WAITING and self._waiting_bytes + len(data) <= MAX_WAITING_BYTES:
+                    self._waiting.append(data)
+                    self._waiting_bytes += len(data)
+                else:
+                    lost += 1
+            self._missing += lost
+            is_idle = self._is_idle
         if is_idle:
-            self._wanted.set()
-        if not fits:
-            self._on_lost()
+            self.wake()
+        if lost:
+            self._on_lost(lost)
+
+    def wake(self, fill: Callable[[], object] | None = None) -> None:
+        """Start to gather the lines of a batch. Thread-safe; does not wait.
+
+        Args:
+            fill: Called in the thread of this writer before the batch is written; puts further lines.
+        """
+        with self._lock:
+            self._is_idle = False
+            self._fill = fill or self._fill
+            if self._thread is None:  # not earlier: the process may fork between construction and the first line
+                self._thread = Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+        self._wanted.set()
 
     def close(self) -> None:
         """Write the queued lines within `CLOSE_SECONDS` and close the output."""
@@ -125,6 +138,7 @@ class BackgroundWriter:
         self._write_waiting()
 
     def _write_waiting(self) -> None:
+        self._fill()
         with self._lock:
             self._is_idle = True  # lines put from now on wake the thread again
         while self._gather() or self._missing:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from bridge.server.http.app import BridgeApp
 
-_WRITTEN_SECONDS = 10 * BATCH_SECONDS
+_WRITTEN_SECONDS = 3 * BATCH_SECONDS
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,11 @@ from tests.server.http_server import HEADERS, call, modern, modern_headers, open
 from tests.telemetry.measured import Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from opentelemetry.sdk.trace import ReadableSpan
+
+    from bridge.telemetry.records import CallRecord
 
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACED = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
@@ -37,11 +40,15 @@ class Kept:
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
 
-    def put(self, record: dict[str, Any]) -> None:
-        told = dict(record)
-        assert told.pop("time")
-        assert told.pop("duration_ms") >= 0
-        self.told.append(told)
+    def put(self, records: Sequence[CallRecord]) -> None:
+        for record in records:
+            told = json.loads(record.line)
+            assert told.pop("time")
+            assert told.pop("duration_ms") >= 0
+            self.told.append(told)
+
+    def wake(self, flush: Callable[[], object]) -> None:
+        """Whoever reads the records asks for them."""
 
 
 class Watched:
@@ -57,6 +64,7 @@ class Watched:
 
     @property
     def records(self) -> list[dict[str, Any]]:
+        self.observer.flush()
         return self._sink.told
 
     @property

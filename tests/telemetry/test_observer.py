@@ -4,7 +4,7 @@ import json
 from errno import ENOSPC
 from http import HTTPStatus
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,9 +19,15 @@ from bridge.telemetry.conventions import (
 )
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.observer import Observer
+from bridge.telemetry.operations import BATCH_SIZE
 from bridge.telemetry.records import AuditLog, audit_gap_line
 from bridge.telemetry.writer import BackgroundWriter
 from tests.telemetry.measured import Measured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bridge.telemetry.records import CallRecord
 
 DEADLINE_SECONDS = 10
 CLIENT = Peer("http", "2026-07-28")
@@ -29,13 +35,23 @@ SERVER = Peer("stdio", "2025-11-25", "github")
 
 
 class Kept:
-    """A sink that keeps the records."""
+    """A sink that keeps the records, and asks for those that wait when it is read."""
 
     def __init__(self) -> None:
-        self.records: list[dict[str, Any]] = []
+        self._records: list[dict[str, Any]] = []
+        self.batches: list[int] = []
 
-    def put(self, record: dict[str, Any]) -> None:
-        self.records.append(json.loads(json.dumps(record)))
+    def put(self, records: Sequence[CallRecord]) -> None:
+        self.batches.append(len(records))
+        self._records += [json.loads(record.line) for record in records]
+
+    def wake(self, flush: Callable[[], object]) -> None:
+        self._flush = flush
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        self._flush()
+        return self._records
 
 
 @pytest.fixture
@@ -127,6 +143,7 @@ def test_records_keep_the_order_in_which_calls_ended() -> None:
     for number in range(1000):
         observer.serve(series, number, None, None, observer.call_details("add", None, None, "http", {})).end()
     assert [record["request_id"] for record in sink.records] == list(range(1000))
+    assert set(sink.batches) == {BATCH_SIZE, 1000 % BATCH_SIZE}
 
 
 def test_lost_audit_lines_are_counted_while_calls_go_on(
@@ -146,7 +163,7 @@ def test_lost_audit_lines_are_counted_while_calls_go_on(
 
     monkeypatch.setattr(writing, "MAX_WAITING", 10)
     lost = measured.instruments.lost_audit_lines
-    writer = BackgroundWriter("audit log", Full(), audit_gap_line, lambda: lost.add(1))
+    writer = BackgroundWriter("audit log", Full(), audit_gap_line, lost.add)
     observer.sinks = (AuditLog(writer),)
     series = observer.series("tools/call", "add", CLIENT)
     for number in range(1000):

@@ -14,17 +14,17 @@ from bridge.telemetry.records import (
     CallLog,
     EndedCall,
     audit_gap_line,
+    call_record,
     log_gap_line,
-    record_of,
     recorded_arguments,
     recorded_id,
     recorded_names,
 )
 from bridge.telemetry.writer import BackgroundWriter
-from bridge.text import clip, to_json_line
+from bridge.text import clip
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
-ADD = CallDetails("add", None, None, "stdio", {"a": "[redacted]"})
+ADD = CallDetails("add", None, None, "stdio", recorded_names(["a"]))
 
 
 def ended(
@@ -37,6 +37,11 @@ def ended(
     duration_seconds: float = 0.25,
 ) -> EndedCall:
     return EndedCall(details, request_id, started_at, duration_seconds, error_type, trace_id)
+
+
+def read(call: EndedCall) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(call_record(call).line)
+    return record
 
 
 class Output:
@@ -53,8 +58,8 @@ class Output:
 
 
 def test_a_record_has_the_start_the_caller_the_tool_and_the_outcome() -> None:
-    details = CallDetails("add", None, "alice", "stdio", {"a": "[redacted]"})
-    assert record_of(ended(details, trace_id="4b", error_type="tool_error")) == {
+    details = CallDetails("add", None, "alice", "stdio", recorded_names(["a"]))
+    assert read(ended(details, trace_id="4b", error_type="tool_error")) == {
         "time": "2026-09-21T14:13:20.500Z",
         "event": "call",
         "request_id": 7,
@@ -73,8 +78,7 @@ def test_a_record_has_the_start_the_caller_the_tool_and_the_outcome() -> None:
 def test_each_record_has_its_own_start_and_duration() -> None:
     starts = (0.0, 0.0004, 0.001, 59.9999)
     records = [
-        record_of(ended(started_at=1_790_000_000.0 + start, duration_seconds=0.000_017 * (start + 1)))
-        for start in starts
+        read(ended(started_at=1_790_000_000.0 + start, duration_seconds=0.000_017 * (start + 1))) for start in starts
     ]
     assert [(record["time"], record["duration_ms"]) for record in records] == [
         ("2026-09-21T14:13:20.000Z", 0.017),
@@ -95,16 +99,15 @@ def test_the_log_has_a_level_in_each_line_and_the_audit_log_none() -> None:
         "-32602": "error",
         "ValueError": "error",
     }
-    records = [record_of(ended(error_type=error_type)) for error_type in levels]
-    for record in records:
-        CallLog(writers[0]).put(record)
-        AuditLog(writers[1]).put(record)
+    records = [call_record(ended(error_type=error_type)) for error_type in levels]
+    CallLog(writers[0]).put(records)
+    AuditLog(writers[1]).put(records)
     for writer in writers:
         writer.close()
-    assert audit.lines == records
+    assert audit.lines == [json.loads(record.line) for record in records]
     assert log.lines == [
-        record | {"level": level, "logger": "bridge.calls"}
-        for record, level in zip(records, levels.values(), strict=True)
+        line | {"level": level, "logger": "bridge.calls"}
+        for line, level in zip(audit.lines, levels.values(), strict=True)
     ]
 
 
@@ -113,7 +116,7 @@ def test_any_client_text_gives_one_line_of_json(
     called: str, server: str, caller: str | None, request_id: int | str, names: list[str]
 ) -> None:
     details = CallDetails(called, server, caller, "stdio", recorded_names(names))
-    line = to_json_line(record_of(ended(details, request_id=request_id)))
+    line = call_record(ended(details, request_id=request_id)).line
     assert "\n" not in line
     record = json.loads(line)
     assert (record["tool"], record["server"], record["caller"], record["request_id"]) == (
@@ -130,7 +133,7 @@ def test_text_of_a_client_or_an_issuer_is_cut_with_a_mark() -> None:
     assert recorded_id(-(2**62)) == -(2**62)
     assert recorded_id(10**4000) == "1" + "0" * 255 + "…"
     assert recorded_id(None) is None
-    record = record_of(ended(CallDetails("x" * 129, None, "x" * 300, "http", {})))
+    record = read(ended(CallDetails("x" * 129, None, "x" * 300, "http", "{}")))
     assert (record["tool"], record["caller"]) == ("x" * 128 + "…", "x" * 256 + "…")
 
 
@@ -141,7 +144,7 @@ def test_nothing_in_a_record_ends_its_line_or_controls_a_terminal(nasty: str) ->
     text = f'a{nasty}{{"event":"call"}}'
     for arguments in (recorded_names([text]), recorded_arguments({text: text})):
         details = CallDetails(text, text, text, "http", arguments)
-        line = to_json_line(record_of(ended(details, request_id=text, error_type=text)))
+        line = call_record(ended(details, request_id=text, error_type=text)).line
         assert len(line.splitlines()) == 1
         assert all(each.isprintable() for each in line)
         record: dict[str, Any] = json.loads(line)
@@ -153,20 +156,20 @@ def test_nothing_in_a_record_ends_its_line_or_controls_a_terminal(nasty: str) ->
 def test_a_lone_surrogate_is_recorded_escaped() -> None:
     half = "\ud800"
     for arguments in (recorded_names([half]), recorded_arguments({half: half})):
-        line = to_json_line(record_of(ended(CallDetails(half, None, half, "http", arguments), request_id=half)))
+        line = call_record(ended(CallDetails(half, None, half, "http", arguments), request_id=half)).line
         record = json.loads(line)
         assert (record["tool"], record["caller"], record["request_id"], *record["arguments"]) == (half,) * 4
         assert line.isascii()
 
 
 def test_argument_names_are_bounded_in_number_and_length() -> None:
-    names = recorded_names(f"{number}{'x' * 100}" for number in range(100))
+    names = json.loads(recorded_names(f"{number}{'x' * 100}" for number in range(100)))
     assert len(names) == 32
     assert {(len(name), name[-1]) for name in names} == {(64 + 1, "…")}
 
 
 def test_arguments_over_the_limit_are_recorded_by_their_size() -> None:
-    assert recorded_arguments({"text": "x" * MAX_ARGUMENTS_BYTES}) == "16395 bytes, more than are recorded"
+    assert recorded_arguments({"text": "x" * MAX_ARGUMENTS_BYTES}) == '"16395 bytes, more than are recorded"'
 
 
 def test_a_gap_line_has_the_number_of_missing_calls() -> None:

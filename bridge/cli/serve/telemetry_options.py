@@ -122,7 +122,9 @@ def telemetry_enabled(options: TelemetryOptions, name: str) -> Iterator[ActiveTe
         instruments = Instruments(None if result.metrics is None else result.metrics.provider)
         instruments.observe(CHILDREN, "Child processes: the stdio servers of this process.", _running_children)
         sinks = list(_sinks(options, instruments, closings))
-        with enabled(Observer(instruments, tracer=tracer, sinks=sinks, shows_arguments=options.log_arguments)):
+        observer = Observer(instruments, tracer=tracer, sinks=sinks, shows_arguments=options.log_arguments)
+        closings.append(observer.flush)
+        with enabled(observer):
             yield result
     finally:
         result.close()
@@ -167,7 +169,7 @@ def _sinks(
         yield records.CallLog(writer)
     if options.audit_log is not None:
         lost = instruments.lost_audit_lines
-        writer = BackgroundWriter("audit log", _audit_file(options), records.audit_gap_line, lambda: lost.add(1))
+        writer = BackgroundWriter("audit log", _audit_file(options), records.audit_gap_line, lost.add)
         closings.append(writer.close)
         yield records.AuditLog(writer)
 
