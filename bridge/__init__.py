@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from bridge.models.bedrock.model import BedrockChatModel
     from bridge.models.fallback import is_worth_another_model, with_fallback
     from bridge.models.listeners import ChatModelCall, ChatModelListener, observed
-    from bridge.models.named import chat_model_named
     from bridge.models.openai.model import OpenAiChatModel, OpenAiDialect
     from bridge.models.prompted import PromptedToolsChatModel
+    from bridge.models.provider import chat_model_named
     from bridge.models.sampling import sampling_with
     from bridge.portal import call_blocking
     from bridge.service.ai_service import ai_service, resume
@@ -245,9 +245,9 @@ _NAMES = {
     "bridge.models.bedrock.model": "BedrockChatModel",
     "bridge.models.fallback": "is_worth_another_model with_fallback",
     "bridge.models.listeners": "ChatModelCall ChatModelListener observed",
-    "bridge.models.named": "chat_model_named",
     "bridge.models.openai.model": "OpenAiChatModel OpenAiDialect",
     "bridge.models.prompted": "PromptedToolsChatModel",
+    "bridge.models.provider": "chat_model_named",
     "bridge.models.sampling": "sampling_with",
     "bridge.portal": "call_blocking",
     "bridge.service.ai_service": "ai_service resume",

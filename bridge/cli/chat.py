@@ -100,7 +100,7 @@ def command(
 
 
 def _model(ctx: click.Context, text: str, base_url: str | None) -> StreamingChatModel:
-    from bridge.models.named import chat_model_named  # noqa: PLC0415 - only needed if a conversation starts
+    from bridge.models.provider import chat_model_named  # noqa: PLC0415 - only needed if a conversation starts
 
     try:
         return chat_model_named(text, base_url=base_url)

@@ -1,27 +1,24 @@
-"""Conversations with provider-safe IDs and names, and assembly of streamed tool calls."""
+"""Conversations with provider-safe IDs and names."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from bridge.models.encoding import json_object, json_text, utf8_json, utf8_text
-from bridge.service.chat_model import CompleteToolCall, PartialToolCall
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage
 from bridge.tools.transform import safe_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from bridge.models.provider_schemas import ProviderTools
     from bridge.service.chat_model import ChatRequest
     from bridge.service.messages import ChatMessage, UserMessage
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
     ConversationMessage = UserMessage | AiMessage | ToolExecutionResultMessage
-
 
 _MADE_ID_CHARS = 24
 
@@ -78,12 +75,11 @@ def conversation_of(request: ChatRequest, *, max_id_chars: int = 64, forbidden_i
         forbidden_in_id: Regular expression for one character that is not allowed in an ID; empty for none.
     """
     messages = _identified(request.messages)
+    mentions = list(_mentions(messages))
     names = [specification.name for specification in request.tool_specifications]
     names += [] if request.tool_choice.tool_name is None else [request.tool_choice.tool_name]
-    ids = []
-    for name, call_id in _mentions(messages):
-        names.append(name)
-        ids.append(call_id)
+    names += [name for name, _ in mentions]
+    ids = [str(call_id) for _, call_id in mentions]
     return Conversation(
         messages, safe_names(names), safe_names(ids, max_chars=max_id_chars, forbidden=forbidden_in_id or r"(?!)")
     )
@@ -115,7 +111,7 @@ def arguments_as_object(request: ToolExecutionRequest) -> Json:
 
 def _identified(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """Add missing IDs: results are matched to calls in order, preferring calls of the same tool."""
-    if all(call_id is not None for _, call_id in _all_mentions(messages)):
+    if all(call_id is not None for _, call_id in _mentions(messages)):
         return messages
     identified: list[ChatMessage] = []
     open_calls: list[tuple[str, str]] = []
@@ -139,82 +135,9 @@ def _identified(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     return identified
 
 
-def _all_mentions(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, str | None]]:
+def _mentions(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, str | None]]:
     for message in messages:
         if isinstance(message, AiMessage):
             yield from ((request.name, request.id) for request in message.tool_execution_requests)
         elif isinstance(message, ToolExecutionResultMessage):
             yield message.tool_name, message.id
-
-
-def _mentions(messages: Sequence[ChatMessage]) -> Iterator[tuple[str, str]]:
-    return ((name, str(call_id)) for name, call_id in _all_mentions(messages))
-
-
-@dataclass(slots=True)
-class _Call:
-    name: str
-    call_id: str
-    pieces: list[str] = field(default_factory=list)
-    request: ToolExecutionRequest | None = None
-
-
-class CallAssembler:
-    """Assembles the tool calls of one reply.
-
-    Args:
-        offers: The tools, for mapping back names and arguments.
-        parsed: Parse arguments to objects if possible, as the provider does without streaming.
-    """
-
-    def __init__(self, offers: ProviderTools, *, parsed: bool) -> None:
-        self._offers = offers
-        self._parsed = parsed
-        self._calls: list[_Call] = []
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def begin(self, call_id: str, name: str = "") -> int:
-        """Start a call; returns its index."""
-        self._calls.append(_Call(name, call_id))
-        return len(self._calls) - 1
-
-    def add(self, index: int, piece: str, name: str | None = None) -> PartialToolCall:
-        """Add a piece of a call's arguments; the name may be given late."""
-        call = self._calls[index]
-        call.name = call.name or name or ""
-        call.pieces.append(piece)
-        return PartialToolCall(index, call.call_id, self._offers.originals.get(call.name, call.name), piece)
-
-    def complete(self, index: int) -> Iterator[CompleteToolCall]:
-        """Complete a call, once."""
-        call = self._calls[index]
-        if call.request is None:
-            text = "".join(call.pieces)
-            parsed = (json_object(text) if text.strip() else {}) if self._parsed else None
-            call.request = self._offers.request(call.name, text if parsed is None else parsed, call.call_id)
-            yield CompleteToolCall(index, call.request)
-
-    def complete_if_closed(self, index: int) -> Iterator[CompleteToolCall]:
-        """Complete a call if its arguments are a complete JSON object."""
-        if json_object("".join(self._calls[index].pieces)) is not None:
-            yield from self.complete(index)
-
-    def complete_all(self, *, broken_off: bool) -> Iterator[CompleteToolCall]:
-        """Complete all calls.
-
-        Args:
-            broken_off: The reply is truncated: its last call is reported only if its arguments are complete.
-        """
-        for index in range(len(self._calls)):
-            if broken_off and index == len(self._calls) - 1:
-                yield from self.complete_if_closed(index)
-                list(self.complete(index))
-            else:
-                yield from self.complete(index)
-
-    @property
-    def requests(self) -> tuple[ToolExecutionRequest, ...]:
-        """The completed calls."""
-        return tuple(call.request for call in self._calls if call.request is not None)

@@ -1,4 +1,4 @@
-"""Tool definitions and response formats for one provider."""
+"""Requests prepared for one provider: tool definitions and response formats in the schemas that it supports."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bridge.tools.tool import ToolExecutionRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.models.conversation import Conversation
     from bridge.models.profiles.profile import Profile
     from bridge.models.profiles.rewriting import RewrittenSchema
     from bridge.service.chat_model import ChatRequest, ResponseFormat
@@ -38,29 +39,58 @@ class ProviderTool:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderTools:
-    """The tools of one request, by provider name."""
+class ProviderRequest:
+    """One request, prepared for a provider."""
 
-    offers: Mapping[str, ProviderTool]
+    chat: ChatRequest
+    """The request."""
+    model_name: str
+    """Name of the model, for the provider."""
+    conversation: Conversation
+    """The messages, with names and IDs for the provider."""
+    tools: Mapping[str, ProviderTool]
+    """The tools, by provider name."""
     originals: Mapping[str, str]
     """The tool's own name for each provider name."""
+    rewriting: RewrittenSchema | None
+    """Schema of the reply; None for text."""
 
-    def request(self, name: str, arguments: Mapping[str, Any] | str, call_id: str) -> ToolExecutionRequest:
+    @property
+    def system_texts(self) -> list[str]:
+        """The system messages, and the schema of the reply if the provider cannot enforce it."""
+        texts = self.conversation.system_texts
+        if self.chat.response_format is None or self.rewriting is None or self.rewriting.is_strict:
+            return texts
+        return [*texts, describe_format(self.chat.response_format)]
+
+    @property
+    def stop_sequences(self) -> list[str] | None:
+        """The stop sequences; None for none."""
+        return [utf8_text(sequence) for sequence in self.chat.stop_sequences] or None
+
+    def execution_request(self, name: str, arguments: Mapping[str, Any] | str, call_id: str) -> ToolExecutionRequest:
         """Convert a call of the model to the tool's own name and schema."""
-        offer = self.offers.get(name)
-        if offer is not None and offer.rewriting.restore is not None:
+        tool = self.tools.get(name)
+        if tool is not None and tool.rewriting.restore is not None:
             parsed = json_object(arguments) if isinstance(arguments, str) else arguments
-            arguments = arguments if parsed is None else offer.rewriting.restore(parsed)
+            arguments = arguments if parsed is None else tool.rewriting.restore(parsed)
         return ToolExecutionRequest(self.originals.get(name, name), arguments, call_id)
 
+    def restored_text(self, text: str) -> str:
+        """Convert a reply to the original schema."""
+        if self.rewriting is None or self.rewriting.restore is None:
+            return text
+        parsed = json_object(text)
+        return text if parsed is None else json_text(self.rewriting.restore(parsed))
 
-class ProviderToolWriter:
-    """Creates tool definitions for one provider; converted schemas are cached.
+
+class ProviderSchemas:
+    """Prepares requests for one provider; converted schemas are cached.
 
     Args:
         profile: The provider's schema profile.
         strict: Use strict mode, if possible, for tools that do not set ``strict`` themselves.
-        metadata_keys: Metadata keys that are copied into the definition.
+        metadata_keys: Metadata keys that are copied into the definition of a tool.
     """
 
     def __init__(self, profile: Profile, *, strict: bool = False, metadata_keys: tuple[str, ...] = ()) -> None:
@@ -68,52 +98,43 @@ class ProviderToolWriter:
         self._profile = profile
         self._strict = strict
         self._metadata_keys = listed(metadata_keys, "metadata keys", "the key of a tool's metadata")
-        self._remembered = lru_cache(_MAX_REMEMBERED)(self._rewrite)
+        self._tool_schema = lru_cache(_MAX_REMEMBERED)(self._convert_tool)
+        self._reply_schema = lru_cache(_MAX_REMEMBERED_FORMATS)(self._convert_format)
 
-    def offers(self, request: ChatRequest, names: Mapping[str, str]) -> ProviderTools:
-        """Create the definitions of a request's tools, by provider name."""
-        return ProviderTools(
-            {names[each.name]: self._offer(names[each.name], each) for each in request.tool_specifications},
+    def prepared(self, chat: ChatRequest, conversation: Conversation, model_name: str) -> ProviderRequest:
+        """Prepare a request.
+
+        Args:
+            chat: The request.
+            conversation: Its messages, with names and IDs for the provider.
+            model_name: The model for a request that names none.
+        """
+        names, reply = conversation.names, chat.response_format
+        return ProviderRequest(
+            chat,
+            chat.model_name or model_name,
+            conversation,
+            {names[each.name]: self._tool(names[each.name], each) for each in chat.tool_specifications},
             {safe: name for name, safe in names.items()},
+            None if reply is None else self._reply_schema(reply.name, json.dumps(reply.schema), reply.strict),
         )
 
-    def _offer(self, name: str, specification: ToolSpecification) -> ProviderTool:
+    def _tool(self, name: str, specification: ToolSpecification) -> ProviderTool:
         metadata = {key: specification.metadata[key] for key in self._metadata_keys if key in specification.metadata}
-        return ProviderTool(name, utf8_text(specification.description or ""), self._remembered(specification), metadata)
+        description = utf8_text(specification.description or "")
+        return ProviderTool(name, description, self._tool_schema(specification), metadata)
 
-    def _rewrite(self, specification: ToolSpecification) -> RewrittenSchema:
+    def _convert_tool(self, specification: ToolSpecification) -> RewrittenSchema:
         strict = self._strict if specification.strict is None else specification.strict
         return self._profile.convert(specification.parameters, strict=strict, owner=f"the tool {specification.name!r}")
 
-
-class ResponseFormatWriter:
-    """Converts reply schemas for one provider, with a cache."""
-
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
-        self._remembered = lru_cache(_MAX_REMEMBERED_FORMATS)(self._rewrite)
-
-    def rewriting(self, response_format: ResponseFormat | None) -> RewrittenSchema | None:
-        """Convert the schema; None for a text reply."""
-        if response_format is None:
-            return None
-        return self._remembered(response_format.name, json.dumps(response_format.schema), response_format.strict)
-
-    def _rewrite(self, name: str, schema: str, strict: bool) -> RewrittenSchema:
+    def _convert_format(self, name: str, schema: str, strict: bool) -> RewrittenSchema:
         return self._profile.convert(json.loads(schema), strict=strict, owner=f"the reply {name!r}")
 
 
 def format_name(response_format: ResponseFormat) -> str:
     """Name of a response format in characters that providers allow."""
     return _NOT_IN_A_NAME.sub("_", response_format.name)[:_MAX_NAME_CHARS] or "response"
-
-
-def restored_text(text: str, rewriting: RewrittenSchema | None) -> str:
-    """Convert a reply to the original schema."""
-    if rewriting is None or rewriting.restore is None:
-        return text
-    parsed = json_object(text)
-    return text if parsed is None else json_text(rewriting.restore(parsed))
 
 
 def describe_format(response_format: ResponseFormat) -> str:

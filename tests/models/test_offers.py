@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from bridge.models.conversation import conversation_of
 from bridge.models.profiles.profile import ANTHROPIC, OPENAI
-from bridge.models.provider_schemas import ProviderToolWriter
+from bridge.models.provider_schemas import ProviderRequest, ProviderSchemas
 from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import ADD, SEARCH, asking
@@ -16,37 +16,37 @@ if TYPE_CHECKING:
 REQUEST = asking("Hello", tool_specifications=(ADD, SEARCH))
 
 
-def names_of(request: ChatRequest = REQUEST) -> dict[str, str]:
-    """What the tools of a request are called on the wire."""
-    return dict(conversation_of(request).names)
+def prepared(schemas: ProviderSchemas, request: ChatRequest = REQUEST) -> ProviderRequest:
+    """A request as a provider gets it."""
+    return schemas.prepared(request, conversation_of(request), "gpt")
 
 
 def test_tools_are_offered_by_safe_names_and_asked_for_by_their_own() -> None:
-    offers = ProviderToolWriter(OPENAI).offers(REQUEST, names_of())
-    assert list(offers.offers) == ["add", "files_search"]
-    assert offers.request("files_search", '{"text":"a"}', "x") == ToolExecutionRequest(
+    offers = prepared(ProviderSchemas(OPENAI))
+    assert list(offers.tools) == ["add", "files_search"]
+    assert offers.execution_request("files_search", '{"text":"a"}', "x") == ToolExecutionRequest(
         "files.search", '{"text":"a"}', "x"
     )
 
 
 def test_a_tool_that_was_made_up_is_asked_for_as_it_was() -> None:
-    offers = ProviderToolWriter(OPENAI).offers(REQUEST, names_of())
-    assert offers.request("nothing", {"a": 1}, "x") == ToolExecutionRequest("nothing", {"a": 1}, "x")
+    offers = prepared(ProviderSchemas(OPENAI))
+    assert offers.execution_request("nothing", {"a": 1}, "x") == ToolExecutionRequest("nothing", {"a": 1}, "x")
 
 
 def test_arguments_that_are_no_object_stay_as_they_are() -> None:
-    offers = ProviderToolWriter(OPENAI, strict=True).offers(REQUEST, names_of())
-    assert offers.request("files_search", '{"text": nul', "x").arguments == '{"text": nul'
-    assert offers.request("files_search", '{"text":"a","limit":null}', "x").arguments == {"text": "a"}
+    offers = prepared(ProviderSchemas(OPENAI, strict=True))
+    assert offers.execution_request("files_search", '{"text": nul', "x").arguments == '{"text": nul'
+    assert offers.execution_request("files_search", '{"text":"a","limit":null}', "x").arguments == {"text": "a"}
 
 
 def test_a_specification_is_rewritten_once_however_often_it_is_offered() -> None:
-    writer = ProviderToolWriter(ANTHROPIC)
-    first = writer.offers(REQUEST, names_of()).offers["add"]
-    again = writer.offers(replace(REQUEST, tool_specifications=(ADD,)), names_of()).offers["add"]
+    writer = ProviderSchemas(ANTHROPIC)
+    first = prepared(writer, REQUEST).tools["add"]
+    again = prepared(writer, replace(REQUEST, tool_specifications=(ADD,))).tools["add"]
     assert again.rewriting is first.rewriting
     changed = ToolSpecification(name="add", parameters=SEARCH.parameters)
-    other = writer.offers(replace(REQUEST, tool_specifications=(changed,)), names_of()).offers["add"]
+    other = prepared(writer, replace(REQUEST, tool_specifications=(changed,))).tools["add"]
     assert other.rewriting.schema == SEARCH.parameters
 
 
@@ -55,7 +55,7 @@ def test_a_tool_s_own_word_on_strictness_counts_more_than_the_adapter_s() -> Non
     tight = ToolSpecification(name="tight", parameters=ADD.parameters, strict=True)
     request = asking("Hello", tool_specifications=(ADD, loose, tight))
     for strict, expected in ((True, [True, False, True]), (False, [False, False, True])):
-        offers = ProviderToolWriter(OPENAI, strict=strict).offers(request, names_of(request)).offers.values()
+        offers = prepared(ProviderSchemas(OPENAI, strict=strict), request).tools.values()
         assert [offer.rewriting.is_strict for offer in offers] == expected
 
 
@@ -65,6 +65,6 @@ def test_half_a_character_in_a_specification_does_not_stop_a_request() -> None:
         name="x", description=half, parameters={"type": "object", "properties": {"a": {"description": half}}}
     )
     request = asking("Hello", tool_specifications=(broken,))
-    (offer,) = ProviderToolWriter(OPENAI).offers(request, names_of(request)).offers.values()
+    (offer,) = prepared(ProviderSchemas(OPENAI), request).tools.values()
     assert offer.description == "�"
     assert offer.rewriting.schema["properties"] == {"a": {"description": "�"}}

@@ -4,37 +4,44 @@ import logging
 
 import pytest
 
+from bridge.models.conversation import conversation_of
 from bridge.models.profiles.profile import OPENAI
-from bridge.models.provider_schemas import ResponseFormatWriter, describe_format, format_name, restored_text
+from bridge.models.provider_schemas import ProviderRequest, ProviderSchemas, describe_format, format_name
 from bridge.service.chat_model import ResponseFormat
+from tests.models.requests import asking
 
+SCHEMAS = ProviderSchemas(OPENAI)
 OPTIONAL = ResponseFormat({"type": "object", "properties": {"a": {"type": "string"}}})
 
 
+def prepared(response_format: ResponseFormat | None) -> ProviderRequest:
+    """A request for a reply in a format, as a provider gets it."""
+    request = asking("Hello", response_format=response_format)
+    return SCHEMAS.prepared(request, conversation_of(request), "gpt")
+
+
 def test_text_has_no_schema() -> None:
-    assert ResponseFormatWriter(OPENAI).rewriting(None) is None
-    assert restored_text('{"a":null}', None) == '{"a":null}'
+    assert prepared(None).rewriting is None
+    assert prepared(None).restored_text('{"a":null}') == '{"a":null}'
 
 
 def test_a_schema_is_rewritten_once() -> None:
-    writer = ResponseFormatWriter(OPENAI)
-    first = writer.rewriting(OPTIONAL)
-    assert first is writer.rewriting(ResponseFormat(dict(OPTIONAL.schema)))
-    assert first is not writer.rewriting(ResponseFormat(OPTIONAL.schema, strict=False))
+    first = prepared(OPTIONAL).rewriting
+    assert first is prepared(ResponseFormat(dict(OPTIONAL.schema))).rewriting
+    assert first is not prepared(ResponseFormat(OPTIONAL.schema, strict=False)).rewriting
 
 
 @pytest.mark.parametrize(
     ("said", "meant"), [('{"a": null}', "{}"), ('{"a": "ß"}', '{"a":"ß"}'), ('{"a": nul', '{"a": nul'), ("Hi", "Hi")]
 )
 def test_what_was_said_under_a_strict_copy_is_put_back(said: str, meant: str) -> None:
-    assert restored_text(said, ResponseFormatWriter(OPENAI).rewriting(OPTIONAL)) == meant
+    assert prepared(OPTIONAL).restored_text(said) == meant
 
 
 def test_what_is_lost_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    writer = ResponseFormatWriter(OPENAI)
     free = ResponseFormat({"type": "object", "additionalProperties": True}, "free")
     with caplog.at_level(logging.WARNING, "bridge.models"):
-        assert writer.rewriting(free) is writer.rewriting(free)
+        assert prepared(free).rewriting is prepared(free).rewriting
     told = "the schema of the reply 'free' is not fully supported by OpenAI"
     assert caplog.messages == [f"{told}; lost: strictness: it has an object with free keys"]
 

@@ -19,15 +19,8 @@ if TYPE_CHECKING:
 
 PROVIDER = "anthropic"
 """Key of this provider in message attributes."""
-FORBIDDEN_IN_ID = r"[^A-Za-z0-9_-]"
-"""Characters that the API does not allow in call IDs; those of other providers may have them."""
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-
-
-def system_text(conversation: Conversation) -> str | None:
-    """Join all system messages into one prompt."""
-    return "\n\n".join(conversation.system_texts) or None
 
 
 def written_messages(conversation: Conversation) -> list[Json]:

@@ -2,187 +2,112 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
-from bridge.errors import ChatModelError
 from bridge.models.anthropic.messages import PROVIDER, preserved_layout
-from bridge.models.conversation import CallAssembler
 from bridge.models.encoding import json_object
-from bridge.models.provider_schemas import restored_text
-from bridge.service.chat_model import (
-    BROKEN_OFF,
-    ChatResponse,
-    CompleteResponse,
-    FinishReason,
-    PartialResponse,
-    PartialThinking,
-    TokenUsage,
-)
-from bridge.service.messages import AiMessage
+from bridge.models.replies import ReplyReader, usage_with_cache
+from bridge.service.chat_model import FinishReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from anthropic.types import Message, RawMessageStreamEvent
 
-    from bridge.models.profiles.rewriting import RewrittenSchema
-    from bridge.models.provider_schemas import ProviderTools
+    from bridge.models.provider_schemas import ProviderRequest
     from bridge.service.chat_model import ChatEvent
-    from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
-_FINISH_REASONS = {
-    "end_turn": FinishReason.STOP,
-    "stop_sequence": FinishReason.STOP,
-    "max_tokens": FinishReason.LENGTH,
-    "model_context_window_exceeded": FinishReason.LENGTH,
-    "tool_use": FinishReason.TOOL_EXECUTION,
-    "refusal": FinishReason.CONTENT_FILTER,
-}
 
-
-class ReplyReader:
+class AnthropicReply(ReplyReader):
     """Converts one reply."""
 
-    def __init__(self, offers: ProviderTools, response_format: RewrittenSchema | None) -> None:
-        self.offers = offers
-        self._response_format = response_format
+    provider = PROVIDER
+    finish_reasons: ClassVar = {
+        "end_turn": FinishReason.STOP,
+        "stop_sequence": FinishReason.STOP,
+        "max_tokens": FinishReason.LENGTH,
+        "model_context_window_exceeded": FinishReason.LENGTH,
+        "tool_use": FinishReason.TOOL_EXECUTION,
+        "refusal": FinishReason.CONTENT_FILTER,
+    }
 
-    def read(self, message: Message) -> ChatResponse:
-        """Convert a complete reply."""
-        blocks: list[Json] = [block.to_dict() for block in message.content]
-        calls = tuple(
-            self.offers.request(block["name"], block["input"], block["id"])
-            for block in blocks
-            if block["type"] == "tool_use"
-        )
-        usage = message.usage.to_dict()
-        return self.response(blocks, calls, message.stop_reason, usage, message.model, message.id, message)
-
-    def response(
-        self,
-        blocks: Sequence[Json],
-        calls: tuple[ToolExecutionRequest, ...],
-        reason: str | None,
-        usage: Json,
-        model_name: str | None,
-        response_id: str | None,
-        raw: Any,
-    ) -> ChatResponse:
-        """Build a response from its parts."""
-        text = "".join(block["text"] for block in blocks if block["type"] == "text")
-        thinking = "".join(block["thinking"] for block in blocks if block["type"] == "thinking")
-        layout = preserved_layout(blocks)
-        return ChatResponse(
-            message=AiMessage(
-                restored_text(text, self._response_format) or None,
-                calls,
-                thinking or None,
-                {PROVIDER: {"content": layout}} if layout is not None else {},
-            ),
-            token_usage=_usage(usage),
-            finish_reason=_finish_reason(reason),
-            model_name=model_name,
-            id=response_id,
-            raw=raw,
-        )
-
-
-class StreamReader:
-    """Converts one streamed reply to events."""
-
-    def __init__(self, reader: ReplyReader) -> None:
-        self._reader = reader
-        self._calls = CallAssembler(reader.offers, parsed=True)
+    def __init__(self, request: ProviderRequest) -> None:
+        super().__init__(request)
         self._blocks: dict[int, Json] = {}
-        self._pieces: dict[int, list[str]] = {}
-        self._positions: dict[int, int] = {}
+        self._inputs: dict[int, list[str]] = {}
+        self._stop_reason: str | None = None
         self._usage: Json = {}
-        self._start: Message | None = None
-        self._reason: str | None = None
-        self._is_whole = False
-        self._events: list[RawMessageStreamEvent] = []
 
-    def read(self, event: RawMessageStreamEvent) -> Iterator[ChatEvent]:
-        """Convert one stream event; unknown kinds are ignored."""
-        self._events.append(event)
-        if event.type == "message_start":
-            self._start = event.message
-            self._usage = event.message.usage.to_dict()
-        elif event.type == "content_block_start":
-            yield from self._begin(event.index, event.content_block.to_dict())
-        elif event.type == "content_block_delta":
-            yield from self._delta(event.index, event.delta.to_dict())
-        elif event.type == "content_block_stop":
-            yield from self._end(event.index)
-        elif event.type == "message_delta":
-            self._reason = event.delta.stop_reason
-            usage = event.usage.to_dict()
-            self._usage |= {key: value for key, value in usage.items() if value is not None}
-        elif event.type == "message_stop":
-            self._is_whole = True
+    def read_complete(self, reply: Message) -> None:
+        """Read a complete reply."""
+        message: Json = reply.to_dict(warnings=False)
+        self._begin(message)
+        for index, block in enumerate(message["content"]):
+            list(self._begin_block(index, block, block.get("input")))
+        self._end()
 
-    def finished(self) -> Iterator[ChatEvent]:
-        """Yield the final events.
+    def read_event(self, event: RawMessageStreamEvent) -> Iterator[ChatEvent]:
+        """Read one stream event; unknown kinds are ignored."""
+        match event.type:
+            case "message_start":
+                self._begin(event.message.to_dict(warnings=False))
+            case "content_block_start":
+                yield from self._begin_block(event.index, event.content_block.to_dict())
+            case "content_block_delta":
+                yield from self._delta(event.index, event.delta.to_dict())
+            case "content_block_stop" if event.index in self.calls:
+                yield from self.calls.complete_if_closed(event.index)  # truncated calls end as well
+            case "content_block_stop" if event.index in self._inputs:  # a tool run by the provider
+                self._blocks[event.index]["input"] = json_object("".join(self._inputs[event.index])) or {}
+            case "message_delta":
+                self._stop_reason = event.delta.stop_reason
+                self._usage |= {key: value for key, value in event.usage.to_dict().items() if value is not None}
+            case "message_stop":
+                self._end()
 
-        Raises:
-            ChatModelError: The stream ended before the reply was complete.
-        """
-        if not self._is_whole or self._start is None:
-            raise ChatModelError("the stream ended before the reply was complete", provider=PROVIDER, retryable=True)
-        yield from self._calls.complete_all(broken_off=_finish_reason(self._reason) in BROKEN_OFF)
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
-        start = self._start
-        response = self._reader.response(
-            blocks, self._calls.requests, self._reason, self._usage, start.model, start.id, tuple(self._events)
-        )
-        yield CompleteResponse(response)
+    def attributes(self) -> Json:
+        """Blocks that must be sent back unchanged."""
+        layout = preserved_layout([self._blocks[index] for index in sorted(self._blocks)])
+        return {} if layout is None else {"content": layout}
 
-    def _begin(self, index: int, block: Json) -> Iterator[ChatEvent]:
+    def _begin(self, message: Json) -> None:
+        self.id, self.model_name, self._usage = message["id"], message["model"], message["usage"]
+        self._stop_reason = message.get("stop_reason")
+
+    def _end(self) -> None:
+        self.end(self._stop_reason)
+        inputs = ("input_tokens", "cache_creation_input_tokens")
+        self.usage = usage_with_cache(self._usage, "output_tokens", "cache_read_input_tokens", *inputs)
+
+    def _begin_block(self, index: int, block: Json, arguments: Json | None = None) -> Iterator[ChatEvent]:
         self._blocks[index] = block
-        self._pieces[index] = []
         if block["type"] == "tool_use":
-            yield from self._calls.complete_all(broken_off=False)
-            self._positions[index] = self._calls.begin(block["id"], block["name"])
-            yield self._calls.add(self._positions[index], "")
+            yield from self.calls.complete_all()
+            self.calls.begin(index, block["id"], block["name"], arguments)
+            yield self.calls.add(index, "")
         elif block["type"] == "text" and block["text"]:
-            yield PartialResponse(block["text"])
+            yield from self.add_text(block["text"])
+        elif block["type"] == "thinking" and block["thinking"]:
+            yield from self.add_thinking(block["thinking"])
 
     def _delta(self, index: int, delta: Json) -> Iterator[ChatEvent]:
         block = self._blocks[index]
         match delta["type"]:
             case "text_delta":
                 block["text"] += delta["text"]
-                yield PartialResponse(delta["text"])
+                yield from self.add_text(delta["text"])
             case "thinking_delta":
                 block["thinking"] += delta["thinking"]
-                yield PartialThinking(delta["thinking"])
+                yield from self.add_thinking(delta["thinking"])
             case "signature_delta":
                 block["signature"] = delta["signature"]
             case "citations_delta":
                 block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
-            case "input_json_delta" if index in self._positions:
+            case "input_json_delta" if index in self.calls:
                 if delta["partial_json"]:
-                    yield self._calls.add(self._positions[index], delta["partial_json"])
+                    yield self.calls.add(index, delta["partial_json"])
             case "input_json_delta":
-                self._pieces[index].append(delta["partial_json"])
+                self._inputs.setdefault(index, []).append(delta["partial_json"])
             case _:
                 pass
-
-    def _end(self, index: int) -> Iterator[ChatEvent]:
-        if index in self._positions:
-            yield from self._calls.complete_if_closed(self._positions[index])  # truncated calls end as well
-        elif self._pieces[index]:  # a tool run by the provider
-            self._blocks[index]["input"] = json_object("".join(self._pieces[index])) or {}
-
-
-def _finish_reason(reason: str | None) -> FinishReason:
-    return _FINISH_REASONS.get(reason or "", FinishReason.OTHER)
-
-
-def _usage(usage: Json) -> TokenUsage:
-    """Convert the usage; the provider counts cached input and cache writes separately."""
-    cached = usage.get("cache_read_input_tokens")
-    parts = (usage.get("input_tokens"), usage.get("cache_creation_input_tokens"), cached)
-    known = [part for part in parts if part is not None]
-    return TokenUsage(sum(known) if known else None, usage.get("output_tokens"), cached)

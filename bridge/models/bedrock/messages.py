@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 PROVIDER = "bedrock"
 """Key of this provider in message attributes."""
-FORBIDDEN_IN_ID = r"[^A-Za-z0-9_.:-]"
-"""Characters that the API does not allow in call IDs; those of other providers may have them."""
 
 _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _AUDIO = {
@@ -62,10 +60,6 @@ class MessageWriter:
         self._conversation = conversation
         self._with_tools = with_tools
         self._document_names: set[str] = set()
-
-    def system(self) -> list[Json]:
-        """Convert the system messages."""
-        return [{"text": text} for text in self._conversation.system_texts]
 
     def written(self) -> list[Json]:
         """Convert the messages to alternating user and assistant turns; tool results are user turns."""

@@ -2,155 +2,93 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
-from bridge.errors import ChatModelError
 from bridge.models.bedrock.messages import PROVIDER, preserved_layout
-from bridge.models.conversation import CallAssembler
-from bridge.models.provider_schemas import restored_text
-from bridge.service.chat_model import (
-    BROKEN_OFF,
-    ChatResponse,
-    CompleteResponse,
-    FinishReason,
-    PartialResponse,
-    PartialThinking,
-    TokenUsage,
-)
-from bridge.service.messages import AiMessage
+from bridge.models.replies import ReplyReader, usage_with_cache
+from bridge.service.chat_model import FinishReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from bridge.models.profiles.rewriting import RewrittenSchema
-    from bridge.models.provider_schemas import ProviderTools
+    from bridge.models.provider_schemas import ProviderRequest
     from bridge.service.chat_model import ChatEvent
-    from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
-_FINISH_REASONS = {
-    "end_turn": FinishReason.STOP,
-    "stop_sequence": FinishReason.STOP,
-    "max_tokens": FinishReason.LENGTH,
-    "model_context_window_exceeded": FinishReason.LENGTH,
-    "tool_use": FinishReason.TOOL_EXECUTION,
-    "guardrail_intervened": FinishReason.CONTENT_FILTER,
-    "content_filtered": FinishReason.CONTENT_FILTER,
-}
 
+class BedrockReply(ReplyReader):
+    """Converts one reply. A stream begins with the reply's ``ResponseMetadata``, as an event of this name."""
 
-class ReplyReader:
-    """Converts one reply.
+    provider = PROVIDER
+    finish_reasons: ClassVar = {
+        "end_turn": FinishReason.STOP,
+        "stop_sequence": FinishReason.STOP,
+        "max_tokens": FinishReason.LENGTH,
+        "model_context_window_exceeded": FinishReason.LENGTH,
+        "tool_use": FinishReason.TOOL_EXECUTION,
+        "guardrail_intervened": FinishReason.CONTENT_FILTER,
+        "content_filtered": FinishReason.CONTENT_FILTER,
+    }
 
-    Args:
-        offers: The tools of the request.
-        response_format: The requested reply schema.
-        model_name: The requested model; the API does not return it.
-    """
-
-    def __init__(self, offers: ProviderTools, response_format: RewrittenSchema | None, model_name: str) -> None:
-        self.offers = offers
-        self._response_format = response_format
-        self._model_name = model_name
-
-    def read(self, reply: Json) -> ChatResponse:
-        """Convert a complete reply."""
-        blocks = reply["output"]["message"]["content"]
-        calls = tuple(
-            self.offers.request(use["name"], use["input"], use["toolUseId"])
-            for use in (block["toolUse"] for block in blocks if "toolUse" in block)
-        )
-        return self.response(blocks, calls, reply["stopReason"], reply.get("usage", {}), request_id_of(reply), reply)
-
-    def response(
-        self,
-        blocks: Sequence[Json],
-        calls: tuple[ToolExecutionRequest, ...],
-        reason: str,
-        usage: Json,
-        response_id: str | None,
-        raw: Any,
-    ) -> ChatResponse:
-        """Build a response from its parts."""
-        text = "".join(block["text"] for block in blocks if "text" in block)
-        reasoning = [block["reasoningContent"] for block in blocks if "reasoningContent" in block]
-        thinking = "".join(each["reasoningText"]["text"] for each in reasoning if "reasoningText" in each)
-        layout = preserved_layout(blocks)
-        return ChatResponse(
-            message=AiMessage(
-                restored_text(text, self._response_format) or None,
-                calls,
-                thinking or None,
-                {PROVIDER: {"content": layout}} if layout is not None else {},
-            ),
-            token_usage=_usage(usage),
-            finish_reason=_finish_reason(reason),
-            model_name=self._model_name,
-            id=response_id,
-            raw=raw,
-        )
-
-
-class StreamReader:
-    """Converts one streamed reply to events."""
-
-    def __init__(self, reader: ReplyReader, response_id: str | None) -> None:
-        self._reader = reader
-        self._response_id = response_id
-        self._calls = CallAssembler(reader.offers, parsed=True)
+    def __init__(self, request: ProviderRequest) -> None:
+        super().__init__(request)
+        self.model_name = request.model_name  # the API does not return it
         self._blocks: dict[int, Json] = {}
-        self._positions: dict[int, int] = {}
-        self._usage: Json = {}
-        self._reason: str | None = None
-        self._pieces: list[Json] = []
 
-    def read(self, piece: Json) -> Iterator[ChatEvent]:
-        """Convert one stream event; unknown kinds are ignored."""
-        self._pieces.append(piece)
-        for kind, data in piece.items():
+    def read_complete(self, reply: Json) -> None:
+        """Read a complete reply."""
+        self._metadata(reply)
+        for index, block in enumerate(reply["output"]["message"]["content"]):
+            self._blocks[index] = block
+            self.text.append(block.get("text", ""))
+            if "reasoningText" in block.get("reasoningContent", ()):
+                self.thinking.append(block["reasoningContent"]["reasoningText"]["text"])
+            if use := block.get("toolUse"):
+                self.calls.begin(index, use["toolUseId"], use["name"], use["input"])
+        self.end(reply["stopReason"])
+
+    def read_event(self, event: Json) -> Iterator[ChatEvent]:
+        """Read one stream event; unknown kinds are ignored."""
+        for kind, data in event.items():
             match kind:
+                case "ResponseMetadata":
+                    self._metadata(event)
                 case "contentBlockStart" if "toolUse" in data["start"]:
-                    yield from self._begin(data["contentBlockIndex"], data["start"]["toolUse"])
+                    yield from self._begin_call(data["contentBlockIndex"], data["start"]["toolUse"])
                 case "contentBlockDelta":
                     yield from self._delta(data["contentBlockIndex"], data["delta"])
-                case "contentBlockStop" if data["contentBlockIndex"] in self._positions:  # truncated calls end as well
-                    yield from self._calls.complete_if_closed(self._positions[data["contentBlockIndex"]])
+                case "contentBlockStop" if data["contentBlockIndex"] in self.calls:  # truncated calls end as well
+                    yield from self.calls.complete_if_closed(data["contentBlockIndex"])
                 case "messageStop":
-                    self._reason = data["stopReason"]
+                    self.end(data["stopReason"])
                 case "metadata":
-                    self._usage = data["usage"]
+                    self._metadata(data)
                 case _:
                     pass
 
-    def finished(self) -> Iterator[ChatEvent]:
-        """Yield the final events.
+    def attributes(self) -> Json:
+        """Blocks that must be sent back unchanged."""
+        layout = preserved_layout(self._blocks[index] for index in sorted(self._blocks))
+        return {} if layout is None else {"content": layout}
 
-        Raises:
-            ChatModelError: The stream ended before the reply was complete.
-        """
-        if self._reason is None:
-            raise ChatModelError("the stream ended before the reply was complete", provider=PROVIDER, retryable=True)
-        yield from self._calls.complete_all(broken_off=_finish_reason(self._reason) in BROKEN_OFF)
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
-        response = self._reader.response(
-            blocks, self._calls.requests, self._reason, self._usage, self._response_id, tuple(self._pieces)
-        )
-        yield CompleteResponse(response)
+    def _metadata(self, reply: Json) -> None:
+        self.id = reply.get("ResponseMetadata", {}).get("RequestId", self.id)
+        inputs = ("inputTokens", "cacheWriteInputTokens")
+        self.usage = usage_with_cache(reply.get("usage", {}), "outputTokens", "cacheReadInputTokens", *inputs)
 
-    def _begin(self, index: int, use: Json) -> Iterator[ChatEvent]:
-        yield from self._calls.complete_all(broken_off=False)
+    def _begin_call(self, index: int, use: Json) -> Iterator[ChatEvent]:
+        yield from self.calls.complete_all()
         self._blocks[index] = {"toolUse": use}
-        self._positions[index] = self._calls.begin(use["toolUseId"], use["name"])
-        yield self._calls.add(self._positions[index], "")
+        self.calls.begin(index, use["toolUseId"], use["name"])
+        yield self.calls.add(index, "")
 
     def _delta(self, index: int, delta: Json) -> Iterator[ChatEvent]:
         if "text" in delta:
-            block = self._blocks.setdefault(index, {"text": ""})
-            block["text"] += delta["text"]
-            yield PartialResponse(delta["text"])
-        elif "toolUse" in delta and index in self._positions:
+            self._blocks.setdefault(index, {"text": ""})["text"] += delta["text"]
+            yield from self.add_text(delta["text"])
+        elif "toolUse" in delta and index in self.calls:
             if delta["toolUse"]["input"]:
-                yield self._calls.add(self._positions[index], delta["toolUse"]["input"])
+                yield self.calls.add(index, delta["toolUse"]["input"])
         elif "reasoningContent" in delta:
             yield from self._reasoning(index, delta["reasoningContent"])
 
@@ -164,22 +102,4 @@ class StreamReader:
             reasoning["signature"] = reasoning.get("signature", "") + delta["signature"]
         if "text" in delta:
             reasoning["text"] += delta["text"]
-            yield PartialThinking(delta["text"])
-
-
-def _finish_reason(reason: str) -> FinishReason:
-    return _FINISH_REASONS.get(reason, FinishReason.OTHER)
-
-
-def request_id_of(reply: Json) -> str | None:
-    """The provider's request ID of a reply."""
-    found: str | None = reply.get("ResponseMetadata", {}).get("RequestId")
-    return found
-
-
-def _usage(usage: Json) -> TokenUsage:
-    """Convert the usage; the provider counts cached input and cache writes separately."""
-    cached = usage.get("cacheReadInputTokens")
-    parts = (usage.get("inputTokens"), usage.get("cacheWriteInputTokens"), cached)
-    known = [part for part in parts if part is not None]
-    return TokenUsage(sum(known) if known else None, usage.get("outputTokens"), cached)
+            yield from self.add_thinking(delta["text"])

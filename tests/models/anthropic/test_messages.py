@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from bridge.models.anthropic.messages import FORBIDDEN_IN_ID, system_text, written_messages
+from bridge.models.anthropic.messages import written_messages
+from bridge.models.anthropic.model import AnthropicChatModel
 from bridge.models.conversation import conversation_of
-from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.service.messages import AiMessage, ChatMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
 from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import CONVERSATION, PDF_BASE64, PIXEL, PIXEL_BASE64, SEARCH, asking
@@ -26,7 +27,7 @@ def text(said: str) -> dict[str, Any]:
 def written(*messages: ChatMessage) -> list[dict[str, Any]]:
     """The messages on the wire."""
     request = asking(*messages, tool_specifications=(SEARCH,))
-    return written_messages(conversation_of(request, forbidden_in_id=FORBIDDEN_IN_ID))
+    return written_messages(conversation_of(request, forbidden_in_id=AnthropicChatModel.forbidden_in_id))
 
 
 def test_a_whole_conversation_is_written_as_the_api_documents_it() -> None:
@@ -63,12 +64,6 @@ def test_a_whole_conversation_is_written_as_the_api_documents_it() -> None:
         {"role": "assistant", "content": [text("It is 3.")]},
         {"role": "user", "content": [text("Thanks")]},
     ]
-
-
-def test_all_that_the_program_says_is_one_system_prompt() -> None:
-    conversation = conversation_of(asking(SystemMessage("A"), "Hello", SystemMessage(" "), SystemMessage("B")))
-    assert system_text(conversation) == "A\n\nB"
-    assert system_text(conversation_of(asking("Hello"))) is None
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from bridge.models.bedrock.messages import (
-    FORBIDDEN_IN_ID,
     MessageWriter,
     from_json_data,
     preserved_layout,
     to_json_data,
 )
+from bridge.models.bedrock.model import BedrockChatModel
 from bridge.models.conversation import conversation_of
-from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.service.messages import AiMessage, ChatMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
 from bridge.tools.tool import ToolExecutionRequest
 from tests.models.requests import CONVERSATION, PDF, PIXEL, SEARCH, asking
@@ -24,7 +24,7 @@ PICTURE = {"image": {"format": "png", "source": {"bytes": PIXEL}}}
 def writer(*messages: ChatMessage) -> MessageWriter:
     """A writer of messages, with a tool offered."""
     request = asking(*messages, tool_specifications=(SEARCH,))
-    return MessageWriter(conversation_of(request, forbidden_in_id=FORBIDDEN_IN_ID), with_tools=True)
+    return MessageWriter(conversation_of(request, forbidden_in_id=BedrockChatModel.forbidden_in_id), with_tools=True)
 
 
 def written(*messages: ChatMessage) -> list[dict[str, Any]]:
@@ -72,10 +72,6 @@ def test_a_whole_conversation_is_written_as_the_api_documents_it() -> None:
         {"role": "assistant", "content": [{"text": "It is 3."}]},
         {"role": "user", "content": [{"text": "Thanks"}]},
     ]
-
-
-def test_all_that_the_program_says_is_in_the_system_prompt() -> None:
-    assert writer(SystemMessage("A"), SystemMessage(" "), SystemMessage("B")).system() == [{"text": "A"}, {"text": "B"}]
 
 
 @pytest.mark.parametrize(

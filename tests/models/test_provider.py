@@ -12,12 +12,15 @@ from bridge import DefinitionError, ai_service, chat_model_named
 from bridge.models.anthropic.model import AnthropicChatModel
 from bridge.models.bedrock.model import BedrockChatModel
 from bridge.models.openai.model import OpenAiChatModel
+from bridge.service.messages import SystemMessage
 from tests.models import anthropic_wire, bedrock_wire, openai_wire
 from tests.models.requests import asking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bridge.models.provider import ProviderChatModel
+    from bridge.service.chat_model import ChatRequest
     from tests.models.provider import Provider
 
 HELLO = asking("Hi")
@@ -63,6 +66,23 @@ def test_a_model_serves_one_event_loop_after_another_and_two_at_once(name: str, 
     asyncio.run(model.aclose())
 
 
+@pytest.mark.parametrize(
+    ("name", "system"), [("anthropic", "A\n\nB"), ("bedrock", [{"text": "A"}, {"text": "B"}]), ("openai", None)]
+)
+def test_all_that_the_program_says_is_the_system_prompt(name: str, system: object, provider: Provider) -> None:
+    wire, answer = PROVIDERS[name]
+    provider.answer_to = lambda _: answer
+    asyncio.run(
+        _closing(wire.model(provider), asking(SystemMessage("A"), "Hello", SystemMessage(" "), SystemMessage("B")))
+    )
+    assert provider.body.get("system") == system
+
+
+async def _closing(model: ProviderChatModel, request: ChatRequest) -> None:
+    await model.chat(request)
+    await model.aclose()
+
+
 def test_a_model_is_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch, provider: Provider) -> None:
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(variable, "secret")
@@ -86,5 +106,5 @@ def test_a_model_is_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("name", ["gpt-5", "openai:", "nobody:gpt", "", None])
 def test_another_name_is_refused(name: str) -> None:
-    with pytest.raises(DefinitionError, match=f"named openai:NAME, anthropic:NAME or bedrock:NAME, not {name!r}"):
+    with pytest.raises(DefinitionError, match=f"named anthropic:NAME, bedrock:NAME or openai:NAME, not {name!r}"):
         chat_model_named(name)
