@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import re
-import sys
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from time import monotonic
@@ -40,9 +39,8 @@ from bridge.server.cluster.session_records import (
     SessionRecords,
     owner_digest,
 )
-from bridge.server.http.requests import read_body, replay_body
 from bridge.server.http.responses import send_error
-from bridge.server.http.session import InitializeResponse, Session, kept_bytes, same_credential
+from bridge.server.http.session import Session, kept_bytes, request_in_session, same_credential
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
 
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from anyio.abc import TaskGroup, TaskStatus
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from bridge.server.cluster.replica import Replica
     from bridge.server.http.sessions import Sessions
@@ -66,7 +64,7 @@ _RETRY_SECONDS = 1
 _RENEWALS = 4  # within the idle time
 _FULL = "too many open sessions; try again later"
 _UNKNOWN = "this session cannot be looked up now; try again"
-_INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+_INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
 
 class ClusterSessions:
@@ -122,7 +120,7 @@ class ClusterSessions:
         if session is None or alive is None or not same_credential(scope, session):
             await send_error(send, HTTPStatus.NOT_FOUND, "Session not found")
         elif scope["method"] == "DELETE":
-            await self._end_everywhere(session_id, scope, send)
+            await self._end_everywhere(session_id, scope, receive, send)
         elif scope["method"] == "GET" and (position := requested_position(scope)) is not None:
             if session.streams > MAX_STREAMS:
                 problem = (
@@ -135,29 +133,22 @@ class ClusterSessions:
             await alive.transport.handle_request(without_last_event_id(scope), receive, send)
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that may open a session. The record is stored before the response is sent."""
-        body = await read_body(receive, sys.maxsize)  # its length was checked before
+        """Answer a request that may open a session."""
         session_id = uuid4().hex
         alive = await self._start(session_id, None)
-        opened = Session(session_id, scope.get("user"), {})
-        is_established = False
-
-        async def store_and_send(message: Message) -> None:
-            nonlocal is_established
-            is_established = is_established or message.get("status", HTTPStatus.BAD_REQUEST) < HTTPStatus.BAD_REQUEST
-            if opened.version is not None and alive.record is None:
-                owner = owner_digest(opened.user, session_id)
-                params = from_json(body)["params"]
-                alive.record = SessionRecord(id=session_id, owner=owner, version=opened.version, params=params)
-                await self._store(alive)
-            await send(message)
-
         try:
-            reply = InitializeResponse(store_and_send, lambda _: opened)
-            await alive.transport.handle_request(scope, replay_body(body, receive), reply)
+            await alive.transport.handle_request(scope, receive, send)
         finally:
-            if not is_established:
+            if self._sessions.find(session_id) is None:  # it was refused
                 await self._end(session_id, alive)
+
+    async def opened(self, session: Session, params: Mapping[str, Any]) -> None:
+        """Store the record of a session, before the response to its ``initialize`` is sent."""
+        alive = self._alive.get(session.id)
+        if alive is not None and session.version is not None:
+            owner = owner_digest(session.user, session.id)
+            alive.record = SessionRecord(id=session.id, owner=owner, version=session.version, params=params)
+            await self._store(alive)
 
     async def _store(self, alive: LiveSession) -> None:
         alive.is_stored = False
@@ -209,27 +200,10 @@ class ClusterSessions:
         session = self._sessions.find(message["session"])
         if session is not None and posted.get("method") == "notifications/cancelled":
             session.cancel((posted.get("params") or {}).get("requestId"))
-        await self._post(alive, message["session"], body)
+        await request_in_session(alive.transport.handle_request, "POST", message["session"], body)
 
     async def _receive_end(self, message: Mapping[str, Any]) -> None:
         await self.end_here(message["session"])
-
-    async def _post(self, alive: LiveSession, session_id: str, body: bytes) -> None:
-        """Pass a message to a session's transport as a POST."""
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"accept", b"application/json, text/event-stream"),
-            (b"mcp-session-id", session_id.encode()),
-        ]
-        scope: Scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}
-
-        async def receive() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def drop(_: Message) -> None:
-            pass
-
-        await alive.transport.handle_request(scope, receive, drop)
 
     async def _restore(self, session_id: str, scope: Scope) -> str | None:
         """Restore a session of this caller that was opened elsewhere; return the reason if that is impossible now."""
@@ -256,7 +230,7 @@ class ClusterSessions:
             session.kept = kept
             session.version = record.version
             self._sessions.open(session)
-            await self._post(alive, session_id, to_json(_INITIALIZED))
+            await request_in_session(alive.transport.handle_request, "POST", session_id, _INITIALIZED)
             return None
         finally:
             del self._restoring[session_id]
@@ -327,7 +301,7 @@ class ClusterSessions:
         if not alive.transport.is_terminated:
             await alive.transport.terminate()
 
-    async def _end_everywhere(self, session_id: str, scope: Scope, send: Send) -> None:
+    async def _end_everywhere(self, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             with self._replica.bounded_wait():
                 await self._records.end(session_id)
@@ -339,7 +313,7 @@ class ClusterSessions:
             await _unavailable(send, "the other replicas cannot be reached now; try again")
             return
         await self.end_here(session_id)
-        await Response(status_code=HTTPStatus.OK)(scope, _nothing, send)
+        await Response(status_code=HTTPStatus.OK)(scope, receive, send)
 
     async def _keep_renewing(self) -> None:
         renewed_at = monotonic()
@@ -367,7 +341,3 @@ class ClusterSessions:
 
 async def _unavailable(send: Send, message: str, code: int = INTERNAL_ERROR) -> None:
     await send_error(send, HTTPStatus.SERVICE_UNAVAILABLE, message, code, retry_after_seconds=_RETRY_SECONDS)
-
-
-async def _nothing() -> Message:
-    return {"type": "http.request", "body": b"", "more_body": False}

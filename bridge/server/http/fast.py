@@ -253,9 +253,8 @@ class _SessionCall(_Call):
         return PlainResponse(body, session_id=session.id)
 
     def _cancel(self) -> None:
-        if not self._is_cancelled:
-            self._is_cancelled = True
-            self._task.cancel()
+        self._is_cancelled = True
+        self._task.cancel()
 
     def _hand_over(self) -> None:
         channel = self.request.channel

@@ -18,9 +18,9 @@ from bridge.server.protocol import HANDSHAKE_VERSIONS
 from bridge.text import clip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
-    from starlette.types import Message, Scope, Send
+    from starlette.types import ASGIApp, Message, Scope, Send
 
     from bridge.server.limits.shares import Shares
 
@@ -185,10 +185,15 @@ class Session:
         self.unused_since = monotonic()
 
     def cancel(self, request: object) -> None:
-        """Cancel the call of the fast path with an id, if there is one."""
+        """Cancel the call of the fast path with an id, if there is one, once; it keeps its id until it has ended."""
         end = self.running.get(str(request)) if type(request) in {int, str} else None
         if end is not None:
+            self.running[str(request)] = _ended
             end()
+
+
+def _ended() -> None:
+    """Cancel a call that was cancelled before."""
 
 
 def same_credential(scope: Scope, session: Session) -> bool:
@@ -207,17 +212,43 @@ def same_credential(scope: Scope, session: Session) -> bool:
     return contexts[0] == contexts[1]
 
 
+async def request_in_session(
+    app: ASGIApp, method: str, session_id: str, body: bytes = b"", *, user: object = None
+) -> None:
+    """Send a request of this server to a session of the SDK; the response is dropped."""
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"accept", b"application/json, text/event-stream"),
+        (b"mcp-session-id", session_id.encode()),
+    ]
+    scope: Scope = {"type": "http", "method": method, "path": "/", "query_string": b"", "headers": headers}
+    if user is not None:
+        scope["user"] = user
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def drop(_: Message) -> None:
+        pass
+
+    await app(scope, receive, drop)
+
+
 class InitializeResponse:
     """ASGI ``send`` that reads the session's id and version from the response to ``initialize``.
 
     Args:
         send: Sends the response.
         opened: Called with the session's id before the response is sent; returns the session, whose version is set.
+        established: Awaited once the version is set, before it is sent.
     """
 
-    def __init__(self, send: Send, opened: Callable[[str], Session]) -> None:
+    def __init__(
+        self, send: Send, opened: Callable[[str], Session], established: Callable[[Session], Awaitable[None]] | None
+    ) -> None:
         self._send = send
         self._opened = opened
+        self._established = established
         self._session: Session | None = None
         self._body = b""
 
@@ -227,11 +258,13 @@ class InitializeResponse:
             session_id = Headers(raw=message["headers"]).get("mcp-session-id")
             if message["status"] == HTTPStatus.OK and session_id is not None:
                 self._session = self._opened(session_id)
-        elif self._session is not None:
+        elif (session := self._session) is not None:
             self._body += message.get("body", b"")
             if (version := self._version()) is not None:
-                self._session.version = version
+                session.version = version
                 self._session = None
+                if self._established is not None:
+                    await self._established(session)
         await self._send(message)
 
     def _version(self) -> str | None:

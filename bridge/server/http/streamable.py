@@ -23,6 +23,7 @@ from bridge.server.http.session import (
     Session,
     client_data_problem,
     kept_bytes,
+    request_in_session,
     same_credential,
 )
 from bridge.server.limits.accounts import caller_key
@@ -143,7 +144,7 @@ class StreamableEndpoint:
                 await send_error(send, 413, client_data_problem(kept))
                 return
         if session_id is None and not self._stateless:
-            await self._open_session(scope, params.get("capabilities") or {}, kept, receive, send)
+            await self._open_session(scope, params, kept, receive, send)
             return
         session = self._sessions.find(session_id or "")
         if session is not None and same_credential(scope, session):
@@ -164,7 +165,7 @@ class StreamableEndpoint:
         await self._in_session(self._handle, scope, receive, send, message.get("id") if method is not None else None)
 
     async def _open_session(
-        self, scope: Scope, capabilities: Mapping[str, Any], kept: int, receive: Receive, send: Send
+        self, scope: Scope, params: Mapping[str, Any], kept: int, receive: Receive, send: Send
     ) -> None:
         """Pass a request without a session to the SDK, which opens a session for each."""
         assert self._manager is not None
@@ -178,13 +179,14 @@ class StreamableEndpoint:
                 await self._end(each)
 
             def opened(new_id: str) -> Session:
-                session = Session(new_id, scope.get("user"), capabilities, owner)
+                session = Session(new_id, scope.get("user"), params.get("capabilities") or {}, owner)
                 session.kept = kept
                 sessions.open(session)
                 settle()
                 return session
 
-            await self._handle(scope, receive, InitializeResponse(send, opened))
+            established = None if self._shared is None else partial(self._shared.opened, params=params)
+            await self._handle(scope, receive, InitializeResponse(send, opened, established))
 
     async def _in_session(
         self, handle: ASGIApp, scope: Scope, receive: Receive, send: Send, request: object = None
@@ -224,19 +226,8 @@ class StreamableEndpoint:
         if self._shared is not None:
             await self._shared.end_here(session.id)
             return
-        headers = [(b"mcp-session-id", session.id.encode())]
-        scope: Scope = {"type": "http", "method": "DELETE", "path": "/", "query_string": b"", "headers": headers}
-        if session.user is not None:
-            scope["user"] = session.user
-
-        async def receive() -> Message:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        async def drop(_: Message) -> None:
-            pass
-
         assert self._manager is not None
-        await self._manager.handle_request(scope, receive, drop)
+        await request_in_session(self._manager.handle_request, "DELETE", session.id, user=session.user)
 
 
 def _id_problem(request: Request, session: Session) -> str | None:
