@@ -256,13 +256,23 @@ def _instance(interface: type[T], engine: Engine) -> T:
     return instance
 
 
-def _implementation(function: Callable[..., Any], method: ServiceMethod, engine: Engine) -> Callable[..., Any]:
-    bind = method.signature.bind
+def _binder(signature: inspect.Signature) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Mapping[str, Any]]:
+    """Return a function that binds the arguments of a call to the parameters, including defaults."""
+    parameters = signature.parameters
+    is_positional = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters.values())
 
-    def values_of(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Mapping[str, Any]:
-        bound = bind(*arguments, **keywords)
+    def bind(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Mapping[str, Any]:
+        if is_positional and not keywords and len(arguments) == len(parameters):
+            return dict(zip(parameters, arguments, strict=True))  # six times as fast as the signature's own binding
+        bound = signature.bind(*arguments, **keywords)
         bound.apply_defaults()
         return bound.arguments
+
+    return bind
+
+
+def _implementation(function: Callable[..., Any], method: ServiceMethod, engine: Engine) -> Callable[..., Any]:
+    values_of = _binder(method.signature)
 
     async def run(values: Mapping[str, Any], emit: Emit | None = None) -> Result[Any]:
         return await engine.run(engine.call(method, values), emit)

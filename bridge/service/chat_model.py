@@ -351,4 +351,5 @@ _NAMES = tuple(field.name for field in fields(ChatRequestParameters))
 
 def after_first_response(choice: ToolChoice) -> ToolChoice:
     """Return the choice for responses after the first; a forced call is not repeated."""
-    return choice if choice.mode in {ToolChoiceMode.AUTO, ToolChoiceMode.NONE} else ToolChoice.AUTO
+    is_repeatable = choice.mode is ToolChoiceMode.AUTO or choice.mode is ToolChoiceMode.NONE
+    return choice if is_repeatable else ToolChoice.AUTO

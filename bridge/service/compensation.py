@@ -2,7 +2,8 @@
 
     tools = [compensated(book_flight, "cancel_flight"), cancel_flight, charge_card]
 
-With ``compensate_on_tool_errors`` they are undone as soon as a tool fails, and the model goes on.
+With ``compensate_on_tool_errors`` they are undone as soon as a tool fails, and the model goes on. A call that succeeds
+after its time limit is undone at once in any case: the model was told that it failed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
-from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from bridge.tools.function import one_tool
 from bridge.tools.tool import Tool, ToolExecution, ToolExecutionRequest, ToolExecutionResult
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Sequence
 
     from bridge.tools.context import InvocationContext
     from bridge.tools.executors import LateResult
@@ -48,6 +48,9 @@ UNDONE = "undone"
 
 Undo = Callable[[ToolExecution, "InvocationContext"], "Awaitable[None] | None"]
 """Undoes one execution of a tool."""
+
+_Done = tuple[Undo | str, "ToolExecution"]
+"""A successful call, and what undoes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,47 +103,45 @@ def undoing_names(tools: Collection[Tool], *, may_miss: bool) -> frozenset[str]:
 
 
 class Compensations:
-    """Successful calls of one invocation that can be undone.
+    """Successful calls of one invocation that can be undone."""
 
-    A function in a worker thread may succeed after its call was given up because of a time limit. It is undone with the
-    others, or at once if the invocation has failed already.
-    """
-
-    __slots__ = ("_context", "_done", "_lock", "_undo_late")
+    __slots__ = ("_context", "_done")
 
     def __init__(self, context: InvocationContext) -> None:
         self._context = context
-        self._done: list[tuple[Undo | str, ToolExecution]] = []
-        self._lock = Lock()
-        self._undo_late: Callable[[], Coroutine[Any, Any, None]] | None = None
-        """Set once the invocation has failed and its calls were undone."""
+        self._done: list[_Done] = []
 
     def note(self, tool: Tool | None, execution: ToolExecution) -> None:
         """Record an execution."""
         if isinstance(tool, CompensatedTool) and not execution.result.is_error:
             self._done.append((tool.undo, execution))
 
-    def observer(self, tool: Tool | None) -> LateResult | None:
-        """Return a function that records results which come after their call was given up; None if not needed."""
+    def late_observer(self, tool: Tool | None, tools: ToolBox) -> LateResult | None:
+        """Return a function that undoes a call which succeeds after its caller left; None if not needed.
+
+        A function in a worker thread outlives its time limit. The model was told then that the call failed.
+
+        Args:
+            tool: The tool that runs.
+            tools: The tools, those that undo others included.
+        """
         if not isinstance(tool, CompensatedTool):
             return None
-        started_at, start, token = datetime.now(UTC), perf_counter(), current_token()
+        undo, started_at, start, token = tool.undo, datetime.now(UTC), perf_counter(), current_token()
 
-        def note_late(request: ToolExecutionRequest, result: ToolExecutionResult) -> None:
+        def undo_late(request: ToolExecutionRequest, result: ToolExecutionResult) -> None:
+            if result.is_error:
+                return
             execution = ToolExecution(
                 request=request, result=result, started_at=started_at, duration_seconds=perf_counter() - start
             )
-            with self._lock:
-                self.note(tool, execution)
-                undo = self._undo_late
-            if undo is None:
-                return
+            run = partial(self._undo_all, [(undo, execution)], tools)
             try:
-                call_soon(token, lambda: start_detached(undo, "undo of a late tool call"))
+                call_soon(token, lambda: start_detached(run, "undo of a late tool call"))
             except RuntimeError:  # the event loop is closed
-                run_in_portal(undo)
+                run_in_portal(run)
 
-        return note_late
+        return undo_late
 
     async def undo_after_errors(
         self, tools: ToolBox, messages: Sequence[ToolExecutionResultMessage]
@@ -155,30 +156,21 @@ class Compensations:
             return messages
         names = [execution.request.name for _, execution in reversed(self._done)]
         failure = ToolError(f"Since a tool failed, the earlier successful calls were undone: {', '.join(names)}.")
-        await self._undo_all(tools, failure)
+        await self._undo_all(self._done, tools, failure)
         text = "\n".join([str(failure), *getattr(failure, "__notes__", ())])
         *others, last = messages
         attributes = {**last.attributes, UNDONE: names}
         return [*others, replace(last, content=(*last.content, Text(text)), attributes=attributes)]
 
     async def undo(self, tools: ToolBox, cause: BaseException) -> None:
-        """Undo all calls, last first, and late ones from now on.
+        """Undo all calls, last first. Failures are logged and added as notes to the cause."""
+        if self._done:
+            await self._undo_all(self._done, tools, cause)
 
-        Failures are logged and added as notes to the cause.
-        """
-        await self._undo_all(tools, cause)
-        with self._lock:
-            self._undo_late = partial(self._undo_all, tools, cause)
-            is_late = bool(self._done)
-        if is_late:
-            await self._undo_late()
-
-    async def _undo_all(self, tools: ToolBox, cause: BaseException) -> None:
-        if not self._done:
-            return
+    async def _undo_all(self, done: list[_Done], tools: ToolBox, cause: BaseException | None = None) -> None:
         with anyio.move_on_after(UNDO_SECONDS, shield=True) as scope:
-            while self._done:
-                undo, execution = self._done.pop()
+            while done:
+                undo, execution = done.pop()
                 try:
                     await self._undo(undo, execution, tools)
                 except Exception as error:  # noqa: BLE001 - continue with the other calls
@@ -211,9 +203,12 @@ def _structured(execution: ToolExecution) -> Mapping[str, Any]:
     return content if isinstance(content, Mapping) else {}
 
 
-def _report_failure(execution: ToolExecution, reason: str, cause: BaseException, error: Exception | None) -> None:
+def _report_failure(
+    execution: ToolExecution, reason: str, cause: BaseException | None, error: Exception | None
+) -> None:
     message = f"the call of the tool {execution.request.name!r} could not be undone: {reason}"
-    cause.add_note(message)
+    if cause is not None:
+        cause.add_note(message)
     _logger.error("%s", message, exc_info=error)
 
 

@@ -140,8 +140,6 @@ class Invocation:
         self.view = view
         self.tools = tools
         self._settings = settings
-        # Record each call before the other callbacks: if one raises, the call is still undone.
-        self._policy = settings.policy.observed_first_by(self._record_for_undo)
         self._source = source
         self._parameters = parameters
         self._response_format = response_format
@@ -301,9 +299,6 @@ class Invocation:
                 "call fewer tools at once"
             )
 
-    def _record_for_undo(self, execution: ToolExecution, _: InvocationContext) -> None:
-        self.compensations.note(self.tools.box.find(execution.request.name), execution)
-
     def _cut_off(self, response: ChatResponse) -> int | None:
         uncertain = response.doubtful_call
         return None if uncertain in self._announced else uncertain
@@ -312,9 +307,9 @@ class Invocation:
         self, executed: dict[int, ToolExecution] | None = None, decisions: dict[int, Decision] | None = None
     ) -> ToolCalls:
         return ToolCalls(
-            tools=self.tools.box,
+            offer=self.tools.offer,
             context=self.context,
-            policy=self._policy,
+            policy=self._settings.policy,
             approval=self._settings.approval,
             emit=self._emit,
             compensations=self.compensations,
@@ -344,7 +339,7 @@ class Invocation:
         if self._settings.compensate_on_tool_errors and calls.has_failed:
             messages = await self.compensations.undo_after_errors(self.tools.offer.undoing, messages)
         self.view.add(*messages)
-        if returns_immediately(self.tools.box, executions):
+        if calls.offer.has_immediate and returns_immediately(calls.tools, executions):
             self.immediate = executions
             return True
         return False

@@ -8,8 +8,10 @@ stops the invocation is raised after they finish; only cancellation stops them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from bridge.service.approval import ApprovalPolicy
     from bridge.service.compensation import Compensations
     from bridge.service.events import Emit
-    from bridge.telemetry.observer import Observer
+    from bridge.service.toolset import Offer
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.toolbox import ToolBox
@@ -47,7 +49,7 @@ Start = Callable[[int, "ToolExecutionRequest"], None]
 class ToolCalls:
     """The calls of one response, with results and decisions by index."""
 
-    tools: ToolBox
+    offer: Offer
     context: InvocationContext
     policy: ExecutionPolicy
     compensations: Compensations
@@ -59,58 +61,58 @@ class ToolCalls:
     decisions: dict[int, Decision] = field(default_factory=dict)
     cut_off: int | None = None
     """Index of a call that may be truncated and therefore does not run."""
+    tools: ToolBox = field(init=False)
+    _is_plain: bool = field(init=False)
+    """True if a call is nothing but the execution of a tool."""
+
+    def __post_init__(self) -> None:
+        self.tools = self.offer.box
+        self._is_plain = (
+            self.approval is None
+            and self.emit is None
+            and not self.decisions
+            and not self.offer.has_undo
+            and self.executor is own_executor.get()
+            and late_results.get() is None
+            and switch.observer() is None
+        )
 
     async def run(self, index: int, request: ToolExecutionRequest) -> None:
         """Run one call, or refuse it if that was decided."""
+        if self._is_plain and index != self.cut_off:
+            self.executed[index] = await execute_timed(self.tools, request, self.context, self.policy)
+            return
         request = with_parsed_arguments(request) or request
         decision = self.decisions.get(index)
         if decision is not None and decision.verdict is Verdict.NO:
             execution = _refused(request, decision.words)
         else:
-            late = self.compensations.observer(self.tools.find(request.name))
-            if late is late_results.get() and self.executor is own_executor.get():
-                execution = await self._decided(index, request, decision)
-            else:
-                observer, executor = late_results.set(late), own_executor.set(self.executor)
-                try:
-                    execution = await self._decided(index, request, decision)
-                finally:
-                    own_executor.reset(executor)
-                    late_results.reset(observer)
+            tool = self.tools.find(request.name)
+            late = late_results.set(self.compensations.late_observer(tool, self.offer.undoing))
+            executor = own_executor.set(self.executor)
+            try:
+                with nullcontext() if decision is None else approve_call(request):
+                    refusal = _cut_off(request) if decision is None and index == self.cut_off else None
+                    execution = await self._execute(request, tool, refusal)
+            finally:
+                own_executor.reset(executor)
+                late_results.reset(late)
         self.executed[index] = execution
         if self.emit is not None:
             await self.emit(ToolExecuted(execution))
 
-    def _decided(
-        self, index: int, request: ToolExecutionRequest, decision: Decision | None
-    ) -> Awaitable[ToolExecution]:
-        if decision is None:
-            return self._execute(request, _cut_off(request) if index == self.cut_off else None)
-        return self._approved(request)
-
-    async def _approved(self, request: ToolExecutionRequest) -> ToolExecution:
-        with approve_call(request):
-            return await self._execute(request)
-
-    def _execute(
-        self, request: ToolExecutionRequest, refusal: ArgumentsError | None = None
-    ) -> Awaitable[ToolExecution]:
-        observer = switch.observer()
-        if self.emit is None and observer is None:
-            return execute_timed(self.tools, request, self.context, self.policy, refusal=refusal)
-        return self._execute_with_events(request, refusal, observer)
-
-    async def _execute_with_events(
-        self, request: ToolExecutionRequest, refusal: ArgumentsError | None, observer: Observer | None
+    async def _execute(
+        self, request: ToolExecutionRequest, tool: Tool | None, refusal: ArgumentsError | None
     ) -> ToolExecution:
-        tool, context, events = self.tools.find(request.name), self.context, None
+        context, events, observer = self.context, None, switch.observer()
         if self.emit is not None:
             await self.emit(BeforeToolExecution(request))
             if tool is not None and tool.interactive:
                 events = ProgressEvents(request, self.emit)
                 context = context.fork(on_progress=events.report)
+        record = partial(self.compensations.note, tool) if self.offer.has_undo else None
         try:
-            execution = execute_timed(self.tools, request, context, self.policy, refusal=refusal)
+            execution = execute_timed(self.tools, request, context, self.policy, refusal=refusal, record=record)
             if observer is None:
                 return await execution
             return await observed_execution(observer, execution, request, tool, context)

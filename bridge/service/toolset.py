@@ -6,9 +6,9 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.service.compensation import undoing_names
+from bridge.service.compensation import CompensatedTool, undoing_names
 from bridge.tools.function import tools_found_in
-from bridge.tools.tool import ToolProviderRequest
+from bridge.tools.tool import ReturnBehavior, ToolProviderRequest
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ class Offer:
     """The same tools, and those that undo others, which are hidden from the model."""
     specifications: tuple[ToolSpecification, ...]
     """Specifications that may be sent to the model."""
+    has_undo: bool
+    """True if calls of some of the tools can be undone."""
+    has_immediate: bool
+    """True if the results of some of the tools may be the answer."""
 
 
 class Toolset:
@@ -88,6 +92,8 @@ class Toolset:
             box=box,
             undoing=self._box([*shown, *hidden]) if hidden else box,
             specifications=tuple(tool.specification for tool in shown),
+            has_undo=any(isinstance(tool, CompensatedTool) for tool in shown),
+            has_immediate=any(tool.return_behavior is not ReturnBehavior.TO_LLM for tool in shown),
         )
 
     def _box(self, tools: Sequence[Tool]) -> ToolBox:

@@ -71,26 +71,26 @@ def parse_arguments(tool_name: str, text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        value = _parsed(text)
+        raw = text.encode()
+        value = _parsed(text, raw)
         if isinstance(value, str):
-            value = _parsed(value)
+            value = _parsed(value, value.encode())
     except ValueError as error:
         raise ArgumentsError(
             tool_name, [ArgumentProblem("", f"should be a JSON object ({reason_of(error)})", shown(text))]
         ) from None
     if not isinstance(value, dict):
         raise ArgumentsError(tool_name, [ArgumentProblem("", "should be a JSON object", shown(value))])
-    raw = text.encode()
-    if (_LARGE_EXPONENT.search(raw) or _has_large_integer(raw)) and (
+    if (_LARGE_EXPONENT.search(raw) or (len(raw) >= _LARGE_INTEGER_DIGITS and _has_large_integer(raw))) and (
         infinite := [RejectedValue(path, FINITE) for path in paths_of_non_finite(value)]
     ):
         raise ArgumentsError(tool_name, problems_of(infinite, value))
     return value
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str, raw: bytes) -> Any:
     try:
-        return from_json(text.encode(), allow_inf_nan=False)
+        return from_json(raw, allow_inf_nan=False)
     except ValueError:
         repaired = _without_trailing_commas(_without_fence(text))
         if repaired == text:
@@ -174,7 +174,7 @@ class ArgumentReader:
     def read_soon(self, arguments: Mapping[str, Any] | str) -> dict[str, Any] | bytes:
         """Like `read`, but return large arguments as JSON text, for `read_text` in a worker thread."""
         try:
-            raw = to_json(arguments)
+            raw = getattr(arguments, "json_text", None) or to_json(arguments)
         except Exception:  # noqa: BLE001 - serializing a foreign object may raise anything
             if isinstance(arguments, str):
                 return self.read_soon(parse_arguments(self._tool, arguments))

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pydantic_core import to_json
+
 from bridge.errors import ArgumentProblem, ArgumentsError
 from bridge.tools.arguments import parse_arguments
 from bridge.tools.content import Content, Text, text_of
@@ -31,7 +33,9 @@ def _refuse_change(value: object, *_: object, **__: object) -> NoReturn:
 class FrozenObject(dict[str, Any]):
     """JSON object of a call's arguments; equal to a dict with the same items, but immutable."""
 
-    __slots__ = ()
+    __slots__ = ("json_text",)
+    json_text: bytes
+    """The object as JSON; empty if it cannot be serialized. Kept since `to_json` is slow for subclasses of dict."""
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse_change
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
@@ -49,12 +53,27 @@ class FrozenArray(list[Any]):
         return type(self), (list(self),)
 
 
+def _frozen_object(value: Mapping[str, Any]) -> FrozenObject:
+    frozen = FrozenObject(value)
+    for name, item in frozen.items():
+        if type(item) not in _SCALARS:
+            dict.__setitem__(frozen, name, _frozen(item))
+    return frozen
+
+
 def _frozen(value: Any) -> Any:
     if type(value) in _SCALARS:
         return value
     if isinstance(value, dict | Mapping):
-        return FrozenObject({name: _frozen(item) for name, item in value.items()})
+        return _frozen_object(value)
     return FrozenArray(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+def _json_of(arguments: dict[str, Any]) -> bytes:
+    try:
+        return to_json(arguments)
+    except Exception:  # noqa: BLE001 - serializing a foreign object may raise anything
+        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +108,13 @@ class ToolExecutionRequest:
         given = self.arguments
         if isinstance(given, FrozenObject):
             return self
+        text = given if isinstance(given, str) else self.arguments_text
         try:
-            if isinstance(given, str):
-                return ToolExecutionRequest(self.name, _frozen(parse_arguments(self.name, given)), self.id, given)
-            return ToolExecutionRequest(self.name, _frozen(given), self.id, self.arguments_text)
+            value = parse_arguments(self.name, given) if isinstance(given, str) else given
+            frozen = _frozen_object(value)
+            if type(value) is dict:
+                frozen.json_text = _json_of(value)
+            return ToolExecutionRequest(self.name, frozen, self.id, text)
         except RecursionError:
             raise ArgumentsError(self.name, [ArgumentProblem("", "should be nested less deeply")]) from None
 

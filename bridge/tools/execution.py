@@ -122,14 +122,6 @@ class ExecutionPolicy:
         require_type(self.propagate, bool, "propagate", "True or False")
         require_type(self.reveal_errors, bool, "reveal_errors", "True or False")
 
-    def observed_first_by(self, observer: AfterTool) -> ExecutionPolicy:
-        """Return the policy with an observer before its own, without checking it again."""
-        policy = object.__new__(ExecutionPolicy)
-        for name in ExecutionPolicy.__slots__:
-            object.__setattr__(policy, name, getattr(self, name))
-        object.__setattr__(policy, "after", (observer, *self.after))
-        return policy
-
 
 LOCAL = ExecutionPolicy()
 """Default policy, for a local program."""
@@ -165,6 +157,7 @@ async def execute_timed(
     policy: ExecutionPolicy = LOCAL,
     *,
     refusal: ArgumentsError | None = None,
+    record: Callable[[ToolExecution], object] | None = None,
 ) -> ToolExecution:
     """Run one request like `execute`; return the result with its start time, duration and error.
 
@@ -174,6 +167,7 @@ async def execute_timed(
         context: Context of the call.
         policy: Limits, callbacks and error handling.
         refusal: Known argument problems; if given, the tool does not run.
+        record: Receives the execution before the callbacks of the policy, which may be cancelled.
 
     Raises:
         Exception: See `execute`.
@@ -195,6 +189,8 @@ async def execute_timed(
         duration_seconds=perf_counter() - start,
         error=error,
     )
+    if record is not None:
+        record(execution)
     if policy.after:
         await notify(policy.after, execution, context)
     return execution

@@ -92,6 +92,8 @@ def memory_key(memory_id: Any) -> str:
     Raises:
         DefinitionError: The id cannot be serialized as JSON.
     """
+    if isinstance(memory_id, str):
+        return json.dumps(memory_id)
     try:
         return json.dumps(memory_id, sort_keys=True, default=_identified)
     except (TypeError, ValueError) as error:
