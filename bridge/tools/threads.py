@@ -17,7 +17,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 
@@ -146,7 +145,7 @@ def _current() -> _Limiters:
 class _Slot:
     """One slot under the limit; released by the caller or the function, whichever finishes last."""
 
-    __slots__ = ("_caller_left", "_late", "_limiter", "_lock", "_running", "_scope", "_values")
+    __slots__ = ("_caller_left", "_late", "_limiter", "_lock", "_loop", "_running", "_scope", "_values")
 
     def __init__(
         self,
@@ -160,6 +159,8 @@ class _Slot:
         self._scope = ThreadScope(token)
         self._running = False
         self._caller_left = False
+        self._loop: anyio.lowlevel.EventLoopToken | None = None
+        """The caller's event loop, once it has left a running function."""
         self._values: tuple[Any, ...] = ()
 
     async def take(self, turns: MutableMapping[object, anyio.Lock], caller: str | None) -> None:
@@ -195,9 +196,10 @@ class _Slot:
         finally:
             self._scope.detach()
             if self._set_running(running=False):
-                if self._scope.token is None:
-                    with suppress(RuntimeError):  # the event loop and its limiter are closed
-                        anyio.from_thread.run_sync(self._limiter.release_on_behalf_of, self)
+                assert self._loop is not None
+                with suppress(RuntimeError):  # the event loop and its limiter are closed
+                    # Waiting for the event loop would block this thread, and the end of the process, if it has stopped.
+                    call_soon(self._loop, lambda: self._limiter.release_on_behalf_of(self))
                 self._deliver_late()
 
     def _set_running(self, *, running: bool) -> bool:
@@ -215,6 +217,8 @@ class _Slot:
         with self._lock:
             self._caller_left = True
             running = self._running
+            if running:
+                self._loop = anyio.lowlevel.current_token()
         if running:
             self._scope.cancel()
             return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import anyio
@@ -199,24 +201,30 @@ async def test_a_limit_below_one_is_refused(threads: int) -> None:
         set_thread_limit(threads)
 
 
-def test_a_function_that_outlives_its_event_loop_ends_quietly(anyio_backend: str) -> None:
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_function_that_outlives_its_event_loop_ends_quietly(anyio_backend: str, is_closed: bool) -> None:
     started, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
         started.set()
         assert go_on.wait(PATIENCE_SECONDS)
-        ended.set()
 
     async def main() -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run_in_thread, work)
+            tasks.start_soon(functools.partial(run_in_thread, work, late=lambda _: ended.set()))
             while not started.is_set():
                 await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
 
-    anyio.run(main, backend=anyio_backend)
-    go_on.set()
-    assert ended.wait(PATIENCE_SECONDS)
+    if is_closed or anyio_backend == "trio":
+        anyio.run(main, backend=anyio_backend)
+        go_on.set()
+        assert ended.wait(PATIENCE_SECONDS)
+    else:  # stopped, as in a program that calls run_until_complete
+        with closing(asyncio.new_event_loop()) as loop:
+            loop.run_until_complete(main())
+            go_on.set()
+            assert ended.wait(PATIENCE_SECONDS)
 
 
 async def test_what_a_function_runs_in_the_event_loop_ends_when_its_caller_leaves_and_the_next_is_free() -> None:
