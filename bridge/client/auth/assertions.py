@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105 - a kind of token
 _ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
-_SECONDS = 10.0
 
 
 async def tokens_for_assertion(
@@ -123,7 +122,7 @@ def exchange_assertion(
         }
         if client_secret is not None:
             fields["client_secret"] = client_secret
-        async with authority_client(_SECONDS) as http:
+        async with authority_client() as http:
             answer = await http.post(token_endpoint, data=fields)
         if not answer.is_success:
             raise SignInError(f"the identity provider refused to issue an assertion (HTTP {answer.status_code})")

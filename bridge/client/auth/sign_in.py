@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 _MAX_SENDS = 4
 """Maximum sends of a request: first, with a token renewed elsewhere, with a refreshed one, with that of a login."""
-_TOKEN_SECONDS = 10.0
-"""Seconds that an authorization server may take to respond."""
 _SOON_SECONDS = 1.0
 """Seconds that a request with a valid but expiring token waits for its renewal."""
 _REST_SECONDS = 5.0
@@ -211,7 +209,7 @@ class SignIn(httpx2.Auth):
         """Request the challenge for clients without a token; an empty challenge if the server asks for none."""
         try:
             async with (
-                authority_client(_TOKEN_SECONDS) as http,
+                authority_client() as http,
                 http.stream("GET", request.url, headers=request.headers) as response,
             ):
                 challenge = parse_challenge(response)
@@ -284,7 +282,7 @@ class SignIn(httpx2.Auth):
 
     @asynccontextmanager
     async def _renewal(self, request: httpx2.Request) -> AsyncIterator[Renewal]:
-        async with authority_client(_TOKEN_SECONDS) as http:
+        async with authority_client() as http:
             yield Renewal(url=self._url, request=_same(request), http=http, nonces=self._authority_nonces)
 
     async def _logged_in(self, login: Login, challenge: Challenge, request: httpx2.Request) -> Login:

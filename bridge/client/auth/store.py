@@ -44,7 +44,6 @@ _LOOK_SECONDS = 0.02
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _logger = logging.getLogger("bridge.client")
-_SECONDS = 10.0
 
 
 class LoginStore:
@@ -294,7 +293,7 @@ async def _revoked(url: str, grant: OAuthLogin, login: Login) -> None:
     kinds = {"refresh_token": login.tokens.refresh_token, "access_token": login.tokens.access_token}
     try:
         AllowedAddresses(url, grant.issuer).check(endpoint)
-        async with authority_client(_SECONDS) as http:
+        async with authority_client() as http:
             for kind, token in kinds.items():
                 if token is None:
                     continue

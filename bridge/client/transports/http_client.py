@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from bridge.client.transports.channel import ChannelEvents, OutgoingRequest
+    from bridge.types import Json
 
 _logger = logging.getLogger("bridge.client")
 
@@ -108,9 +109,8 @@ class TrackedHttpClient(httpx2.AsyncClient):
         traceback: TracebackType | None = None,
     ) -> None:
         await super().__aexit__(exc_type, exc_value, traceback)
-        self.auth = (
-            httpx2.Auth()
-        )  # the SDK's transport keeps the client in a cycle, and a sign-in must not outlive its sessions
+        # The SDK's transport keeps the client in a cycle, and a sign-in must not outlive its sessions.
+        self.auth = httpx2.Auth()
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; failures of a POST become responses with an HTTP error."""
@@ -121,8 +121,12 @@ class TrackedHttpClient(httpx2.AsyncClient):
         outgoing = current_request.get()
         if request.method != "POST":
             return await self._delete(request, options)
-        if _is_background(request, outgoing):
-            self._events.start_soon(self._send_in_background, _with_sent_id(request, outgoing))
+        message = from_json(request.content)
+        is_cancellation = message.get("method") == "notifications/cancelled"
+        if is_cancellation or "method" not in message:  # later messages need not wait for it, nor for a response
+            if is_cancellation and outgoing is not None:
+                request = _with_sent_id(request, message, outgoing)
+            self._events.start_soon(self._send_in_background, request)
             return httpx2.Response(202, request=request)
         if outgoing is not None and outgoing.sent:
             outgoing = None
@@ -328,20 +332,10 @@ class TrackedHttpClient(httpx2.AsyncClient):
             self._events.suspect()
 
 
-def _is_background(request: httpx2.Request, outgoing: OutgoingRequest | None) -> bool:
-    """True for a response or a cancellation: later messages need not wait for it."""
-    message = from_json(request.content)
-    if message.get("method") == "notifications/cancelled" and outgoing is not None:
-        outgoing.request_id = message["params"]["requestId"]
-    return message.get("method") in {None, "notifications/cancelled"}
-
-
-def _with_sent_id(request: httpx2.Request, outgoing: OutgoingRequest | None) -> httpx2.Request:
-    """A cancellation with the ID that the cancelled request was sent with; any other request unchanged."""
-    if outgoing is None or outgoing.plain_id is None:
-        return request
-    message = from_json(request.content)
-    if message.get("method") != "notifications/cancelled":
+def _with_sent_id(request: httpx2.Request, message: Json, outgoing: OutgoingRequest) -> httpx2.Request:
+    """A cancellation with the ID that the cancelled request was sent with, which is recorded."""
+    outgoing.request_id = message["params"]["requestId"]
+    if outgoing.plain_id is None:
         return request
     message["params"]["requestId"] = outgoing.request_id = outgoing.plain_id
     headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]

@@ -33,6 +33,8 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Maximum bytes of one message of a server: 64 MiB."""
 MAX_DOCUMENT_BYTES = 1024 * 1024
 """Maximum bytes of a response of an authorization server."""
+AUTHORITY_SECONDS = 10.0
+"""Maximum seconds to connect to an authorization server, and of each read and write."""
 
 LARGE_BYTES = 256 * 1024
 """Longer messages are parsed by `large_message`."""
@@ -122,14 +124,10 @@ def key_in(message: JSONRPCMessage) -> object:
     return part.get(_LARGE_KEY) if isinstance(part, dict) else None
 
 
-def authority_client(timeout_seconds: float) -> httpx2.AsyncClient:
-    """Create an HTTP client for authorization servers and identity providers, with limited responses.
-
-    Args:
-        timeout_seconds: Maximum seconds to connect, and of each read and write.
-    """
+def authority_client() -> httpx2.AsyncClient:
+    """Create an HTTP client for authorization servers and identity providers, with limited responses."""
     return httpx2.AsyncClient(
-        timeout=timeout_seconds,
+        timeout=AUTHORITY_SECONDS,
         verify=default_ssl_context(),
         headers={"accept-encoding": "gzip"},
         event_hooks={"response": [limited(MAX_DOCUMENT_BYTES)]},

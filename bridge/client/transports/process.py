@@ -356,13 +356,7 @@ if sys.platform != "win32":
 def child_environment(
     inherit: InheritEnvironment, added: Mapping[str, str], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Build the environment of a child.
-
-    Args:
-        inherit: Variables that it inherits.
-        added: More variables; they take precedence.
-        environ: Environment to inherit from; by default this process's.
-    """
+    """Build the environment of a child: what it inherits, by default from this process, and what is added."""
     source = os.environ if environ is None else environ
     names = source.keys() if inherit == "all" else (*MINIMAL, *(() if inherit == "minimal" else inherit))
     inherited = {name: source[name] for name in names if name in source}

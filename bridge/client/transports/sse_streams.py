@@ -15,13 +15,7 @@ import anyio
 import httpx2
 from anyio.abc import ObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import (
-    INTERNAL_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCRequest,
-    jsonrpc_message_adapter,
-)
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
 from pydantic_core import from_json
 
 from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES
@@ -41,10 +35,7 @@ _logger = logging.getLogger("bridge.client")
 class PostWriter(ObjectSendStream[SessionMessage]):
     """Stream that the SDK writes messages to; sends each as a POST.
 
-    Args:
-        http: The HTTP client.
-        url: Endpoint for messages.
-        incoming: Stream that the SDK reads; gets an error for each refused request.
+    The stream that the SDK reads gets an error for each refused request.
     """
 
     def __init__(self, http: httpx2.AsyncClient, url: str, incoming: MemoryObjectSendStream[_Incoming]) -> None:
