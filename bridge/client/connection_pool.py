@@ -50,14 +50,7 @@ class _Entry:
 
 
 class ConnectionPool:
-    """Connections to one server, by identity. They belong to the event loop that opened them.
-
-    Args:
-        config: The server, with the headers that all identities share.
-        connect: Creates an unopened connection.
-        max_idle: Maximum idle connections.
-        max_idle_seconds: Seconds before an idle connection is closed.
-    """
+    """Connections to one server, by identity, created by `connect`. They belong to the event loop that opened them."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 HIDDEN = "***"
 """Replacement for a secret."""
@@ -82,7 +82,11 @@ def redact_url(url: str) -> Redacted:
 
 def redact_command(words: Sequence[str]) -> Redacted:
     """Quote a command line for a shell, with arguments that look secret replaced."""
-    parts = list(_redacted_words([*words[0].split(), *words[1:]] if words else []))
+    parts: list[Redacted] = []
+    flag = ""
+    for word in [*words[0].split(), *words[1:]] if words else []:
+        parts.append(_redacted_word(word, flag))
+        flag = word if word.startswith("-") and "=" not in word else ""
     shown = " ".join(shlex.quote(part.shown) if re.search(r"\s", part.shown) else part.shown for part in parts)
     return Redacted(shown, tuple(secret for part in parts for secret in part.secrets))
 
@@ -90,9 +94,7 @@ def redact_command(words: Sequence[str]) -> Redacted:
 def scrub(text: str, secrets: Iterable[str]) -> str:
     """Replace every given secret in a text, such as a process's standard error.
 
-    Args:
-        text: The text.
-        secrets: The secrets. Values shorter than `MIN_SECRET_CHARS` are not replaced: they would match everywhere.
+    Values shorter than `MIN_SECRET_CHARS` are not replaced: they would match everywhere.
     """
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= MIN_SECRET_CHARS:
@@ -110,13 +112,6 @@ def _query_part(part: str, secrets: list[str]) -> str:
     name, equals, value = part.partition("=")
     secrets.append(value or part)
     return f"{name}={HIDDEN}" if equals else HIDDEN
-
-
-def _redacted_words(words: Sequence[str]) -> Iterator[Redacted]:
-    flag = ""
-    for word in words:
-        yield _redacted_word(word, flag)
-        flag = word if word.startswith("-") and "=" not in word else ""
 
 
 def _redacted_word(word: str, flag: str) -> Redacted:

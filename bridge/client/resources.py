@@ -59,11 +59,7 @@ class RemoteResource:
 
 
 class Resources:
-    """The resources of a provider's servers.
-
-    Args:
-        upstreams: Returns the servers by name.
-    """
+    """The resources of a provider's servers, which `upstreams` returns by name."""
 
     def __init__(self, upstreams: Callable[[], Mapping[str, Upstream]]) -> None:
         self._upstreams = upstreams

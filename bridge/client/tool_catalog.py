@@ -269,10 +269,7 @@ class CatalogRules:
     ) -> ToolCatalog:
         """Build the catalog of these servers and of additional tools, which keep their names.
 
-        Args:
-            servers: All servers, including those whose tools are not known yet, since names must not depend on that.
-            beside: Additional tools.
-            taken: Names that no server's tool may get.
+        All servers are given, including those whose tools are not known yet, since names must not depend on that.
 
         Raises:
             DefinitionError: The name mapper returned an invalid name.

@@ -131,14 +131,7 @@ def pins_of(tools: Iterable[Mapping[str, Any]]) -> ServerPins:
 
 
 def load_pins(path: str | os.PathLike[str], *, mode: PinMode = "refuse") -> dict[str, ServerPins]:
-    """Read a lock file.
-
-    Args:
-        path: The file.
-        mode: Handling of tools that differ from their pins.
-
-    Returns:
-        The pins of each server, by name.
+    """Read the pins of each server, by name, from a lock file.
 
     Raises:
         ConfigError: The file cannot be read, or is not a lock file.
@@ -155,11 +148,7 @@ def load_pins(path: str | os.PathLike[str], *, mode: PinMode = "refuse") -> dict
 
 
 def write_pins(path: str | os.PathLike[str], servers: Mapping[str, ServerPins]) -> None:
-    """Write a lock file; equal tools give equal bytes.
-
-    Args:
-        path: The file, replaced atomically.
-        servers: The pins of each server, by name.
+    """Replace a lock file atomically by the pins of each server; equal tools give equal bytes.
 
     Raises:
         OSError: The file cannot be written.

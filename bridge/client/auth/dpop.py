@@ -115,14 +115,7 @@ class Nonces:
 
 
 def add_proof(request: httpx2.Request, key: ProofKey, nonces: Nonces, token: str | None = None) -> None:
-    """Add a new proof to a request, and the token that it is for.
-
-    Args:
-        request: The request; it may be sent once.
-        key: The key that the token is, or will be, bound to.
-        nonces: The servers' nonces.
-        token: The access token; None for a token request.
-    """
+    """Add a new proof to a request, to be sent once, and the token that it is for; a token request has none yet."""
     if token is not None:
         request.headers["Authorization"] = f"DPoP {token}"
     nonce = nonces.at(request.url)

@@ -50,12 +50,7 @@ class RedirectListener:
         self._answered = anyio.Event()
 
     async def show(self, url: str, check_issuer: Callable[[str | None], None]) -> None:
-        """Set the login page; `answer` shows it.
-
-        Args:
-            url: The page.
-            check_issuer: Raises `OAuthFlowError` if the response's issuer (or None) is not the expected one.
-        """
+        """Set the login page, which `answer` shows; `check_issuer` raises `OAuthFlowError` for an unexpected issuer."""
         self._page = url
         self._check_issuer = check_issuer
         self._state = _only(parse_qs(urlsplit(url).query), "state")

@@ -59,9 +59,7 @@ _of_event_loop: RunVar[_Shared] = RunVar("bridge.client.auth.sign_in")
 
 
 class SignIn(httpx2.Auth):
-    """Auth that signs the requests to one server, for one login.
-
-    It may be shared by any number of connections of one event loop.
+    """Auth that signs the requests to one server, for one login; connections of one event loop may share it.
 
     Args:
         url: The server.
@@ -185,10 +183,7 @@ class SignIn(httpx2.Auth):
     # --- renewing ----------------------------------------------------------------------------------------------------
 
     async def log_in(self, headers: Mapping[str, str] | None = None) -> None:
-        """Log in even if there is a login, for example as another user or with more scopes.
-
-        Args:
-            headers: Headers of every request to the server.
+        """Log in even if there is a login, for example as another user or with more scopes; sends the headers as well.
 
         Raises:
             SignInError: The login failed; the previous one is unchanged.

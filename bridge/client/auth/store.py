@@ -47,11 +47,7 @@ _logger = logging.getLogger("bridge.client")
 
 
 class LoginStore:
-    """Logins in a folder.
-
-    Args:
-        folder: The folder; by default ``logins`` in `state_folder`.
-    """
+    """Logins in a folder; by default ``logins`` in `state_folder`."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder if folder is not None else state_folder() / "logins"
@@ -176,14 +172,7 @@ class MemoryLogins:
 
 
 class StoredLogin:
-    """Access to the stored login of one server.
-
-    Args:
-        logins: Storage of all logins.
-        key: Key of the login.
-        shown: The redacted server, for messages.
-        hint: Suggested action if the stored data is not a login.
-    """
+    """Access to the stored login of one server; `shown` and `hint` are for messages."""
 
     def __init__(self, logins: LoginStore | MemoryLogins, key: str, *, shown: str, hint: str | None) -> None:
         self._logins = logins

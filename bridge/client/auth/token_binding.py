@@ -40,13 +40,7 @@ class _Metadata(BaseModel):
 
 
 class TokenBinding:
-    """Token binding of one renewal.
-
-    Args:
-        login: Known state; its key is kept, else one is generated when needed.
-        nonces: DPoP nonces of authorization servers.
-        challenge: The server's challenge; None for a refresh.
-    """
+    """Token binding of one renewal; a refresh has no challenge. A login keeps its key; else one is made when needed."""
 
     def __init__(self, login: Login, nonces: Nonces, challenge: Challenge | None = None) -> None:
         self._key = login.proof_key

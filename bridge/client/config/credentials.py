@@ -13,7 +13,7 @@ from bridge.types import without_none
 
 if TYPE_CHECKING:
     from bridge.client.auth.grants import Grant
-    from bridge.client.config.entry_reader import EntryReader
+    from bridge.client.config.variables import EntryReader
 
 _HERE = ("127.0.0.1", "::1", "localhost")
 _TEXTS = ("token", "client_id", "client_secret", "client_metadata_url", "private_key", "issuer", "redirect_uri")

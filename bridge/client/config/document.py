@@ -50,13 +50,9 @@ class Diagnostics:
     def invalid(
         self, error: ValidationError, *, server: str | None = None, within: str = "", written: Mapping[str, str]
     ) -> None:
-        """Add pydantic's validation errors, without the invalid values.
+        """Add pydantic's validation errors of a value at the path `within`, without the invalid values.
 
-        Args:
-            error: The validation error.
-            server: Name of the validated server.
-            within: Path of the validated value in the configuration.
-            written: Original spelling of each key, if different from the canonical one.
+        `written` maps canonical keys to their original spelling.
         """
         found: dict[str, str] = {}
         for detail in error.errors(include_url=False, include_input=False, include_context=False):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pydantic.alias_generators import to_camel
 
@@ -85,12 +85,9 @@ def read_root(document: Any, diagnostics: Diagnostics) -> Root:
 
 
 def _prefixing(value: Any, diagnostics: Diagnostics) -> Prefixing | None:
-    modes: tuple[Prefixing, ...] = get_args(Prefixing)
-    for mode in modes:
-        if value == mode:
-            return mode
-    if value is not None:
-        diagnostics.problem("must be 'always', 'on_collision' or 'never'", key=_PREFIX)
+    if value is None or value in get_args(Prefixing):
+        return cast("Prefixing | None", value)
+    diagnostics.problem("must be 'always', 'on_collision' or 'never'", key=_PREFIX)
     return None
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from pydantic import ValidationError
 
 from bridge.client.config.document import Diagnostics, json_type_name, parse_jsonc
-from bridge.client.config.entry_reader import EntryReader
 from bridge.client.config.formats import canonical_key, is_disabled, normalize_entry, not_an_entry, read_root
 from bridge.client.config.schema import ServerEntry
 from bridge.client.config.servers import (
@@ -29,7 +28,7 @@ from bridge.client.config.servers import (
     ServerConfig,
     ServersConfig,
 )
-from bridge.client.config.variables import Inputs, InputSource, Variables
+from bridge.client.config.variables import EntryReader, Inputs, InputSource, Variables
 from bridge.client.tool_pins import PinMode, ServerPins, load_pins
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport

@@ -203,14 +203,7 @@ _SPELLINGS = {"scope": "scopes", "tokenEndpointAuthMethod": "clientAuthenticatio
 
 
 def normalize_auth(server: str, key: str, value: Any, diagnostics: Diagnostics) -> Any:
-    """Convert the keys of an ``auth`` entry to their canonical form.
-
-    Args:
-        server: The server's name.
-        key: Original spelling of ``auth``.
-        value: The value of ``auth``.
-        diagnostics: Collects warnings.
-    """
+    """Convert the keys of an ``auth`` entry to their canonical form; `key` is the original spelling of ``auth``."""
     if not isinstance(value, dict):
         return value
     normalized: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Variable references and inputs in the texts of a configuration.
+"""Variable references and inputs in the texts of a configuration, and the reader that expands those of an entry.
 
     ${VAR}  ${env:VAR}                         an environment variable; it must be set
     ${VAR:-default}  ${env:VAR:-default}       the default if the variable is unset or empty
@@ -14,15 +14,16 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bridge.client.config.document import json_type_name
+from bridge.client.redaction import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
 
     from bridge.client.config.document import Diagnostics
 
@@ -72,39 +73,40 @@ class Variables:
         Raises:
             ExpansionError: A reference has no value or is malformed.
         """
-        values: list[str] = []
-        shown: list[str] = []
-        secrets: list[str] = []
+        parts: list[Expanded] = []
         messages: list[str] = []
         end = 0
         for match in _REFERENCE.finditer(text):
             between = text[end : match.start()]
             end = match.end()
-            part = self._resolve(match, messages)
-            values += between, part.value
-            shown += between, part.shown
-            secrets += part.secrets
+            try:
+                parts += Expanded(between, between), self._resolve(match)
+            except ExpansionError as error:
+                messages += error.messages
         if messages:
             raise ExpansionError(list(dict.fromkeys(messages)))
-        return Expanded("".join((*values, text[end:])), "".join((*shown, text[end:])), tuple(secrets))
+        return Expanded(
+            "".join(part.value for part in parts) + text[end:],
+            "".join(part.shown for part in parts) + text[end:],
+            tuple(secret for part in parts for secret in part.secrets),
+        )
 
-    def _resolve(self, match: re.Match[str], messages: list[str]) -> Expanded:
-        if match["reference"] is None:
+    def _resolve(self, match: re.Match[str]) -> Expanded:
+        """Expand one reference; raises as `expand`."""
+        reference = match["reference"]
+        if reference is None:
             return Expanded("${", "${")
         if match["closed"] is None:
-            messages.append("a '${' has no matching '}': write $${ for a literal ${")
-            return Expanded("", "")
-        reference = match["reference"]
+            raise ExpansionError(["a '${' has no matching '}': write $${ for a literal ${"])
         if (known := self._known(reference)) is not None:
             return Expanded(known, known)
         if reference.startswith("input:"):
-            return self._input(reference, messages)
+            return self._input(reference)
         if variable := _VARIABLE.fullmatch(reference):
-            return self._variable(variable, messages)
+            return self._variable(variable)
         foreign = _FOREIGN.match(reference)
         named = f"'${{{foreign['kind']}:…}}'" if foreign else "a '${…}'"
-        messages.append(f"{named} cannot be expanded; supported are {_FORMS}, and $${{ for a literal ${{")
-        return Expanded("", "")
+        raise ExpansionError([f"{named} cannot be expanded; supported are {_FORMS}, and $${{ for a literal ${{"])
 
     def _known(self, reference: str) -> str | None:
         match reference:
@@ -119,25 +121,90 @@ class Variables:
             case _:
                 return None
 
-    def _input(self, reference: str, messages: list[str]) -> Expanded:
+    def _input(self, reference: str) -> Expanded:
         input_id = reference.removeprefix("input:")
-        value = self.inputs.value(input_id) if input_id else None
-        if value is None:
-            messages.append(self.inputs.missing(input_id) if input_id else "'${input:}' has no input id")
-            return Expanded("", "")
+        if not input_id:
+            raise ExpansionError(["'${input:}' has no input id"])
+        if (value := self.inputs.value(input_id)) is None:
+            raise ExpansionError([self.inputs.missing(input_id)])
         return Expanded(value, f"${{{reference}}}", (value,))
 
-    def _variable(self, match: re.Match[str], messages: list[str]) -> Expanded:
+    def _variable(self, match: re.Match[str]) -> Expanded:
         name = match["plain"] or match["env"]
         value = self.environ.get(name)
         if match["rest"] is not None and not value:
             value = match["default"]
         if value is None:
-            messages.append(f"the variable {name!r} is not set: set it, or write ${{{name}:-default}}")
-            return Expanded("", "")
-        if name in _PUBLIC_VARIABLES:
-            return Expanded(value, value)
-        return Expanded(value, f"${{{name}}}", (value,))
+            raise ExpansionError([f"the variable {name!r} is not set: set it, or write ${{{name}:-default}}"])
+        return Expanded(value, value) if name in _PUBLIC_VARIABLES else Expanded(value, f"${{{name}}}", (value,))
+
+
+_MISSING = Expanded("", "", is_missing=True)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryReader:
+    """Reads the values of one server's entry, for `Transport.from_entry`, or of the top level."""
+
+    server: str | None
+    """The server's name; None for the top level."""
+    variables: Variables
+    """Values of references."""
+    written: Mapping[str, str]
+    """Original spelling of each key."""
+    diagnostics: Diagnostics
+    """Collects problems."""
+
+    @property
+    def workspace_folder(self) -> Path:
+        """The configuration's folder."""
+        return self.variables.workspace_folder
+
+    def expand(self, text: str, key: str, place: str = "") -> Expanded:
+        """Expand a text's references; empty after a problem was reported."""
+        try:
+            expanded = self.variables.expand(text)
+        except ExpansionError as error:
+            for message in error.messages:
+                self.problem(message, key, place)
+            return _MISSING
+        if "\0" in expanded.value or not _is_encodable(expanded.value):
+            self.problem("contains a character that cannot be passed to a program", key, place)
+            return _MISSING
+        return expanded
+
+    def path(self, text: str, key: str, place: str = "") -> Expanded:
+        """Expand a path, relative to the workspace folder."""
+        path = self.expand(text, key, place)
+        return path if path.is_missing else Expanded(str(self.workspace_folder / Path(path.value)), path.shown)
+
+    def file(self, text: str, key: str, place: str = "") -> Expanded:
+        """Read a PEM file; empty after a problem was reported."""
+        path = self.path(text, key, place)
+        try:
+            return path if path.is_missing else Expanded(Path(path.value).read_text(encoding="ascii"), HIDDEN)
+        except OSError as error:
+            self.problem(f"cannot read {path.shown!r}: {error.strerror or type(error).__name__}", key, place)
+        except ValueError:
+            self.problem(f"{path.shown!r} is not a PEM file", key, place)
+        return _MISSING
+
+    def problem(self, message: str, key: str | None = None, place: str = "") -> None:
+        """Report a problem of a key, or of the whole entry."""
+        written = None if key is None else self.written.get(key, key) + place
+        self.diagnostics.problem(message, server=self.server, key=written)
+
+    def warning(self, message: str, key: str, place: str = "") -> None:
+        """Report a warning."""
+        self.diagnostics.warning(message, server=self.server, key=self.written.get(key, key) + place)
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class InputDefinition(BaseModel):
@@ -174,7 +241,14 @@ class Inputs:
     def value(self, input_id: str) -> str | None:
         """Return the value of an input; None if it has none."""
         if input_id not in self._values:
-            self._values[input_id] = self._find(self._definition(input_id))
+            definition, value = self._definition(input_id), None
+            if callable(self._source):
+                value = self._source(definition)
+            elif self._source is not None:
+                value = self._source.get(input_id)
+            if value is None:
+                value = self._environ.get(_variable(input_id), definition.default)
+            self._values[input_id] = value
         return self._values[input_id]
 
     def missing(self, input_id: str) -> str:
@@ -187,16 +261,6 @@ class Inputs:
 
     def _definition(self, input_id: str) -> InputDefinition:
         return self._definitions.get(input_id) or InputDefinition(id=input_id)
-
-    def _find(self, definition: InputDefinition) -> str | None:
-        value = None
-        if callable(self._source):
-            value = self._source(definition)
-        elif self._source is not None:
-            value = self._source.get(definition.id)
-        if value is None:
-            value = self._environ.get(_variable(definition.id))
-        return definition.default if value is None else value
 
 
 def read_inputs(raw: Any, diagnostics: Diagnostics) -> tuple[InputDefinition, ...]:

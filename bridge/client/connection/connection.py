@@ -93,13 +93,15 @@ class Connection:
         await supervisor.settled()
         if supervisor.connects == 0:
             error = supervisor.error or supervisor.failures.closed("connecting")
-            await self._close(supervisor)
+            supervisor.stop()
+            await supervisor.done.wait()
             raise error
 
     async def aclose(self) -> None:
         """Close the connection, and its child process with all descendants. Idempotent; may be called from any task."""
-        if self._supervisor is not None:
-            await self._close(self._supervisor)
+        if (supervisor := self._supervisor) is not None:
+            supervisor.stop()
+            await supervisor.done.wait()
 
     async def settled(self) -> ConnectionState:
         """Wait until the first attempt since `open` has succeeded or failed; returns the state."""
@@ -157,9 +159,7 @@ class Connection:
         return ConnectionStatus(
             name=self.name,
             state=self.state,
-            transport=session.channel.kind
-            if (session := self._last_session) is not None
-            else self.config.transport.kind,
+            transport=self.config.transport.kind if session is None else session.channel.kind,
             address=self.config.transport.redacted(),
             era=self.era,
             protocol_version=self.protocol_version,
@@ -295,7 +295,3 @@ class Connection:
         )
         self._events.change_state(ConnectionState.CONNECTING, None)
         start_detached(self._supervisor.run, f"connection to {self.name}")
-
-    async def _close(self, supervisor: Supervisor) -> None:
-        supervisor.stop()
-        await supervisor.done.wait()

@@ -108,10 +108,6 @@ class Supervisor:
     async def usable(self, phase: str, seconds: float) -> Session:
         """Return a usable session, after a connection attempt if necessary; all waiting tasks share the same attempts.
 
-        Args:
-            phase: Current action, for errors.
-            seconds: Maximum seconds to wait.
-
         Raises:
             ServerUnavailableError: There is none in time, or there will be none.
         """

@@ -37,11 +37,9 @@ def fields_of(event: bytes) -> dict[bytes, bytes]:
 
 
 class EndingStream(httpx2.AsyncByteStream):
-    """Event stream that reports its end; a broken connection ends it without an error.
+    """Event stream that reports its end, with the error if any; a broken connection ends it without an error.
 
-    Args:
-        stream: The received stream.
-        ended: Called at its end with the error, if any. An event beyond the limit is raised as well.
+    An event beyond the limit is raised as well.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, ended: Callable[[Exception | None], None]) -> None:
@@ -65,13 +63,7 @@ class EndingStream(httpx2.AsyncByteStream):
 
 
 class CheckedEvents(httpx2.AsyncByteStream):
-    """Event stream that replaces the data of messages. Events pass when they are complete.
-
-    Args:
-        stream: The received stream.
-        checked: Returns the data of a message, or its replacement.
-        max_event_bytes: Maximum bytes of an event.
-    """
+    """Event stream in which `checked` may replace the data of messages. Events pass when they are complete."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, checked: Callable[[bytes], bytes], max_event_bytes: int) -> None:
         self._stream = stream

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from mcp import Client
 
     from bridge.client.auth.grants import Grant
-    from bridge.client.config.entry_reader import EntryReader
     from bridge.client.config.schema import ServerEntry
-    from bridge.client.config.variables import Expanded
+    from bridge.client.config.variables import EntryReader, Expanded
     from bridge.client.transports.channel import ChannelOptions, RequestSender
     from bridge.client.transports.http_client import TrackedHttpClient
     from bridge.client.transports.plain_requests import PlainRequests

@@ -16,8 +16,8 @@ from bridge.client.transports.transport import Transport, secrets_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from bridge.client.config.entry_reader import EntryReader
     from bridge.client.config.schema import ServerEntry
+    from bridge.client.config.variables import EntryReader
     from bridge.client.transports.channel import ChannelOptions
     from bridge.client.transports.process import ChildProcess, InheritEnvironment
 

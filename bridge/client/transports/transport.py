@@ -65,12 +65,7 @@ class Transport(ABC):
 
     @classmethod
     def from_entry(cls, entry: Any, reader: Any) -> Self:
-        """Create the transport of an entry in ``mcp.json``.
-
-        Args:
-            entry: The validated entry (`bridge.client.config.schema.ServerEntry`).
-            reader: Reads its values (`bridge.client.config.entry_reader.EntryReader`).
-        """
+        """Create the transport of a validated entry in ``mcp.json`` with the reader of its values."""
         raise NotImplementedError(f"{cls.__name__} has no form in mcp.json")
 
     @property
@@ -105,9 +100,7 @@ class Transport(ABC):
     def channels(self, options: ChannelOptions, last_kind: str | None) -> Sequence[Channel]:
         """Create the channels to try, in order, at least one.
 
-        Args:
-            options: Settings of the session.
-            last_kind: Kind of the channel over which the server was reached before; None for none.
+        `last_kind` is the kind of the channel over which the server was reached before.
 
         Raises:
             TransportFailedError: The transport cannot be used.
