@@ -143,8 +143,12 @@ class Answer(NamedTuple):
             head, body = head[: int(head_bytes)].removesuffix(b"\r"), body[: int(body_bytes)]
         whole = head + body
         parts = [whole[place : place + self.size] for place in range(0, min(len(whole), 4000), self.size)]
-        ends = self.kept is not None or self.framing not in {"length", "chunked"}
-        return [*parts, whole[len(parts) * self.size :], *([None] if ends else [])]
+        return [*parts, whole[len(parts) * self.size :], *([None] if self._ends else [])]
+
+    @property
+    def _ends(self) -> bool:
+        """True if the connection is closed after the answer."""
+        return self.kept is not None or self.framing not in {"length", "chunked"}
 
     def _head_and_body(self, text: bytes) -> tuple[bytes, bytes]:
         lines = [f"Content-Type: {self.media}"] if self.media else []
@@ -152,7 +156,7 @@ class Answer(NamedTuple):
         if self.is_compressed:
             text = gzip.compress(text, 0, mtime=0)
             lines.append("Content-Encoding: gzip")
-        if self.framing == "shorter":  # the connection cannot be used again
+        if self._ends:  # no call may use the connection meanwhile
             lines.append("Connection: close")
         has_body = self.status != 204
         if has_body and self.framing == "chunked":

@@ -43,12 +43,17 @@ def npm_server(name: str) -> tuple[str, str]:
 
 def fastmcp_python() -> str:
     """A Python that has FastMCP; skips the test where that cannot be had."""
+    return python_with("fastmcp", FASTMCP_VERSION)
+
+
+def python_with(package: str, version: str) -> str:
+    """A Python that has a package; skips the test where that cannot be had."""
 
     def install(folder: Path) -> None:
         _run(sys.executable, "-m", "venv", str(folder))
-        _run(str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", f"fastmcp=={FASTMCP_VERSION}")
+        _run(str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", f"{package}=={version}")
 
-    return str(_installed(f"fastmcp-{FASTMCP_VERSION}", install, moves=False) / "bin" / "python")
+    return str(_installed(f"{package}-{version}", install, moves=False) / "bin" / "python")
 
 
 def _installed(name: str, install: Callable[[Path], None], *, moves: bool = True) -> Path:

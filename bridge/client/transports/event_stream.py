@@ -17,7 +17,7 @@ MAX_EVENT_LINES = 2_000_000
 
 BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n)(?>\r\n|\r|\n)")
 """End of an event. After one that ends with a carriage return, a line feed may follow."""
-_MAX_BLANK_LINE_BYTES = 4
+MAX_BLANK_LINE_BYTES = 4
 _MESSAGES = {None, b"", b"message"}
 
 
@@ -73,7 +73,7 @@ class CheckedEvents(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         events = bytearray()
         async for chunk in self._stream:
-            searched = max(0, len(events) - _MAX_BLANK_LINE_BYTES)
+            searched = max(0, len(events) - MAX_BLANK_LINE_BYTES)
             events += chunk
             start = 0
             for end in [found.end() for found in BLANK_LINE.finditer(events, searched)]:

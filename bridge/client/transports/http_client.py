@@ -128,7 +128,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
                 request = _with_sent_id(request, message, outgoing)
             self._events.start_soon(self._send_in_background, request)
             return httpx2.Response(202, request=request)
-        if outgoing is not None and outgoing.sent:
+        if outgoing is not None and outgoing.sent and outgoing.received is None:
             outgoing = None
         response = await self._post(request, options, outgoing)
         if self._learn is not None and response.is_success:

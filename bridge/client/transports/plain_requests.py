@@ -202,10 +202,9 @@ class PlainRequests:
             outgoing.status = response.status
             self._record_status(response.status)
             return result_of(message, request)
-        outgoing.sent = False
         self._is_redirected = response.status in _REDIRECTS
         if response.stream is not None and (self._is_redirected or is_challenge(response)):
-            outgoing.plain_id = None
+            outgoing.plain_id, outgoing.sent = None, False
             response.stream.drain(DRAIN_SECONDS)
         else:
             outgoing.received = for_sdk(response)

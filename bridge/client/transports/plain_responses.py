@@ -17,7 +17,7 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from bridge.client.transports.event_stream import BLANK_LINE, fields_of
+from bridge.client.transports.event_stream import BLANK_LINE, MAX_BLANK_LINE_BYTES, fields_of
 from bridge.client.transports.http_client import UNAUTHORIZED
 from bridge.client.transports.limits import (
     LARGE_BYTES,
@@ -68,11 +68,11 @@ async def read_events(response: HttpResponse, stream: ResponseStream, request: P
     is_stream = media_type(response.header(b"content-type").decode("latin-1")) == "text/event-stream"
     if not is_stream or response.status not in SUCCESS or response.status == _ACCEPTED or response.header(_ENCODING):
         return None
-    text, last_id = b"", b""
+    text, searched, last_id = bytearray(), 0, b""
     while len(text) <= LARGE_BYTES and (chunk := await stream.next()) is not None:
         text += chunk
-        while (blank := BLANK_LINE.search(text)) is not None:
-            fields = fields_of(text[: blank.start()])
+        while (blank := BLANK_LINE.search(text, searched)) is not None:
+            fields = fields_of(bytes(text[: blank.start()]))
             message: Any = _plain_message(fields)
             if _answers(message, request):
                 stream.drain(DRAIN_SECONDS)
@@ -81,7 +81,9 @@ async def read_events(response: HttpResponse, stream: ResponseStream, request: P
                 stream.put_back(_resumable(last_id, text))
                 return None
             last_id = fields.get(b"id", last_id)
-            text = text[blank.end() :]
+            del text[: blank.end()]
+            searched = 0
+        searched = max(0, len(text) - MAX_BLANK_LINE_BYTES)
     stream.put_back(_resumable(last_id, text))
     return None
 
@@ -98,9 +100,9 @@ def _plain_message(fields: dict[bytes, bytes]) -> Any:
         return None
 
 
-def _resumable(last_id: bytes, text: bytes) -> bytes:
+def _resumable(last_id: bytes, text: bytearray) -> bytes:
     """Text of an event stream after the event with this ID."""
-    return b"id: " + last_id + b"\ndata:\n\n" + text if last_id else text
+    return (b"id: " + last_id + b"\ndata:\n\n" if last_id else b"") + text
 
 
 async def _is_progress(message: Any, request: PlainRequest) -> bool:

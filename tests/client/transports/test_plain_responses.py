@@ -7,10 +7,12 @@ import json
 from random import Random
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import settings
+from mcp import ClientSession
 
-from bridge.errors import OutcomeUnknownError
+from bridge.errors import OutcomeUnknownError, ServerTimeoutError
 from bridge.tools.context import InvocationContext
 from tests.client.mutated_answers import Answer, Pair
 from tests.client.raw_http import (
@@ -139,6 +141,19 @@ async def test_bytes_behind_a_response_are_no_response() -> None:
     async with raw_server("legacy", answer) as server, opened(server.config()) as connection:
         for _ in range(2):
             assert (await connection.call_tool("add", {}))["content"] == DONE["content"]
+
+
+async def test_a_call_whose_response_the_sdk_does_not_get_to_read_may_have_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wait(*_: Any, **__: Any) -> None:
+        await anyio.sleep_forever()
+
+    async with (
+        raw_server("legacy", lambda _: [http(500, b"")]) as server,
+        opened(server.config(timeout_seconds=0.2)) as connection,
+    ):
+        monkeypatch.setattr(ClientSession, "send_request", wait)
+        with pytest.raises(ServerTimeoutError):
+            await connection.call_tool("add", {})
 
 
 # --- the same outcome as over the SDK --------------------------------------------------------------------------------
