@@ -16,7 +16,7 @@ import math
 import os
 from concurrent.futures import CancelledError
 from threading import Lock, get_ident, local
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -25,12 +25,15 @@ from anyio import get_cancelled_exc_class
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
+    from concurrent.futures import Future
     from contextlib import AbstractContextManager
 
     from anyio.from_thread import BlockingPortal
     from anyio.lowlevel import EventLoopToken
 
 _T = TypeVar("_T")
+_Outcome: TypeAlias = "tuple[_T | None, BaseException | None]"
+"""Result or exception of a function."""
 
 _running: set[asyncio.Task[None]] = set()
 """Strong references, since event loops only keep weak references to tasks."""
@@ -62,9 +65,9 @@ class _Holder:
 
 
 class ThreadScope:
-    """Cancels what a worker thread runs in its event loop once the thread's caller is cancelled.
+    """Cancels what a thread runs in an event loop once the thread's caller is cancelled.
 
-    `attach` and `detach` are called in the worker thread, all other methods in the event loop.
+    `attach` and `detach` are called in the thread, all other methods in the event loop.
 
     Args:
         token: The event loop that the thread's calls run in; None for a worker thread of anyio, which knows it.
@@ -91,18 +94,15 @@ class ThreadScope:
         for scope in self._scopes:
             scope.cancel()
 
-    async def outcome(
-        self, function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
-    ) -> tuple[_T | None, BaseException | None]:
+    async def outcome(self, function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]) -> _Outcome[_T]:
         """Return the function's result or exception; CancelledError if this scope is cancelled."""
-        with anyio.CancelScope() as scope:
-            self._scopes.add(scope)
-            if self._is_cancelled:
-                scope.cancel()
-            try:
-                return await _outcome(function, arguments)
-            finally:
-                self._scopes.discard(scope)
+        if not self._is_cancelled:
+            with anyio.CancelScope() as scope:
+                self._scopes.add(scope)
+                try:
+                    return await _outcome(function, arguments)
+                finally:
+                    self._scopes.discard(scope)
         return None, CancelledError()
 
 
@@ -168,14 +168,14 @@ async def await_in_portal(function: Callable[..., Awaitable[_T]], *arguments: An
     """
     if is_here():
         return await function(*arguments)
-    portal, call = _holder.portal(), _Call(function, arguments)
-    future = portal.start_task_soon(call.outcome)
+    portal, scope = _holder.portal(), ThreadScope()
+    future: Future[_Outcome[_T]] = portal.start_task_soon(scope.outcome, function, arguments)
     try:
         value, error = await anyio.to_thread.run_sync(
             future.result, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf)
         )
     except get_cancelled_exc_class():
-        portal.start_task_soon(call.cancel)
+        portal.start_task_soon(scope.cancel)
         raise
     return _value_of(value, error)
 
@@ -186,9 +186,7 @@ def _value_of(value: _T | None, error: BaseException | None) -> _T:
     return value  # type: ignore[return-value]  # None only if there is an error, or if T allows it
 
 
-def _run_anywhere(
-    function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
-) -> tuple[_T | None, BaseException | None]:
+def _run_anywhere(function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]) -> _Outcome[_T]:
     scope: ThreadScope | None = getattr(_thread_local, "scope", None)
     token = loop_of_thread()
     if token is None:
@@ -205,47 +203,22 @@ def loop_of_thread() -> EventLoopToken | None:
     return None if scope is None else scope.token
 
 
-def _run_in_portal(
-    function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
-) -> tuple[_T | None, BaseException | None]:
-    portal, call = _holder.portal(), _Call(function, arguments)
+def _run_in_portal(function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]) -> _Outcome[_T]:
+    portal, scope = _holder.portal(), ThreadScope()
     try:
-        return portal.start_task_soon(call.outcome).result()
+        future: Future[_Outcome[_T]] = portal.start_task_soon(scope.outcome, function, arguments)
+        return future.result()
     except RuntimeError as error:
         raise RuntimeError(
             f"{function!r} was called synchronously in the event loop that would run it; "
             "use its asynchronous form there"
         ) from error
     except BaseException:  # the calling thread was interrupted, for example by Ctrl+C
-        portal.start_task_soon(call.cancel)
+        portal.start_task_soon(scope.cancel)
         raise
 
 
-class _Call(Generic[_T]):
-    """A call in the portal that can be cancelled before or after it starts."""
-
-    def __init__(self, function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]) -> None:
-        self._function = function
-        self._arguments = arguments
-        self._scope: anyio.CancelScope | None = None
-        self._is_cancelled = False
-
-    async def outcome(self) -> tuple[_T | None, BaseException | None]:
-        if self._is_cancelled:
-            return None, None
-        with anyio.CancelScope() as self._scope:
-            return await _outcome(self._function, self._arguments)
-        return None, None
-
-    async def cancel(self) -> None:
-        self._is_cancelled = True
-        if self._scope is not None:
-            self._scope.cancel()
-
-
-async def _outcome(
-    function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]
-) -> tuple[_T | None, BaseException | None]:
+async def _outcome(function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]) -> _Outcome[_T]:
     """Return the function's result or exception; exceptions other than Exception would stop the portal."""
     try:
         return await function(*arguments), None
@@ -253,10 +226,6 @@ async def _outcome(
         raise
     except BaseException as error:  # noqa: BLE001 - raised again in the thread that called
         return None, error
-
-
-def _close() -> None:
-    _holder.close()
 
 
 def _forget() -> None:
@@ -273,7 +242,9 @@ _holder = _Holder()
 _portals_before_fork: list[_Holder] = []
 
 
-atexit.register(_close)
+@atexit.register
+def _close() -> None:
+    _holder.close()
 
 
 if hasattr(os, "register_at_fork"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import anyio
 
 from bridge.errors import ChatModelError, DefinitionError
+from bridge.models.listeners import ModelWrapper
 from bridge.text import short_repr
 from bridge.tools.checks import require_callable, require_seconds
 
@@ -71,24 +72,13 @@ def with_fallback(
     return cast("M", _ModelWithFallback(models, when, timeout_seconds))
 
 
-class _ModelWithFallback:
-    """Has ``chat`` and ``stream`` if all models have them."""
-
+class _ModelWithFallback(ModelWrapper):
     def __init__(
         self, models: tuple[Any, ...], when: Callable[[ChatModelError], bool], timeout_seconds: float | None
     ) -> None:
-        self._models = models
+        super().__init__(*models)
         self._when = when
         self._timeout_seconds = timeout_seconds
-        if all(hasattr(model, "chat") for model in models):
-            self.chat = self._chat
-        if all(hasattr(model, "stream") for model in models):
-            self.stream = self._stream
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in {"chat", "stream"}:
-            raise AttributeError(name)
-        return getattr(self._models[0], name)
 
     def __repr__(self) -> str:
         return f"with_fallback({', '.join(map(repr, self._models))})"

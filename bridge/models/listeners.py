@@ -74,21 +74,32 @@ def observed(model: M, *listeners: ChatModelListener) -> M:
     return cast("M", _ObservedModel(model, listeners))
 
 
-class _ObservedModel:
-    """Passes on requests; has ``chat`` and ``stream`` if the model has them."""
+class ModelWrapper:
+    """Model that sends its requests to other models.
 
-    def __init__(self, model: Any, listeners: tuple[ChatModelListener, ...]) -> None:
-        self._model = model
-        self._listeners = listeners
-        if hasattr(model, "chat"):
-            self.chat = self._chat
-        if hasattr(model, "stream"):
-            self.stream = self._stream
+    Has ``chat`` and ``stream``, which subclasses define as ``_chat`` and ``_stream``, if all models have them, and all
+    other attributes of the first model.
+    """
+
+    def __init__(self, *models: Any) -> None:
+        self._models = models
+        for method in ("chat", "stream"):
+            if all(hasattr(model, method) for model in models):
+                setattr(self, method, getattr(self, f"_{method}"))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("_") or name in {"chat", "stream"}:
             raise AttributeError(name)
-        return getattr(self._model, name)
+        return getattr(self._models[0], name)
+
+
+class _ObservedModel(ModelWrapper):
+    """Notifies listeners of requests to a model."""
+
+    def __init__(self, model: Any, listeners: tuple[ChatModelListener, ...]) -> None:
+        super().__init__(model)
+        self._model = model
+        self._listeners = listeners
 
     def __repr__(self) -> str:
         return repr(self._model)

@@ -8,6 +8,7 @@ time. Small models need a server that enforces the schema, such as llama.cpp, vL
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +81,9 @@ class PromptedToolsChatModel:
         """See `bridge.service.chat_model.StreamingChatModel.stream`; with tools, the reply is not split."""
         stream = getattr(self._model, "stream", None)
         if stream is not None and not _offered(request):
-            events = stream(_without_tools(request))
-            try:
+            async with aclosing(stream(_without_tools(request))) as events:
                 async for event in events:
                     yield event
-            finally:
-                await events.aclose()
             return
         response = await self.chat(request)
         message = response.message

@@ -1,4 +1,7 @@
-"""Checks of declared values, so that a wrong one is refused where it is declared and not when it is used."""
+"""Checks of declared values, so that a wrong one is refused where it is declared and not when it is used.
+
+Each check raises `DefinitionError`, which names the value as ``what``, such as ``title``, and shows it.
+"""
 
 from __future__ import annotations
 
@@ -16,33 +19,13 @@ F = TypeVar("F")
 
 
 def require_type(value: object, kinds: type | UnionType | tuple[type, ...], what: str, taken: str) -> None:
-    """Check the type of a declared value.
-
-    Args:
-        value: The declared value.
-        kinds: The accepted types.
-        what: The value's name in the error message: ``title``.
-        taken: The accepted types in words: ``text``.
-
-    Raises:
-        DefinitionError: The value has another type.
-    """
+    """Check the type of a value; ``taken`` describes the accepted types: ``text``."""
     if not isinstance(value, kinds):
         raise DefinitionError(f"{what} must be {taken}, not {short_repr(value)}")
 
 
 def require_seconds(value: object, what: str, *, optional: bool = True, may_be_zero: bool = False) -> None:
-    """Check a duration in seconds.
-
-    Args:
-        value: The declared value.
-        what: The value's name in the error message.
-        optional: Accept None.
-        may_be_zero: Accept 0.
-
-    Raises:
-        DefinitionError: The value is not a number, or is negative, zero or NaN.
-    """
+    """Check a duration in seconds, which is not negative, zero or NaN; ``optional`` accepts None."""
     if value is None and optional:
         return
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -54,17 +37,7 @@ def require_seconds(value: object, what: str, *, optional: bool = True, may_be_z
 
 
 def require_count(value: object, what: str, *, least: int = 1, optional: bool = False) -> None:
-    """Check a whole number with a minimum.
-
-    Args:
-        value: The declared value.
-        what: The value's name in the error message.
-        least: The minimum.
-        optional: Accept None.
-
-    Raises:
-        DefinitionError: The value is not a whole number, or is less than the minimum.
-    """
+    """Check a whole number with a minimum; ``optional`` accepts None."""
     if value is None and optional:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -75,17 +48,7 @@ def require_count(value: object, what: str, *, least: int = 1, optional: bool = 
 
 
 def require_methods(value: object, what: str, *names: str, taken: str) -> None:
-    """Check that an object has methods.
-
-    Args:
-        value: The declared object.
-        what: Its name in the error message.
-        names: Names of the methods.
-        taken: The accepted objects in words: ``a chat model``.
-
-    Raises:
-        DefinitionError: The value is a class, or a method is missing.
-    """
+    """Check that an object, not a class, has methods; ``taken`` describes the accepted objects: ``a chat model``."""
     missing = [name for name in names if not callable(getattr(value, name, None))]
     if isinstance(value, type) and not missing:
         raise DefinitionError(f"{what} must be {taken}, not the class {value.__name__}; give an instance")
@@ -94,19 +57,13 @@ def require_methods(value: object, what: str, *names: str, taken: str) -> None:
 
 
 def require_callable(value: F, arguments: int, what: str, received: str) -> F:
-    """Check that a function can be called with a number of positional arguments.
+    """Check that a function can be called with a number of positional arguments, and return it.
 
     Args:
         value: The function.
         arguments: The number of arguments.
-        what: The function's name in the error message.
-        received: The arguments in words: ``the request and the context``.
-
-    Returns:
-        The function.
-
-    Raises:
-        DefinitionError: The value cannot be called in this way.
+        what: The function's name.
+        received: Description of the arguments: ``the request and the context``.
     """
     if not callable(value):
         raise DefinitionError(f"{what} must be a function of {received}, not {short_repr(value)}")
@@ -125,15 +82,12 @@ def require_callable(value: F, arguments: int, what: str, received: str) -> F:
 
 
 def listed(values: object, what: str, item: str) -> tuple[Any, ...]:
-    """Return declared values as a tuple; a single function or object counts as a list of one.
+    """Return the values of a list as a tuple; a single function or object counts as a list of one.
 
     Args:
-        values: The declared values.
-        what: Their name in the error message.
-        item: One of them in words: ``a listener``.
-
-    Raises:
-        DefinitionError: The value is None, text, a number or a mapping.
+        values: The values.
+        what: Their name.
+        item: Description of one of them: ``a listener``.
     """
     if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping | type):
         return tuple(values)

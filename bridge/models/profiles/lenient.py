@@ -6,10 +6,11 @@ OpenAPI 3.0's: no references, one type for each schema, ``nullable`` (Gemini API
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles.keywords import ANNOTATIONS, annotations_of, fits, kinds_of
-from bridge.models.profiles.normalization import inlined, reference_in, rewritten
+from bridge.models.profiles.normalization import inlined, reference_in, rewritten, with_definitions
 from bridge.models.profiles.rewriting import RewrittenSchema, with_notes
 from bridge.tools.transform import safe_names
 
@@ -55,18 +56,14 @@ def openai(normal: NormalSchema) -> RewrittenSchema:
     """Schema for OpenAI: the root is an object without alternatives; arrays have ``items``."""
     root, losses = object_root(normal)
     definitions = {name: rewritten(node, _with_items) for name, node in normal.definitions.items()}
-    schema = rewritten(root, _with_items)
-    return RewrittenSchema(schema={**schema, "$defs": definitions} if definitions else schema, losses=losses)
+    return RewrittenSchema(schema=with_definitions(rewritten(root, _with_items), definitions), losses=losses)
 
 
 def anthropic(normal: NormalSchema) -> RewrittenSchema:
     """Schema for Anthropic: the root is an object without alternatives; property names have safe characters."""
     root, losses = object_root(normal)
     root, restore = with_safe_properties(root, r"[^A-Za-z0-9_.-]")
-    definitions = dict(normal.definitions)
-    return RewrittenSchema(
-        schema={**root, "$defs": definitions} if definitions else root, restore=restore, losses=losses
-    )
+    return RewrittenSchema(schema=with_definitions(root, normal.definitions), restore=restore, losses=losses)
 
 
 def bedrock(normal: NormalSchema) -> RewrittenSchema:
@@ -76,7 +73,7 @@ def bedrock(normal: NormalSchema) -> RewrittenSchema:
     """
     root, losses = object_root(normal)
     root, restore = with_safe_properties(root, r"[^A-Za-z0-9_.-]")
-    schema = inlined(root, normal) or {**root, "$defs": dict(normal.definitions)}
+    schema = inlined(root, normal) or with_definitions(root, normal.definitions)
     kept = {key: value for key, value in schema.items() if key in _BEDROCK_ROOT}
     return RewrittenSchema(schema=kept, restore=restore, losses=losses)
 
@@ -199,14 +196,8 @@ class _Writer:
 
     def _combined(self, node: Json) -> Json:
         """Merge the parts of ``allOf`` as far as a schema with one type can."""
-        parts = [self._normal.resolved(part) for part in node["allOf"]]
-        merged: Json = {}
-        for part in [*parts, {key: value for key, value in node.items() if key != "allOf"}]:
-            properties = {**merged.get("properties", {}), **part.get("properties", {})}
-            required = [*merged.get("required", ()), *part.get("required", ())]
-            merged |= part | ({"properties": properties} if properties else {})
-            merged |= {"required": list(dict.fromkeys(required))} if required else {}
-        return merged
+        rest = {key: value for key, value in node.items() if key != "allOf"}
+        return reduce(_together, [rest, *(self._normal.resolved(part) for part in reversed(node["allOf"]))])
 
     def _union(self, node: Json, keyword: str, trail: frozenset[str], level: int) -> Json:
         variants = [self.written(each, trail, level + 1) for each in node[keyword] if kinds_of(each) != ("null",)]

@@ -57,20 +57,29 @@ class NormalSchema:
 
     def is_recursive(self) -> bool:
         """True if a definition refers to itself, directly or indirectly."""
-        return _has_circle({name: set(_references(node)) for name, node in self.definitions.items()})
+        return self._has_circle(children)
 
     def is_circular(self) -> bool:
         """True if a definition consists only of itself, through references and alternatives; it restricts nothing."""
-        return _has_circle({name: set(_synonyms(node)) for name, node in self.definitions.items()})
+        return self._has_circle(alternatives)
 
-    def written(self) -> Json:
-        """The schema with its definitions as one document."""
-        return {**self.root, "$defs": dict(self.definitions)} if self.definitions else self.root
+    def _has_circle(self, inner: Callable[[Json], list[Json]]) -> bool:
+        uses = {name: set(_references(node, inner)) for name, node in self.definitions.items()}
+        try:
+            TopologicalSorter(uses).prepare()
+        except CycleError:
+            return True
+        return False
 
 
 def normalized(schema: Mapping[str, Any]) -> NormalSchema:
     """Convert a schema to its normal form; the original is not changed."""
     return _Normalizer(schema).normalized()
+
+
+def with_definitions(root: Json, definitions: Mapping[str, Json]) -> Json:
+    """Join a schema and its definitions to one document."""
+    return {**root, "$defs": dict(definitions)} if definitions else root
 
 
 def reference_in(node: Mapping[str, Any]) -> str | None:
@@ -79,62 +88,43 @@ def reference_in(node: Mapping[str, Any]) -> str | None:
     return reference.removeprefix(_DEFINITIONS) if isinstance(reference, str) else None
 
 
-def children(node: Mapping[str, Any]) -> Iterator[Json]:
+def children(node: Mapping[str, Any]) -> list[Json]:
     """Direct subschemas of a schema."""
+    found: list[Json] = []
+    mapped(node, found.append)
+    return found
+
+
+def mapped(node: Mapping[str, Any], change: Callable[[Any], Any]) -> Json:
+    """Copy a schema, applying a function to its direct subschemas, which are objects in a normalised schema."""
+    result: Json = {}
     for key, value in node.items():
-        if key in SCHEMA or key in BOOLEAN_OR_SCHEMA:
-            if isinstance(value, dict):
-                yield value
+        if key in SCHEMA or (key in BOOLEAN_OR_SCHEMA and not isinstance(value, bool)):
+            result[key] = change(value)
         elif key in SCHEMA_MAP:
-            yield from value.values()
-        elif key in SCHEMA_LIST:
-            yield from value
+            result[key] = {name: change(each) for name, each in value.items()}
+        else:
+            result[key] = [change(each) for each in value] if key in SCHEMA_LIST else value
+    return result
 
 
 def rewritten(node: Json, change: Callable[[Json], Json]) -> Json:
     """Copy a schema, applying a function to every subschema, innermost first."""
-
-    def written(value: Json) -> Json:
-        return rewritten(value, change)
-
-    result: Json = {}
-    for key, value in node.items():
-        if key in SCHEMA or key in BOOLEAN_OR_SCHEMA:
-            result[key] = written(value) if isinstance(value, dict) else value
-        elif key in SCHEMA_MAP:
-            result[key] = {name: written(each) for name, each in value.items()}
-        elif key in SCHEMA_LIST:
-            result[key] = [written(each) for each in value]
-        else:
-            result[key] = value
-    return change(result)
+    return change(mapped(node, lambda inner: rewritten(inner, change)))
 
 
-def _references(node: Json) -> Iterator[str]:
+def alternatives(node: Json) -> list[Json]:
+    """Subschemas for the same value."""
+    return [each for keyword in ("anyOf", "oneOf", "allOf") for each in node.get(keyword, ())]
+
+
+def _references(node: Json, inner: Callable[[Json], list[Json]]) -> Iterator[str]:
     pending = [node]
     while pending:
         found = pending.pop()
         if (name := reference_in(found)) is not None:
             yield name
-        pending.extend(children(found))
-
-
-def _synonyms(node: Json) -> Iterator[str]:
-    """Definitions that a schema refers to directly or through alternatives."""
-    pending = [node]
-    while pending:
-        found = pending.pop()
-        if (name := reference_in(found)) is not None:
-            yield name
-        pending.extend(each for keyword in ("allOf", "anyOf", "oneOf") for each in found.get(keyword, ()))
-
-
-def _has_circle(uses: Mapping[str, set[str]]) -> bool:
-    try:
-        TopologicalSorter(uses).prepare()
-    except CycleError:
-        return True
-    return False
+        pending.extend(inner(found))
 
 
 class _Normalizer:
@@ -171,19 +161,8 @@ class _Normalizer:
                 if key == "$dynamicRef":
                     self._losses.append(f"the dynamic reference {value!r}")
             elif is_well_formed(key, value):
-                result[key] = self._carried(key, value, depth + 1)
-        return result
-
-    def _carried(self, key: str, value: Any, depth: int) -> Any:
-        if key in BOOLEAN_OR_SCHEMA and isinstance(value, bool):
-            return value
-        if key in SCHEMA or key in BOOLEAN_OR_SCHEMA:
-            return self._written(value, depth)
-        if key in SCHEMA_MAP:
-            return {name: self._written(each, depth) for name, each in value.items()}
-        if key in SCHEMA_LIST:
-            return [self._written(each, depth) for each in value]
-        return value
+                result[key] = value
+        return mapped(result, lambda inner: self._written(inner, depth + 1))
 
     def _refer(self, reference: Any, result: Json) -> None:
         """Convert a reference to one to a definition at the root."""
@@ -237,40 +216,22 @@ def _modernized(node: Mapping[str, Any]) -> dict[str, Any]:
     return modern
 
 
-class _TooLargeError(Exception):
-    pass
-
-
 def inlined(root: Json, normal: NormalSchema) -> Json | None:
     """Inline all references; None for recursive schemas, or if the result is too large."""
+    nodes = 0
+
+    def written(node: Json) -> Json:
+        nonlocal nodes
+        nodes += 1
+        if nodes > MAX_NODES:
+            raise RecursionError
+        return mapped(normal.resolved(node), written)
+
     if not normal.definitions:
         return root
     if normal.is_recursive():
         return None
     try:
-        return _Inliner(normal).written(root)
-    except (_TooLargeError, RecursionError):
+        return written(root)
+    except RecursionError:  # too large, or nested too deeply
         return None
-
-
-class _Inliner:
-    def __init__(self, normal: NormalSchema) -> None:
-        self._normal = normal
-        self._nodes = 0
-
-    def written(self, node: Json) -> Json:
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            raise _TooLargeError
-        if reference_in(node) is not None:
-            node = self._normal.resolved(node)
-        return {key: self._value(key, value) for key, value in node.items()}
-
-    def _value(self, key: str, value: Any) -> Any:
-        if key in SCHEMA or (key in BOOLEAN_OR_SCHEMA and isinstance(value, dict)):
-            return self.written(value)
-        if key in SCHEMA_MAP:
-            return {name: self.written(each) for name, each in value.items()}
-        if key in SCHEMA_LIST:
-            return [self.written(each) for each in value]
-        return value

@@ -16,20 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.models.encoding import utf8_json
 from bridge.models.profiles import lenient
-from bridge.models.profiles.lenient import gemini
 from bridge.models.profiles.normalization import normalized
 from bridge.models.profiles.rewriting import NotStrictableError, RewrittenSchema
 from bridge.models.profiles.strict import ANTHROPIC as ANTHROPIC_RULES
 from bridge.models.profiles.strict import OPENAI as OPENAI_RULES
-from bridge.models.profiles.strict import StrictRules, strict
+from bridge.models.profiles.strict import strict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridge.models.profiles.normalization import NormalSchema
 
-
 _logger = logging.getLogger("bridge.models")
+
+
+def _no_strict(_: NormalSchema) -> RewrittenSchema:
+    raise NotStrictableError("the provider has no strict mode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,8 @@ class Profile:
     """The provider's name, for messages."""
     lenient: Callable[[NormalSchema], RewrittenSchema]
     """Creates the non-strict copy."""
-    strict: Callable[[NormalSchema], RewrittenSchema] | None = None
-    """Creates the strict copy; None if the provider has no strict mode. Raises `NotStrictableError`."""
+    strict: Callable[[NormalSchema], RewrittenSchema] = _no_strict
+    """Creates the strict copy, or raises `NotStrictableError`; always if the provider has no strict mode."""
 
     def rewrite(self, schema: Mapping[str, Any], *, strict: bool = False) -> RewrittenSchema:
         """Convert a schema for the provider.
@@ -51,16 +53,14 @@ class Profile:
             strict: Create a strict copy if possible.
         """
         normal = normalized(schema)
-        if not strict:
-            return self.lenient(normal)
-        if self.strict is None:
-            rewriting = self.lenient(normal)
-            return replace(rewriting, losses=(*rewriting.losses, "strictness: the provider has no strict mode"))
-        try:
-            return self.strict(normal)
-        except NotStrictableError as error:
-            rewriting = self.lenient(normal)
-            return replace(rewriting, losses=(*rewriting.losses, f"strictness: {error}"))
+        lost: tuple[str, ...] = ()
+        if strict:
+            try:
+                return self.strict(normal)
+            except NotStrictableError as error:
+                lost = (f"strictness: {error}",)
+        rewriting = self.lenient(normal)
+        return replace(rewriting, losses=rewriting.losses + lost)
 
     def convert(self, schema: Mapping[str, Any], *, strict: bool, owner: str) -> RewrittenSchema:
         """Convert a schema for the provider, and log its losses.
@@ -77,11 +77,7 @@ class Profile:
         return rewriting
 
 
-def _strict_by(rules: StrictRules) -> Callable[[NormalSchema], RewrittenSchema]:
-    return partial(strict, rules=rules)
-
-
-OPENAI = Profile(name="OpenAI", lenient=lenient.openai, strict=_strict_by(OPENAI_RULES))
-ANTHROPIC = Profile(name="Anthropic", lenient=lenient.anthropic, strict=_strict_by(ANTHROPIC_RULES))
-BEDROCK = Profile(name="Bedrock", lenient=lenient.bedrock, strict=_strict_by(ANTHROPIC_RULES))
-GEMINI = Profile(name="Gemini", lenient=gemini)
+OPENAI = Profile(name="OpenAI", lenient=lenient.openai, strict=partial(strict, rules=OPENAI_RULES))
+ANTHROPIC = Profile(name="Anthropic", lenient=lenient.anthropic, strict=partial(strict, rules=ANTHROPIC_RULES))
+BEDROCK = Profile(name="Bedrock", lenient=lenient.bedrock, strict=partial(strict, rules=ANTHROPIC_RULES))
+GEMINI = Profile(name="Gemini", lenient=lenient.gemini)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles.keywords import fits, kinds_of
-from bridge.models.profiles.normalization import children, reference_in
+from bridge.models.profiles.normalization import alternatives, children, reference_in
 from bridge.text import truncate
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class NullRemoval:
         """JSON types that a schema accepts, including its alternatives."""
         name = reference_in(node)
         inner = list(self._definition_kinds(name)) if name is not None else []
-        inner += [kind for each in self._variants(node) for kind in self._kinds(each)]
+        inner += [kind for each in alternatives(node) for kind in self._kinds(each)]
         return tuple(dict.fromkeys(inner)) or kinds_of(node) or _CONTAINERS
 
     def _definition_kinds(self, name: str) -> tuple[str, ...]:
@@ -133,15 +133,11 @@ class NullRemoval:
             self._kinds_taken[name] = self._kinds(self._normal.definitions[name])
         return self._kinds_taken[name]
 
-    @staticmethod
-    def _variants(node: Json) -> list[Json]:
-        return [*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())]
-
     def _restored(self, value: Any, node: Json, hops: int = 0) -> Any:
         if not isinstance(value, dict | list) or hops > _MAX_HOPS:
             return value
         node = self._normal.resolved(node)
-        if variants := self._variants(node):
+        if variants := alternatives(node):
             candidates = [each for each in variants if fits(value, self._kinds(each))]
             return self._restored(value, candidates[0], hops + 1) if len(candidates) == 1 else value
         if isinstance(value, list):

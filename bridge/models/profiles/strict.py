@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles.keywords import ANNOTATIONS, annotations_of, fits, kinds_of
-from bridge.models.profiles.normalization import reference_in
+from bridge.models.profiles.normalization import reference_in, with_definitions
 from bridge.models.profiles.rewriting import NotStrictableError, NullRemoval, RewrittenSchema, with_notes
 
 if TYPE_CHECKING:
@@ -139,8 +139,9 @@ class _Writer:
             raise NotStrictableError("its root is not a plain object")
         schema = self._written({"properties": {}, "additionalProperties": False, **root, "type": "object"}, 0)
         if self._rules.recursive:
-            definitions = {name: self._written(node, 0) for name, node in normal.definitions.items()}
-            schema |= {"$defs": definitions} if definitions else {}
+            schema = with_definitions(
+                schema, {name: self._written(node, 0) for name, node in normal.definitions.items()}
+            )
         removes = self._rules.all_required and self._nulls.is_needed(normal.root)
         return RewrittenSchema(schema=schema, is_strict=True, restore=self._nulls.restored if removes else None)
 
