@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram
 
     from bridge.telemetry.instruments import Instruments
-    from bridge.telemetry.operations import Tracer
+    from bridge.telemetry.tracing import Tracing
 
 MODEL_DURATION = "gen_ai.client.operation.duration"
 TOKEN_USAGE = "gen_ai.client.token.usage"  # noqa: S105 - no secret
@@ -65,7 +65,7 @@ class GenAiOperation:
 
     def __init__(
         self,
-        tracer: Tracer | None,
+        tracer: Tracing | None,
         histogram: Histogram,
         span_name: str,
         labels: dict[str, str],
@@ -82,7 +82,7 @@ class GenAiOperation:
         attributes = {**self._labels, **self._attributes}
         self._span = None
         if self._tracer is not None:
-            self._span = self._tracer.operation(self._span_name, attributes, is_client=self._is_client)
+            self._span = self._tracer.start(self._span_name, attributes, is_client=self._is_client)
         self._start = perf_counter()
         return self
 
@@ -109,7 +109,7 @@ class ModelOperation(GenAiOperation):
     __slots__ = ("_tokens",)
 
     def __init__(
-        self, tracer: Tracer | None, histogram: Histogram, tokens: Histogram, *given: Any, **named: Any
+        self, tracer: Tracing | None, histogram: Histogram, tokens: Histogram, *given: Any, **named: Any
     ) -> None:
         super().__init__(tracer, histogram, *given, **named)
         self._tokens = tokens
@@ -143,7 +143,7 @@ class GenAi:
         tracer: Opens spans; None for none.
     """
 
-    def __init__(self, instruments: Instruments, tracer: Tracer | None) -> None:
+    def __init__(self, instruments: Instruments, tracer: Tracing | None) -> None:
         self._tracer = tracer
         histogram = instruments.histogram
         self._agents = histogram(AGENT_DURATION, "s", "Duration of an agent's invocation.", _AGENT_BUCKETS_SECONDS)

@@ -27,8 +27,8 @@ from bridge.telemetry.records import CallDetails, recorded_arguments, recorded_n
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from bridge.telemetry.operations import Tracer
     from bridge.telemetry.records import CallSink
+    from bridge.telemetry.tracing import Tracing
 
 
 class Observer(Recorder):
@@ -50,7 +50,7 @@ class Observer(Recorder):
         self,
         instruments: Instruments | None = None,
         *,
-        tracer: Tracer | None = None,
+        tracer: Tracing | None = None,
         sinks: Iterable[CallSink] = (),
         shows_arguments: bool = False,
     ) -> None:
@@ -104,7 +104,7 @@ class Observer(Recorder):
             meta: The request's ``_meta``.
             session_id: The session's id.
             details: The details of a call (`call_details`).
-            is_sampled: The result of `Tracer.begins`: False for no span; None to let the tracer decide.
+            is_sampled: The result of `Tracing.begins`: False for no span; None to let the tracer decide.
         """
         return ServerOperation(self, series, request_id, meta, session_id, details, is_sampled=is_sampled)
 

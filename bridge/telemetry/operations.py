@@ -5,70 +5,24 @@ from __future__ import annotations
 from collections import deque
 from threading import Lock
 from time import perf_counter, time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bridge.telemetry.conventions import CANCELLED, IN_FLIGHT, INPUT_REQUIRED, TOOL_ERROR
 from bridge.telemetry.instruments import Instruments
 from bridge.telemetry.records import EndedCall, call_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, MutableMapping
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.records import CallDetails, CallSink
+    from bridge.telemetry.tracing import Tracing
 
 
 BATCH_SIZE = 16
 """Ended operations that are recorded together: each takes far less time than alone, and no request waits long."""
-
-
-class Span(Protocol):
-    """An open span."""
-
-    @property
-    def trace_id(self) -> str | None:
-        """The trace's id in hexadecimal digits; None where the trace is not sampled."""
-        ...
-
-    def add(self, attributes: Mapping[str, Any]) -> None:
-        """Add attributes."""
-
-    def end(self, error_type: str | None, code: int | None, message: str | None) -> None:
-        """End the span.
-
-        Args:
-            error_type: The type of the error; None for a success.
-            code: The JSON-RPC error code, if there is one.
-            message: The JSON-RPC error message.
-        """
-
-
-class Tracer(Protocol):
-    """Opens spans; see `bridge.telemetry.tracing`."""
-
-    def begins(self, meta: Mapping[str, Any] | None) -> bool:
-        """True where a request is to be traced: its caller traces it, or it is sampled."""
-        ...
-
-    def serve(
-        self, series: OperationSeries, meta: Mapping[str, Any] | None, request_id: object, session_id: str | None,
-        *, is_sampled: bool,
-    ) -> Span:  # fmt: skip
-        """Open a span for a client's request and make it the current one."""
-        ...
-
-    def ask(self, series: OperationSeries) -> Span:
-        """Open a span for a request to the other side and make it the current one."""
-        ...
-
-    def operation(self, name: str, attributes: Mapping[str, Any], *, is_client: bool) -> Span:
-        """Open a span for an operation of this process and make it the current one."""
-        ...
-
-    def carry(self, meta: MutableMapping[str, Any]) -> None:
-        """Write the current trace context into ``_meta``."""
 
 
 class Recorder:
@@ -86,7 +40,7 @@ class Recorder:
     """
 
     def __init__(
-        self, instruments: Instruments | None = None, tracer: Tracer | None = None, sinks: Iterable[CallSink] = ()
+        self, instruments: Instruments | None = None, tracer: Tracing | None = None, sinks: Iterable[CallSink] = ()
     ) -> None:
         self.instruments = instruments or Instruments()
         self.tracer = tracer
@@ -143,17 +97,7 @@ class Recorder:
 
 
 class ServerOperation:
-    """A client's request while it is answered; made by `Observer.serve`, and ended once.
-
-    Args:
-        recorder: Records it.
-        series: Its series.
-        request_id: The request's id.
-        meta: The request's ``_meta``.
-        session_id: The session's id.
-        details: The details of a call; None where it has no record.
-        is_sampled: The result of `Tracer.begins`: False for no span; None to let the tracer decide here.
-    """
+    """A client's request while it is answered; made by `Observer.serve`, and ended once."""
 
     __slots__ = ("_details", "_recorder", "_request_id", "_series", "_span", "_start")
 
@@ -219,7 +163,7 @@ class ClientOperation:
 
     def __enter__(self) -> Self:
         tracer = self._recorder.tracer
-        self._span = None if tracer is None else tracer.ask(self._series)
+        self._span = None if tracer is None else tracer.start(self._series.span_name, self._series.labels)
         if tracer is not None:
             tracer.carry(self.meta)
         self._start = perf_counter()

@@ -20,12 +20,10 @@ from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
-    from contextvars import Token
 
     from opentelemetry.trace import TracerProvider
 
-    from bridge.telemetry.instruments import Labels, OperationSeries
-    from bridge.telemetry.operations import Span
+    from bridge.telemetry.instruments import OperationSeries
 
 SAMPLED = Context()
 """The parent context of a trace that was sampled here: a `RatioSampler` keeps it."""
@@ -45,7 +43,8 @@ class Tracing:
         self._tracer = trace.get_tracer("bridge", tracer_provider=provider)
         self._samples_here = ratio is not None
         self._ratio = 1.0 if ratio is None else ratio
-        self._unsampled = UnsampledContext()
+        self._unsampled_count = 0
+        self._unsampled_context = Context()
 
     def begins(self, meta: Mapping[str, Any] | None) -> bool:
         """True where a request is to be traced: its caller traces it, or it is sampled.
@@ -62,7 +61,7 @@ class Tracing:
         session_id: str | None,
         *,
         is_sampled: bool,
-    ) -> Span:
+    ) -> CurrentSpan:
         """Open a span for a client's request and make it the current one.
 
         Args:
@@ -75,7 +74,7 @@ class Tracing:
         parent, links = _parent(meta)
         if self._samples_here and parent is None and not context.get_current():
             if not (is_sampled or random() < self._ratio):  # noqa: S311 - sampling
-                return self._unsampled.enter()
+                return self._unsampled()
             parent = SAMPLED
         # All attributes at once: each one set later costs as much as these together.
         attributes = dict(series.labels)
@@ -83,15 +82,12 @@ class Tracing:
             attributes[REQUEST_ID] = clip(str(request_id))
         if session_id is not None:
             attributes[SESSION_ID] = clip(session_id)
-        return CurrentSpan(self._start(series, attributes, SpanKind.SERVER, parent, links), parent)
+        span = self._tracer.start_span(
+            series.span_name, parent, SpanKind.SERVER, attributes, links, record_exception=False
+        )
+        return CurrentSpan(span, trace.set_span_in_context(span, parent))
 
-    def ask(self, series: OperationSeries) -> Span:
-        """Open a span for a request to the other side and make it the current one."""
-        if _is_unsampled():
-            return self._unsampled.enter()
-        return CurrentSpan(self._start(series, series.labels, SpanKind.CLIENT, None, []), None)
-
-    def operation(self, name: str, attributes: Mapping[str, Any], *, is_client: bool) -> Span:
+    def start(self, name: str, attributes: Mapping[str, Any], *, is_client: bool = True) -> CurrentSpan:
         """Open a span for an operation of this process and make it the current one.
 
         Args:
@@ -100,9 +96,10 @@ class Tracing:
             is_client: True for a request to another process.
         """
         if _is_unsampled():
-            return self._unsampled.enter()
+            return self._unsampled()
         kind = SpanKind.CLIENT if is_client else SpanKind.INTERNAL
-        return CurrentSpan(self._tracer.start_span(name, None, kind, attributes, record_exception=False), None)
+        span = self._tracer.start_span(name, None, kind, attributes, record_exception=False)
+        return CurrentSpan(span, trace.set_span_in_context(span))
 
     def carry(self, meta: MutableMapping[str, Any]) -> None:
         """Write the current trace context into ``_meta``."""
@@ -111,10 +108,13 @@ class Tracing:
         else:
             propagate.inject(meta)
 
-    def _start(
-        self, series: OperationSeries, attributes: Labels, kind: SpanKind, parent: Context | None, links: list[Link]
-    ) -> trace.Span:
-        return self._tracer.start_span(series.span_name, parent, kind, attributes, links, record_exception=False)
+    def _unsampled(self) -> CurrentSpan:
+        """Make the current trace an unsampled one, at next to no cost: many share a context."""
+        if self._unsampled_count % _TRACES_PER_CONTEXT == 0:
+            span = _UnsampledSpan(trace.SpanContext(getrandbits(128), getrandbits(64), is_remote=False))
+            self._unsampled_context = trace.set_span_in_context(span, Context())
+        self._unsampled_count += 1
+        return CurrentSpan(trace.get_current_span(self._unsampled_context), self._unsampled_context)
 
 
 class CurrentSpan:
@@ -122,14 +122,14 @@ class CurrentSpan:
 
     Args:
         span: OpenTelemetry's span.
-        parent: The context it was started in; None for the current one.
+        own_context: A context with it.
     """
 
     __slots__ = ("_span", "_token")
 
-    def __init__(self, span: trace.Span, parent: Context | None) -> None:
+    def __init__(self, span: trace.Span, own_context: Context) -> None:
         self._span = span
-        self._token = context.attach(trace.set_span_in_context(span, parent))
+        self._token = context.attach(own_context)
 
     @property
     def trace_id(self) -> str | None:
@@ -156,45 +156,12 @@ class CurrentSpan:
         span.end()
 
 
-class UnsampledContext:
-    """Makes the current trace an unsampled one, at next to no cost: many share a context."""
-
-    def __init__(self) -> None:
-        self._entered = 0
-        self._context = Context()
-
-    def enter(self) -> UnsampledSpan:
-        """Open a span that is never exported."""
-        if self._entered % _TRACES_PER_CONTEXT == 0:
-            span = _UnsampledMark(trace.SpanContext(getrandbits(128), getrandbits(64), is_remote=False))
-            self._context = trace.set_span_in_context(span, Context())
-        self._entered += 1
-        return UnsampledSpan(context.attach(self._context))
-
-
-class UnsampledSpan:
-    """A span that is never exported."""
-
-    __slots__ = ("_token", "trace_id")
-
-    def __init__(self, token: Token[Context]) -> None:
-        self._token = token
-        self.trace_id: str | None = None
-
-    def add(self, attributes: Mapping[str, Any]) -> None:
-        """Ignore attributes."""
-
-    def end(self, error_type: str | None, code: int | None, message: str | None) -> None:  # noqa: ARG002 - a Span's
-        """End the span; the one before is the current one again."""
-        context.detach(self._token)
-
-
-class _UnsampledMark(trace.NonRecordingSpan):
-    """The current span within an unsampled trace."""
+class _UnsampledSpan(trace.NonRecordingSpan):
+    """A span that is never exported: the current one within an unsampled trace."""
 
 
 def _is_unsampled() -> bool:
-    return isinstance(trace.get_current_span(), _UnsampledMark)
+    return isinstance(trace.get_current_span(), _UnsampledSpan)
 
 
 def _parent(meta: Mapping[str, Any] | None) -> tuple[Context | None, list[Link]]:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from bridge.telemetry.audit import AuditFile
     from bridge.telemetry.instruments import Instruments
-    from bridge.telemetry.operations import Tracer
     from bridge.telemetry.prometheus import PrometheusMetrics
     from bridge.telemetry.records import CallSink
+    from bridge.telemetry.tracing import Tracing
 
 _MIB = 1024 * 1024
 
@@ -136,7 +136,7 @@ def set_draining_source(is_draining: Callable[[], bool]) -> None:
         observer.is_draining = is_draining
 
 
-def _tracer(name: str, closings: list[Callable[[], object]]) -> Tracer:
+def _tracer(name: str, closings: list[Callable[[], object]]) -> Tracing:
     from bridge.telemetry.otel_setup import DEFAULT_RATIO, tracing_from_environment  # noqa: PLC0415 - an extra
 
     try:
