@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.client.tool_pins import PinMode
 
 Group = TypeVar("Group")
+_GROUP = "group"
 _AnyTarget = TypeVar("_AnyTarget", bound="Target")
 
 header_option = click.option(
@@ -53,14 +54,24 @@ def option(name: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(name, envvar=variable, show_envvar=True, show_default="default" in settings, **settings)
 
 
-def count_option(name: str, unit: str, help_text: str, *, least: int = 1, **settings: Any) -> Callable[[Any], Any]:
-    """Option of a whole number of a unit, such as ``CALLS``."""
-    return option(name, type=WholeNumber(least), metavar=unit, help=help_text, **settings)
+def setting(*, repr: bool = True, **settings: Any) -> Any:  # noqa: A002 - dataclasses' name
+    """Field of a group, set by the option of its name; the settings are those of `option`."""
+    return field(repr=repr, metadata=settings)
 
 
-def texts_option(name: str, **settings: Any) -> Callable[[Any], Any]:
-    """Repeatable option of comma-separated texts; the settings are those of `click.option`."""
-    return option(name, type=CommaSeparated(), multiple=True, callback=lambda *values: sum(values[-1], ()), **settings)
+def count_setting(unit: str, help_text: str, *, least: int = 1, **settings: Any) -> Any:
+    """`setting` of a whole number of a unit, such as ``CALLS``."""
+    return setting(type=WholeNumber(least), metavar=unit, help=help_text, **settings)
+
+
+def texts_setting(**settings: Any) -> Any:
+    """`setting` of comma-separated texts, whose option is repeatable."""
+    return setting(type=CommaSeparated(), multiple=True, callback=lambda *values: sum(values[-1], ()), **settings)
+
+
+def group_setting(group: type[Any]) -> Any:
+    """Field with a further group."""
+    return field(metadata={_GROUP: group})
 
 
 def option_group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -74,12 +85,17 @@ def option_group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return add
 
 
-prefix_option = option(
-    "--prefix",
-    type=click.Choice(["always", "on_collision", "never"]),
-    help="When to prefix tool names with their server's name: always, only on a name collision, or never. The default "
-    "is the configuration's, else always with several servers.",
-)
+def options_of(group: type[Any]) -> Callable[[Any], Any]:
+    """Options of all settings of a group, in their order: ``max_calls`` is set by ``--max-calls``."""
+    return option_group(
+        *(
+            options_of(each.metadata[_GROUP])
+            if _GROUP in each.metadata
+            else option(f"--{each.name.replace('_', '-')}", **each.metadata)
+            for each in fields(group)
+            if each.metadata
+        )
+    )
 
 
 def group_values(group: type[Group], settings: dict[str, Any]) -> Group:
@@ -89,8 +105,11 @@ def group_values(group: type[Group], settings: dict[str, Any]) -> Group:
         group: A dataclass with a field for each of its options.
         settings: Values of all options by parameter name.
     """
-    names = [field.name for field in fields(group)]  # type: ignore[arg-type]  # there is no public name for a dataclass
-    return group(**{name: settings.pop(name) for name in names})
+    values = {
+        each.name: group_values(each.metadata[_GROUP], settings) if _GROUP in each.metadata else settings.pop(each.name)
+        for each in fields(group)  # type: ignore[arg-type]  # there is no public name for a dataclass
+    }
+    return group(**values)
 
 
 def typed_options(ctx: click.Context) -> list[click.Option]:
@@ -145,25 +164,35 @@ class Number(click.FloatRange):
         return number
 
 
-pins_options = option_group(
-    option(
-        "--pins",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Lock file of bridge pin; tools that differ from it are not used.",
-    ),
-    option(
-        "--pin-mode",
-        type=click.Choice(["refuse", "flag"]),
-        default="refuse",
-        help="Leave out tools that differ from their pins, or use them with a warning.",
-    ),
-)
-
-
 def check_pins(ctx: click.Context, targets: Sequence[Target]) -> None:
     """Refuse a lock file on the command line without a server; the environment may be for other commands."""
     if not split_targets(targets)[1] and any(each.name == "pins" for each in typed_options(ctx)):
         raise click.UsageError("--pins needs a server; the tools of a Python target cannot be pinned", ctx)
+
+
+_PREFIX: dict[str, Any] = {
+    "type": click.Choice(["always", "on_collision", "never"]),
+    "help": "When to prefix tool names with their server's name: always, only on a name collision, or never. The "
+    "default is the configuration's, else always with several servers.",
+}
+
+prefix_option = option("--prefix", **_PREFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamOptions:
+    """Options of servers whose tools are used."""
+
+    pins: Path | None = setting(
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Lock file of bridge pin; tools that differ from it are not used.",
+    )
+    pin_mode: PinMode = setting(
+        type=click.Choice(["refuse", "flag"]),
+        default="refuse",
+        help="Leave out tools that differ from their pins, or use them with a warning.",
+    )
+    prefix: Prefixing | None = setting(**_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,12 +201,10 @@ class ServerOptions:
 
     timeout: float | None
     headers: tuple[str, ...]
-    pins: Path | None
-    pin_mode: PinMode
-    prefix: Prefixing | None
+    upstream: UpstreamOptions = group_setting(UpstreamOptions)
 
 
 def server_options(timeout_help: str) -> Callable[[Any], Any]:
     """Options of `ServerOptions`."""
     timeout = click.option("--timeout", type=Number(0, min_open=True), help=timeout_help)
-    return option_group(timeout, header_option, pins_options, prefix_option)
+    return option_group(timeout, header_option, options_of(UpstreamOptions))

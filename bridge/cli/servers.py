@@ -26,13 +26,11 @@ from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-    from pathlib import Path
 
-    from bridge.cli.options import ServerOptions
+    from bridge.cli.options import ServerOptions, UpstreamOptions
     from bridge.cli.targets import RemoteTarget
     from bridge.client.config.variables import InputDefinition
     from bridge.client.tool_catalog import ServerStatus
-    from bridge.client.tool_pins import PinMode
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import ToolExecutionResult
 
@@ -101,22 +99,17 @@ def with_timeout(server: ServerConfig, timeout_seconds: float | None) -> ServerC
     )
 
 
-def pinned(servers: Iterable[ServerConfig], lock: Path | None, mode: PinMode) -> list[ServerConfig]:
-    """Apply a lock file to servers; a server that is not in it has no pins.
-
-    Args:
-        servers: The servers.
-        lock: The lock file; None to use those of the configurations.
-        mode: Handling of tools that differ from their pins.
+def pinned(servers: Iterable[ServerConfig], options: UpstreamOptions) -> list[ServerConfig]:
+    """Apply the lock file of the options, if there is one; a server that is not in it has no pins.
 
     Raises:
         ConfigError: The file is not a lock file.
     """
-    if lock is None:
+    if options.pins is None:
         return list(servers)
     from bridge.client.tool_pins import ServerPins, load_pins  # noqa: PLC0415 - only with a lock file
 
-    pins, nothing = load_pins(lock, mode=mode), ServerPins(tools={}, mode=mode)
+    pins, nothing = load_pins(options.pins, mode=options.pin_mode), ServerPins(tools={}, mode=options.pin_mode)
     return [replace(server, pins=pins.get(server.name, nothing)) for server in servers]
 
 
@@ -127,9 +120,9 @@ def servers_for_command(target: RemoteTarget, options: ServerOptions) -> list[Se
         ConfigError: As for `servers_of`, and for `pinned`.
         TargetError: As for `servers_of`.
     """
-    servers = [with_timeout(server, options.timeout) for server in servers_of(target)]
-    servers = pinned(servers, options.pins, options.pin_mode)
-    return servers if options.prefix is None else [replace(server, prefixing=options.prefix) for server in servers]
+    servers = pinned([with_timeout(server, options.timeout) for server in servers_of(target)], options.upstream)
+    prefixing = options.upstream.prefix
+    return servers if prefixing is None else [replace(server, prefixing=prefixing) for server in servers]
 
 
 @asynccontextmanager

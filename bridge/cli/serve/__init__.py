@@ -1,7 +1,41 @@
-"""``bridge serve``: options and assembly of the server."""
+"""``bridge serve``: serve tools as an MCP server, over stdio or HTTP."""
 
 from __future__ import annotations
 
-from bridge.cli.serve.command import command
+from typing import Any
 
-__all__ = ["command"]
+import click
+
+from bridge.cli.options import group_values, options_of
+from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.serve.options import ServeOptions
+from bridge.cli.targets import TargetCommand
+from bridge.hosting.process import redirect_stdout
+
+
+@click.command(cls=TargetCommand, short_help="Serve the tools of TARGETs over stdio or HTTP.")
+@click.argument("targets", nargs=-1, metavar="TARGET...")
+@options_of(ServeOptions)
+@log_level_option("info")
+@click.pass_context
+def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) -> None:
+    """Serve the tools of one or several TARGETs as one MCP server.
+
+    A TARGET is file.py[:object], directory/ or package.module[:object], or servers whose tools are served again:
+    mcp.json[#server], a URL, or -- command args… With several servers, every tool name is prefixed with its server's
+    name (see --prefix), and only the tools of an unavailable server are missing.
+
+    Output of tools goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host to listen on
+    are always allowed. Every option can be set in the environment; lists are separated by commas.
+    """
+    options = group_values(ServeOptions, settings)
+    configure_logging(options.log_level, options.telemetry.log_format)
+    if options.transport == "stdio":
+        from bridge.cli.serve.stdio import serve_stdio  # noqa: PLC0415 - not needed for HTTP
+
+        serve_stdio(ctx, targets, options)
+    else:
+        with redirect_stdout():
+            from bridge.cli.serve.http import serve_http  # noqa: PLC0415 - not needed for stdio
+
+            serve_http(ctx, targets, options)

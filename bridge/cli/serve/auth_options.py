@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from bridge.cli.options import option, option_group, texts_option
+from bridge.cli.options import setting, texts_setting
 from bridge.errors import BridgeError
 
 if TYPE_CHECKING:
@@ -28,17 +28,41 @@ _GIVEN = frozenset({ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT})
 class AuthOptions:
     """Authentication options."""
 
-    api_key: tuple[str, ...] = field(repr=False)
-    api_keys: Path | None
-    oauth_issuer: str | None
-    oauth_audience: str | None
-    oauth_jwks_url: str | None
-    oauth_introspection_url: str | None
-    oauth_client_id: str | None
-    oauth_client_secret: str | None = field(repr=False)
-    resource_url: str | None
-    required_scope: tuple[str, ...]
-    tool_scope: tuple[str, ...]
+    api_key: tuple[str, ...] = texts_setting(
+        metavar="KEY[,KEY…]",
+        help="Over HTTP: a key that callers send as Authorization: Bearer KEY; better set in the environment. Separate "
+        "several by commas; each of several needs at least 16 characters. Repeatable.",
+        repr=False,
+    )
+    api_keys: Path | None = setting(
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…]. Changes are applied at once.",
+    )
+    oauth_issuer: str | None = setting(
+        metavar="URL", help="Over HTTP: accept tokens of this issuer; its exact identifier."
+    )
+    oauth_audience: str | None = setting(help="Audience that tokens must have; by default the --resource-url.")
+    oauth_jwks_url: str | None = setting(
+        metavar="URL", help="URL of the issuer's keys; by default the one in its metadata."
+    )
+    oauth_introspection_url: str | None = setting(
+        metavar="URL", help="Verify tokens by introspection at this URL (RFC 7662)."
+    )
+    oauth_client_id: str | None = setting(help="Client id for introspection.")
+    oauth_client_secret: str | None = setting(
+        help="Client secret for introspection; better set in the environment.", repr=False
+    )
+    resource_url: str | None = setting(
+        metavar="URL",
+        help="URL under which clients reach this server; required with --oauth-issuer.",
+    )
+    required_scope: tuple[str, ...] = texts_setting(
+        metavar="SCOPE", help="A scope that every caller needs. Repeatable."
+    )
+    tool_scope: tuple[str, ...] = texts_setting(
+        metavar="TOOL=SCOPE",
+        help="A scope that callers of a tool need, by name or pattern: delete_*=write. Repeatable.",
+    )
 
     def auth(self, ctx: click.Context) -> Auth | None:
         """Build the authentication; None without credentials."""
@@ -139,36 +163,3 @@ class AuthOptions:
                 )
             found[tool] = (*found.get(tool, ()), scope)
         return found
-
-
-auth_options = option_group(
-    texts_option(
-        "--api-key",
-        metavar="KEY[,KEY…]",
-        help="Over HTTP: a key that callers send as Authorization: Bearer KEY; better set in the environment. Separate "
-        "several by commas; each of several needs at least 16 characters. Repeatable.",
-    ),
-    option(
-        "--api-keys",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…]. Changes are applied at once.",
-    ),
-    option("--oauth-issuer", metavar="URL", help="Over HTTP: accept tokens of this issuer; its exact identifier."),
-    option("--oauth-audience", help="Audience that tokens must have; by default the --resource-url."),
-    option("--oauth-jwks-url", metavar="URL", help="URL of the issuer's keys; by default the one in its metadata."),
-    option("--oauth-introspection-url", metavar="URL", help="Verify tokens by introspection at this URL (RFC 7662)."),
-    option("--oauth-client-id", help="Client id for introspection."),
-    option("--oauth-client-secret", help="Client secret for introspection; better set in the environment."),
-    option(
-        "--resource-url",
-        metavar="URL",
-        help="URL under which clients reach this server; required with --oauth-issuer.",
-    ),
-    texts_option("--required-scope", metavar="SCOPE", help="A scope that every caller needs. Repeatable."),
-    texts_option(
-        "--tool-scope",
-        metavar="TOOL=SCOPE",
-        help="A scope that callers of a tool need, by name or pattern: delete_*=write. Repeatable.",
-    ),
-)
-"""Options of `AuthOptions`."""

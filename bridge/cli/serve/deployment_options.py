@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.options import Number, WholeNumber, count_option, option, option_group, texts_option
+from bridge.cli.options import Number, WholeNumber, count_setting, setting, texts_setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,9 +22,21 @@ MAX_DRAIN_SECONDS = 30.0
 class ScalingOptions:
     """Options for several processes of one server."""
 
-    state_keys: tuple[str, ...]
-    workers: int
-    redis_url: str | None
+    redis_url: str | None = setting(
+        metavar="URL",
+        help="URL of a Redis that replicas with the same --name share, such as redis://localhost:6379/0: each replica "
+        "continues sessions of older protocol versions, and rates are counted together. Better set in the environment.",
+    )
+    workers: int = count_setting(
+        "PROCESSES",
+        "Over HTTP: number of processes that serve the port; one that ends is restarted.",
+        default=1,
+    )
+    state_keys: tuple[str, ...] = texts_setting(
+        metavar="KEY[,KEY…]",
+        help="Secrets that encrypt the state that clients carry between the rounds of a call: the first encrypts, all "
+        "decrypt. Use the same for all replicas; better set in the environment. Repeatable.",
+    )
 
     @property
     def are_sessions_lost(self) -> bool:
@@ -81,36 +93,28 @@ class ScalingOptions:
         return keys or None
 
 
-scaling_options = option_group(
-    option(
-        "--redis-url",
-        metavar="URL",
-        help="URL of a Redis that replicas with the same --name share, such as redis://localhost:6379/0: each replica "
-        "continues sessions of older protocol versions, and rates are counted together. Better set in the environment.",
-    ),
-    count_option(
-        "--workers",
-        "PROCESSES",
-        "Over HTTP: number of processes that serve the port; one that ends is restarted.",
-        default=1,
-    ),
-    texts_option(
-        "--state-keys",
-        metavar="KEY[,KEY…]",
-        help="Secrets that encrypt the state that clients carry between the rounds of a call: the first encrypts, all "
-        "decrypt. Use the same for all replicas; better set in the environment. Repeatable.",
-    ),
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationsOptions:
     """Options of admin pages and shutdown."""
 
-    admin_port: int | None
-    admin_host: str
-    drain_delay: float
-    drain_timeout: float
+    admin_port: int | None = setting(
+        type=WholeNumber(0, 65535),
+        metavar="PORT",
+        help="Over HTTP: serve /healthz, /readyz, /status and /metrics at this port instead of the tools' port.",
+    )
+    admin_host: str = setting(default="127.0.0.1", help="Host to bind the admin port to.")
+    drain_delay: float = setting(
+        type=Number(0),
+        metavar="SECONDS",
+        default=0.0,
+        help="Over HTTP: seconds for which new calls are accepted after SIGTERM, while /readyz answers 503.",
+    )
+    drain_timeout: float = setting(
+        type=Number(0),
+        metavar="SECONDS",
+        default=25.0,
+        help="Over HTTP: seconds for which running calls may continue after that.",
+    )
 
     def check(self, ctx: click.Context) -> None:
         """Check that the options are consistent."""
@@ -120,29 +124,3 @@ class OperationsOptions:
                 f"under {MAX_DRAIN_SECONDS:g} seconds, after which containers are killed",
                 ctx,
             )
-
-
-operations_options = option_group(
-    option(
-        "--admin-port",
-        type=WholeNumber(0, 65535),
-        metavar="PORT",
-        help="Over HTTP: serve /healthz, /readyz, /status and /metrics at this port instead of the tools' port.",
-    ),
-    option("--admin-host", default="127.0.0.1", help="Host to bind the admin port to."),
-    option(
-        "--drain-delay",
-        type=Number(0),
-        metavar="SECONDS",
-        default=0.0,
-        help="Over HTTP: seconds for which new calls are accepted after SIGTERM, while /readyz answers 503.",
-    ),
-    option(
-        "--drain-timeout",
-        type=Number(0),
-        metavar="SECONDS",
-        default=25.0,
-        help="Over HTTP: seconds for which running calls may continue after that.",
-    ),
-)
-"""Options of `OperationsOptions`."""

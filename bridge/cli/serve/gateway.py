@@ -18,21 +18,18 @@ from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
 
+    from bridge.cli.options import UpstreamOptions
     from bridge.cli.targets import LocalTarget, RemoteTarget
-    from bridge.client.config.servers import Prefixing, ServerConfig
-    from bridge.client.tool_pins import PinMode
+    from bridge.client.config.servers import ServerConfig
 
 
 def serve_gateway(
     local: Sequence[LocalTarget],
     remote: Sequence[RemoteTarget],
+    options: UpstreamOptions,
     *,
     forward_headers: Sequence[str],
-    prefix: Prefixing | None,
-    pins: Path | None,
-    pin_mode: PinMode,
     reload: bool,
 ) -> Serving:
     """Build a gateway.
@@ -40,10 +37,8 @@ def serve_gateway(
     Args:
         local: Targets whose tools run in this process.
         remote: Remote targets.
+        options: Options of their servers.
         forward_headers: Names of callers' headers that are forwarded.
-        prefix: When a server's name is prepended to its tool names; None to use its configuration.
-        pins: Lock file of the servers.
-        pin_mode: Handling of tools that differ from their pins.
         reload: True to follow changes of configurations.
 
     Raises:
@@ -56,14 +51,14 @@ def serve_gateway(
         return merged_servers(
             (
                 target.path.stem if isinstance(target, ConfigTarget) else target.name,
-                pinned(servers_of(target, is_alone=False), pins, pin_mode),
+                pinned(servers_of(target, is_alone=False), options),
             )
             for target in remote
         )
 
     tools = load_toolbox(local) if local else ToolBox()
     try:
-        gateway = Gateway(read(), local=tools, prefix=prefix, forward_headers=forward_headers)
+        gateway = Gateway(read(), local=tools, prefix=options.prefix, forward_headers=forward_headers)
     except DefinitionError as error:
         raise TargetError(str(error)) from error
     files = [target.path for target in remote if isinstance(target, ConfigTarget)]

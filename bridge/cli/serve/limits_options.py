@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from bridge.cli.options import count_option, option, option_group, texts_option
+from bridge.cli.options import count_setting, setting, texts_setting
 from bridge.errors import DefinitionError
 from bridge.hosting.connection_limits import DEFAULT_MAX_HEADER_BYTES
 
@@ -29,18 +29,62 @@ DEFAULT_MAX_SESSIONS = 10_000
 class LimitsOptions:
     """Limit options."""
 
-    rate: str | None
-    concurrency: int | None
-    max_streams: int | None
-    tool_rate: tuple[str, ...]
-    tool_concurrency: tuple[str, ...]
-    max_output_chars: int | None
-    max_result_bytes: int | None
-    tool_max_result_bytes: tuple[str, ...]
-    max_calls: int
-    max_sessions: int
-    max_header_bytes: int
-    max_connections: int | None
+    rate: str | None = setting(
+        metavar="N/SECONDS",
+        help="Over HTTP: maximum rate of requests of each caller, such as 100/10; others are answered 429.",
+    )
+    concurrency: int | None = count_setting(
+        "CALLS",
+        "Maximum running calls of each caller in each process; others are answered 429, or in a session by an "
+        "error result.",
+    )
+    max_streams: int | None = count_setting(
+        "STREAMS",
+        "Over HTTP: maximum open streams of each caller in each process; others are answered 429.",
+    )
+    tool_rate: tuple[str, ...] = texts_setting(
+        metavar="TOOL=N/SECONDS",
+        help="Maximum rate of calls of a tool, by name or pattern (delete_*=5/60), for each caller. Repeatable.",
+    )
+    tool_concurrency: tuple[str, ...] = texts_setting(
+        metavar="TOOL=N",
+        help="Maximum running calls of a tool, by name or pattern, for each caller in each process. Repeatable.",
+    )
+    max_output_chars: int | None = count_setting(
+        "CHARACTERS",
+        "Maximum characters of a result's text for the model; a longer text is cut in the middle.",
+    )
+    max_result_bytes: int | None = count_setting(
+        "BYTES",
+        "Maximum length of a call's result as JSON; a longer result becomes an error.",
+    )
+    tool_max_result_bytes: tuple[str, ...] = texts_setting(
+        metavar="TOOL=BYTES",
+        help="Maximum length of a tool's results, by name or pattern; the smallest that matches applies. Repeatable.",
+    )
+    max_calls: int = count_setting(
+        "CALLS",
+        "Over HTTP: maximum calls of all callers that run or wait in each process; others are answered by an "
+        "error that says when to try again.",
+        default=DEFAULT_MAX_CALLS,
+    )
+    max_sessions: int = count_setting(
+        "SESSIONS",
+        "Over HTTP: maximum open sessions. At the maximum, a caller with fewer sessions displaces an idle session "
+        "of the caller with most; others are answered 503.",
+        default=DEFAULT_MAX_SESSIONS,
+    )
+    max_header_bytes: int = count_setting(
+        "BYTES",
+        "Over HTTP: maximum length of a request's target and headers; longer ones are answered 431.",
+        least=1024,
+        default=DEFAULT_MAX_HEADER_BYTES,
+    )
+    max_connections: int | None = count_setting(
+        "CONNECTIONS",
+        "Over HTTP: maximum open connections. At the maximum, an address with fewer connections displaces an idle "
+        "one of the address with most; others are answered 503 and closed.",
+    )
 
     def limits(self, ctx: click.Context) -> Limits | None:
         """Build the limits; None for none."""
@@ -99,76 +143,3 @@ def _count_of(option_name: str) -> Callable[[str], int]:
         return int(text)
 
     return count
-
-
-limits_options = option_group(
-    option(
-        "--rate",
-        metavar="N/SECONDS",
-        help="Over HTTP: maximum rate of requests of each caller, such as 100/10; others are answered 429.",
-    ),
-    count_option(
-        "--concurrency",
-        "CALLS",
-        "Maximum running calls of each caller in each process; others are answered 429, or in a session by an "
-        "error result.",
-    ),
-    count_option(
-        "--max-streams",
-        "STREAMS",
-        "Over HTTP: maximum open streams of each caller in each process; others are answered 429.",
-    ),
-    texts_option(
-        "--tool-rate",
-        metavar="TOOL=N/SECONDS",
-        help="Maximum rate of calls of a tool, by name or pattern (delete_*=5/60), for each caller. Repeatable.",
-    ),
-    texts_option(
-        "--tool-concurrency",
-        metavar="TOOL=N",
-        help="Maximum running calls of a tool, by name or pattern, for each caller in each process. Repeatable.",
-    ),
-    count_option(
-        "--max-output-chars",
-        "CHARACTERS",
-        "Maximum characters of a result's text for the model; a longer text is cut in the middle.",
-    ),
-    count_option(
-        "--max-result-bytes",
-        "BYTES",
-        "Maximum length of a call's result as JSON; a longer result becomes an error.",
-    ),
-    texts_option(
-        "--tool-max-result-bytes",
-        metavar="TOOL=BYTES",
-        help="Maximum length of a tool's results, by name or pattern; the smallest that matches applies. Repeatable.",
-    ),
-    count_option(
-        "--max-calls",
-        "CALLS",
-        "Over HTTP: maximum calls of all callers that run or wait in each process; others are answered by an "
-        "error that says when to try again.",
-        default=DEFAULT_MAX_CALLS,
-    ),
-    count_option(
-        "--max-sessions",
-        "SESSIONS",
-        "Over HTTP: maximum open sessions. At the maximum, a caller with fewer sessions displaces an idle session "
-        "of the caller with most; others are answered 503.",
-        default=DEFAULT_MAX_SESSIONS,
-    ),
-    count_option(
-        "--max-header-bytes",
-        "BYTES",
-        "Over HTTP: maximum length of a request's target and headers; longer ones are answered 431.",
-        least=1024,
-        default=DEFAULT_MAX_HEADER_BYTES,
-    ),
-    count_option(
-        "--max-connections",
-        "CONNECTIONS",
-        "Over HTTP: maximum open connections. At the maximum, an address with fewer connections displaces an idle "
-        "one of the address with most; others are answered 503 and closed.",
-    ),
-)
-"""Options of `LimitsOptions`."""

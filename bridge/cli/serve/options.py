@@ -3,58 +3,109 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bridge.cli.loading import Serving, load_toolbox, version_of
-from bridge.cli.options import typed_options
+from bridge.cli.options import (
+    UpstreamOptions,
+    WholeNumber,
+    count_setting,
+    group_setting,
+    setting,
+    texts_setting,
+    typed_options,
+)
+from bridge.cli.serve.auth_options import AuthOptions
+from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
+from bridge.cli.serve.limits_options import LimitsOptions
+from bridge.cli.serve.telemetry_options import TelemetryOptions
 from bridge.cli.targets import existing_targets, given_targets, split_targets
 from bridge.hosting.process import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from bridge.cli.serve.auth_options import AuthOptions
-    from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
-    from bridge.cli.serve.limits_options import LimitsOptions
-    from bridge.cli.serve.telemetry_options import TelemetryOptions
     from bridge.cli.targets import Target
-    from bridge.client.config.servers import Prefixing
-    from bridge.client.tool_pins import PinMode
     from bridge.server.publisher import Publisher
+
+
+DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
+"""Default maximum bytes of a request body."""
+
+
+class _Transport(click.Choice[str]):
+    """Transport name; other known names get a hint."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Convert a transport name."""
+        if str(value).lower().replace("-", "").replace("_", "").startswith("streamable"):
+            self.fail(f"{value!r} is not a transport; write --transport http", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
     """All options of ``bridge serve``."""
 
-    transport: str
-    host: str
-    port: int
-    path: str
-    allowed_hosts: tuple[str, ...]
-    allowed_origins: tuple[str, ...]
-    no_sse: bool
-    no_auth: bool
-    page_size: int | None
-    max_request_bytes: int
-    no_fast_path: bool
-    reload: bool
-    name: str | None
-    server_version: str | None
-    instructions: str | None
-    forward_headers: tuple[str, ...]
-    auth: AuthOptions
-    limits: LimitsOptions
-    operations: OperationsOptions
-    scaling: ScalingOptions
-    telemetry: TelemetryOptions
-    pins: Path | None
-    pin_mode: PinMode
-    prefix: Prefixing | None
-    default_targets: tuple[str, ...]
+    transport: str = setting(
+        type=_Transport(["stdio", "http", "sse"]),
+        default="stdio",
+        help="stdio for a client that starts this command; http for streamable HTTP and SSE; sse for SSE alone.",
+    )
+    host: str = setting(default="127.0.0.1", help="Host to listen on.")
+    port: int = setting(
+        type=WholeNumber(0, 65535),
+        metavar="PORT",
+        default=8000,
+        help="Port to listen on; 0 for a free one, which is printed.",
+    )
+    path: str = setting(default="/mcp", help="Path of streamable HTTP.")
+    allowed_hosts: tuple[str, ...] = texts_setting(
+        help="Further Host headers to accept. Repeatable.",
+    )
+    allowed_origins: tuple[str, ...] = texts_setting(
+        help="Further origins whose pages may use the server (CORS). Repeatable.",
+    )
+    no_sse: bool = setting(is_flag=True, help="With --transport http: do not serve SSE.")
+    no_auth: bool = setting(
+        is_flag=True,
+        help="Allow calls without a credential; required if other machines can reach the port and there are no keys.",
+    )
+    page_size: int | None = count_setting(
+        "TOOLS",
+        "Maximum tools on a page of the list; by default all are on one page.",
+    )
+    max_request_bytes: int = count_setting(
+        "BYTES",
+        "Maximum length of a request's body.",
+        default=DEFAULT_MAX_REQUEST_BYTES,
+    )
+    no_fast_path: bool = setting(is_flag=True, help="Answer every request by the SDK.")
+    reload: bool = setting(
+        is_flag=True,
+        help="Apply changes of files: configurations are reloaded; over HTTP, Python files near a target are reloaded.",
+    )
+    forward_headers: tuple[str, ...] = texts_setting(
+        help="Headers of a caller to forward to servers with URLs, except credentials. Repeatable.",
+    )
+    auth: AuthOptions = group_setting(AuthOptions)
+    limits: LimitsOptions = group_setting(LimitsOptions)
+    operations: OperationsOptions = group_setting(OperationsOptions)
+    scaling: ScalingOptions = group_setting(ScalingOptions)
+    telemetry: TelemetryOptions = group_setting(TelemetryOptions)
+    upstream: UpstreamOptions = group_setting(UpstreamOptions)
+    name: str | None = setting(help="Name of the server; by default derived from its targets.")
+    server_version: str | None = setting(
+        metavar="VERSION",
+        help="Version of the server; by default the __version__ of its only target.",
+    )
+    instructions: str | None = setting(help="Instructions about the server for the model.")
+    default_targets: tuple[str, ...] = texts_setting(
+        metavar="TARGET[,TARGET…]",
+        help="Files and directories to serve if no TARGET is given; missing ones are skipped. Repeatable.",
+    )
     log_level: str
 
 
@@ -76,7 +127,7 @@ def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
         "log_arguments": (has_audit_log or telemetry.log_format == "json", "--audit-log or --log-format json"),
         "audit_log_max_bytes": (has_audit_log, "--audit-log"),
         "audit_log_kept_files": (has_audit_log, "--audit-log"),
-        "pin_mode": (options.pins is not None, "--pins"),
+        "pin_mode": (options.upstream.pins is not None, "--pins"),
     }
     if options.transport != "stdio":
         needed["admin_host"] = (options.operations.admin_port is not None, "--admin-port")
@@ -93,13 +144,7 @@ def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
         from bridge.cli.serve.gateway import serve_gateway  # noqa: PLC0415 - importing the SDK takes most of a second
 
         return serve_gateway(
-            local,
-            remote,
-            forward_headers=options.forward_headers,
-            prefix=options.prefix,
-            pins=options.pins,
-            pin_mode=options.pin_mode,
-            reload=options.reload,
+            local, remote, options.upstream, forward_headers=options.forward_headers, reload=options.reload
         )
     return Serving(load_toolbox(local), version=version_of(local))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.options import count_option, option, option_group
+from bridge.cli.options import count_setting, setting
 from bridge.cli.reporting import CommandError
 from bridge.hosting.process import print_message
 from bridge.telemetry import switch
@@ -32,55 +32,40 @@ _MIB = 1024 * 1024
 class TelemetryOptions:
     """Telemetry options."""
 
-    metrics: bool
-    traces: bool
-    log_format: str
-    log_arguments: bool
-    audit_log: Path | None
-    audit_log_max_bytes: int
-    audit_log_kept_files: int
+    metrics: bool = setting(is_flag=True, help="Over HTTP: serve metrics at /metrics.")
+    traces: bool = setting(
+        is_flag=True,
+        help="Send traces as configured by the OTEL_* variables. Also enabled by OTEL_TRACES_EXPORTER or "
+        "OTEL_EXPORTER_OTLP_ENDPOINT.",
+    )
+    log_format: str = setting(
+        type=click.Choice(["text", "json"]),
+        default="text",
+        help="Format of the log; json has one object a line, and a line for each call.",
+    )
+    log_arguments: bool = setting(
+        is_flag=True, help="Include the arguments of calls in the JSON log and the audit log."
+    )
+    audit_log: Path | None = setting(
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="File to which a JSON line is appended for each call, with its caller and outcome.",
+    )
+    audit_log_max_bytes: int = count_setting(
+        "BYTES",
+        "Length of the audit log at which it is renamed to FILE.1, and a new one begins.",
+        default=100 * _MIB,
+    )
+    audit_log_kept_files: int = count_setting(
+        "FILES",
+        "Number of earlier files of the audit log that are kept.",
+        least=0,
+        default=10,
+    )
 
     @property
     def are_traces_wanted(self) -> bool:
         """True if tracing is on, by the option or by OpenTelemetry's variables."""
         return self.traces or (_asks_for_traces(os.environ) and _is_tracing_installed())
-
-
-telemetry_options = option_group(
-    option("--metrics", is_flag=True, help="Over HTTP: serve metrics at /metrics."),
-    option(
-        "--traces",
-        is_flag=True,
-        help="Send traces as configured by the OTEL_* variables. Also enabled by OTEL_TRACES_EXPORTER or "
-        "OTEL_EXPORTER_OTLP_ENDPOINT.",
-    ),
-    option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        help="Format of the log; json has one object a line, and a line for each call.",
-    ),
-    option("--log-arguments", is_flag=True, help="Include the arguments of calls in the JSON log and the audit log."),
-    option(
-        "--audit-log",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="File to which a JSON line is appended for each call, with its caller and outcome.",
-    ),
-    count_option(
-        "--audit-log-max-bytes",
-        "BYTES",
-        "Length of the audit log at which it is renamed to FILE.1, and a new one begins.",
-        default=100 * _MIB,
-    ),
-    count_option(
-        "--audit-log-kept-files",
-        "FILES",
-        "Number of earlier files of the audit log that are kept.",
-        least=0,
-        default=10,
-    ),
-)
-"""Options of `TelemetryOptions`."""
 
 
 @dataclass(frozen=True, slots=True)
