@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bridge.server.auth.access import matches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
     from contextlib import AbstractAsyncContextManager
 
     from bridge.server.auth.auth import Auth
     from bridge.server.core import ServerCore
+    from bridge.server.tool_list import ToolChanges
     from bridge.tools.toolbox import ToolBox
 
     Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
@@ -52,6 +53,16 @@ class UnmatchedNames:
                 logger.warning("no tool matches %r %s", pattern, warning)
             self._reported[number] = found
 
+    @contextmanager
+    def watching(self, changes: ToolChanges) -> Iterator[None]:
+        """Context in which names are checked now and on changes of the tools."""
+        self.check()
+        end = changes.listen(self.check)
+        try:
+            yield
+        finally:
+            end()
+
 
 def unmatched_auth_names(auth: Auth, tools: ToolBox) -> UnmatchedNames:
     """Create the warnings about names in scopes and keys."""
@@ -81,11 +92,7 @@ def with_unmatched_warnings(publisher: ServerCore, lifespan: Lifespan | None) ->
     @asynccontextmanager
     async def checked() -> AsyncIterator[None]:
         async with lifespan():
-            unmatched.check()
-            end = publisher.changes.listen(unmatched.check)
-            try:
+            with unmatched.watching(publisher.changes):
                 yield
-            finally:
-                end()
 
     return checked

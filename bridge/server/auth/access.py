@@ -45,24 +45,18 @@ class ToolScopes:
 
     def __init__(self, scopes: Mapping[str, Iterable[str]] | None = None) -> None:
         self._scopes = {pattern: scopes_of(each) for pattern, each in (scopes or {}).items()}
+        self.patterns = frozenset(self._scopes)
+        """Names and patterns of the tools that require a scope."""
         self.all: frozenset[str] = _EMPTY.union(*self._scopes.values())
         """Every scope that a tool requires."""
         self.of = lru_cache(_CACHED_NAMES)(self._of)
         """Return the scopes that a tool requires."""
-
-    @property
-    def patterns(self) -> frozenset[str]:
-        """Names and patterns of the tools that require a scope."""
-        return frozenset(self._scopes)
 
     def _of(self, name: str) -> frozenset[str]:
         return _EMPTY.union(*(each for pattern, each in self._scopes.items() if matches((pattern,), name)))
 
     def __bool__(self) -> bool:
         return bool(self._scopes)
-
-    def __repr__(self) -> str:
-        return f"ToolScopes({ {pattern: sorted(each) for pattern, each in self._scopes.items()} })"
 
 
 _NO_SCOPES = ToolScopes()

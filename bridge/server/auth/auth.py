@@ -23,7 +23,7 @@ from bridge.server.auth.tokens import (
 from bridge.telemetry.repetitions import Repetitions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 
     from mcp.server.auth.provider import AccessToken, TokenVerifier
 
@@ -78,6 +78,8 @@ class Auth:
         self.resource_url = None if resource_url is None else require_url(resource_url, "resource_url")
         self.required_scopes = scopes_of(required_scopes)
         self.tool_scopes = ToolScopes(tool_scopes)
+        self.scopes = self.required_scopes | self.tool_scopes.all
+        """Every scope that the server or a tool requires."""
         issuers = [getattr(verifier, "issuer", None) for verifier in verifiers]
         self.authorization_servers = tuple(dict.fromkeys([*authorization_servers, *filter(None, issuers)]))
         """URLs of the issuers whose tokens are accepted."""
@@ -90,11 +92,6 @@ class Auth:
     def of(cls, auth: Auth | TokenVerifier) -> Auth:
         """Return an `Auth` as it is, or wrap one verifier."""
         return auth if isinstance(auth, Auth) else cls(auth)
-
-    @property
-    def scopes(self) -> frozenset[str]:
-        """Every scope that the server or a tool requires."""
-        return self.required_scopes | self.tool_scopes.all
 
     @property
     def key_tools(self) -> frozenset[str]:
@@ -128,7 +125,9 @@ class Auth:
             if found is not None:
                 named = self._with_issuer(found, verifier, source)
                 self._check_name(verifier, named)
-                return self._with_all_scopes(named)
+                if isinstance(named, VerifiedToken) and named.has_all_scopes:
+                    return named.model_copy(update={"scopes": sorted(self.scopes.union(named.scopes))})
+                return named
         if refusal is not None:
             raise refusal
         return None
@@ -150,9 +149,11 @@ class Auth:
         self._changed.append(listener)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Run the background tasks of the verifiers; a context in which requests are served."""
+    async def running(self, *others: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+        """Run the background tasks of the verifiers, and others; a context in which requests are served."""
         async with create_task_group() as tasks:
+            for other in others:
+                tasks.start_soon(other)
             for verifier in self._verifiers:
                 if isinstance(verifier, WatchedVerifier):
                     tasks.start_soon(verifier.keep_current, self._notify)
@@ -187,11 +188,6 @@ class Auth:
                 message = "a token was refused: its bearer %r has the name of a key; give the key another name%s"
                 _logger.error(message, name, addition)
             raise TokenRefusedError("the token's bearer has the name of another caller")
-
-    def _with_all_scopes(self, token: AccessToken) -> AccessToken:
-        if isinstance(token, VerifiedToken) and token.has_all_scopes:
-            return token.model_copy(update={"scopes": sorted(self.scopes.union(token.scopes))})
-        return token
 
     def __repr__(self) -> str:
         return f"Auth({', '.join(map(repr, self._verifiers))})"

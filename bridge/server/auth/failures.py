@@ -75,10 +75,9 @@ class FailedAuthThrottle:
         if refusal is None or not is_bad:
             return challenge
         seconds = refusal.retry_after_seconds
-        reason = (
-            f"too many invalid keys and tokens from this address; try again in {seconds} s: {challenge.description}"
-        )
-        return replace(challenge, status=429, description=reason, retry_after_seconds=seconds)
+        reason = f"too many invalid keys and tokens from this address; try again in {seconds} s"
+        description = f"{reason}: {challenge.description}"
+        return replace(challenge, status=429, description=description, retry_after_seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,16 +114,13 @@ async def send_challenge(send: Send, challenge: Challenge, metadata_url: str | N
 
 
 def _www_authenticate(challenge: Challenge, metadata_url: str | None) -> str:
-    parts = []
-    if challenge.error is not None:
-        parts = [_quoted("error", challenge.error), _quoted("error_description", challenge.description)]
+    params = {} if challenge.error is None else {"error": challenge.error, "error_description": challenge.description}
     if challenge.scopes:
-        parts.append(_quoted("scope", " ".join(sorted(challenge.scopes))))
+        params["scope"] = " ".join(sorted(challenge.scopes))
     if metadata_url is not None:
-        parts.append(_quoted("resource_metadata", metadata_url))
-    return " ".join(["Bearer", ", ".join(parts)]).rstrip()
+        params["resource_metadata"] = metadata_url
+    return " ".join(["Bearer", ", ".join(f'{name}="{_quotable(value)}"' for name, value in params.items())]).rstrip()
 
 
-def _quoted(name: str, value: str) -> str:
-    safe = "".join("'" if each in '"\\' else each for each in value if " " <= each <= "~")
-    return f'{name}="{safe}"'
+def _quotable(value: str) -> str:
+    return "".join("'" if each in '"\\' else each for each in value if " " <= each <= "~")

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-from anyio import create_task_group
 from mcp.server.auth.routes import cors_middleware
 from pydantic_core import to_json
 from starlette.responses import Response
@@ -60,17 +59,9 @@ class AuthGuards:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run the tasks of authentication; a context in which requests are served."""
-        self.unmatched.check()
-        end = self._publisher.changes.listen(self.unmatched.check)
-        try:
-            async with self._auth.running(), create_task_group() as tasks:
-                tasks.start_soon(self._monitor.keep)
-                try:
-                    yield
-                finally:
-                    tasks.cancel_scope.cancel()
-        finally:
-            end()
+        with self.unmatched.watching(self._publisher.changes):
+            async with self._auth.running(self._monitor.keep):
+                yield
 
 
 def metadata_url_of(auth: Auth) -> str | None:

@@ -154,7 +154,10 @@ class Introspection:
     async def _request(self, digest: bytes, token: str) -> _Kept:
         pending = self._pending[digest] = _PendingRequest()
         try:
-            pending.answer = self._keep(digest, await self._post(token, self._slots_for(digest)))
+            was_active = digest in self._answers
+            is_suspect = is_suspected.get() and not was_active
+            slots = self._suspected_slots if is_suspect else self._slots[was_active]
+            pending.answer = self._keep(digest, await self._post(token, slots))
         except IssuerUnavailableError as error:
             pending.failure = error
             _put(self._failed, digest, (monotonic() + FAILED_SECONDS, error))
@@ -164,10 +167,6 @@ class Introspection:
             pending.is_over.set()
         return pending.answer
 
-    def _slots_for(self, digest: bytes) -> anyio.Semaphore:
-        was_active = digest in self._answers
-        return self._suspected_slots if is_suspected.get() and not was_active else self._slots[was_active]
-
     async def _post(self, token: str, slots: anyio.Semaphore) -> Mapping[str, Any]:
         try:
             with anyio.fail_after(self._wait_seconds):
@@ -176,16 +175,15 @@ class Introspection:
             raise IssuerUnavailableError(f"too many tokens wait for an answer of {self.url}") from None
         try:
             form = {"token": token, "token_type_hint": "access_token"}
-            return await self._issuer.post(self.url, form, self._headers)
+            return await self._issuer.request("POST", self.url, data=form, headers=self._headers)
         finally:
             slots.release()
 
     def _keep(self, digest: bytes, claims: Mapping[str, Any]) -> _Kept:
         """Cache a response; active and refused tokens are kept apart, so that the latter never evict the former."""
-        is_active = claims.get("active") is True
         self._answers.pop(digest, None)
         self._failed.pop(digest, None)
-        if not is_active:
+        if claims.get("active") is not True:
             refused: _Kept = monotonic() + min(self._cache_seconds, REFUSED_SECONDS), {}
             return _put(self._refused, digest, refused)
         seconds = min(self._cache_seconds, _seconds_left(claims))  # RFC 7662, section 4

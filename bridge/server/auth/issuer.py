@@ -39,15 +39,7 @@ class Issuer:
         Raises:
             IssuerUnavailableError: The request failed; the message says why.
         """
-        return await self._request("GET", url)
-
-    async def post(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> Mapping[str, Any]:
-        """Post a form, and return the JSON object of the response.
-
-        Raises:
-            IssuerUnavailableError: The request failed; the message says why.
-        """
-        return await self._request("POST", url, data=dict(form), headers=dict(headers))
+        return await self.request("GET", url)
 
     async def metadata(self) -> Mapping[str, Any]:
         """Fetch the issuer's metadata (RFC 8414, OpenID Connect Discovery 1.0).
@@ -77,7 +69,8 @@ class Issuer:
         if client is not None:
             await client.aclose()
 
-    async def _request(self, method: str, url: str, **options: Any) -> Mapping[str, Any]:
+    async def request(self, method: str, url: str, **options: Any) -> Mapping[str, Any]:
+        """Send a request with options of httpx2, and return the JSON object of the response, as `get`."""
         if self._client is None:
             self._client = httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False)
         try:

@@ -228,7 +228,10 @@ class JwtVerifier:
             return None
         if len(token) > MAX_TOKEN_BYTES:
             raise TokenRefusedError(f"the token is over {MAX_TOKEN_BYTES} bytes long")
-        header = _header_of(token)
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+            raise TokenRefusedError("the token is malformed") from None
         algorithm, key_id = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise TokenRefusedError("the token is signed by an algorithm that is not accepted")
@@ -276,10 +279,3 @@ class JwtVerifier:
 
     def __repr__(self) -> str:
         return f"JwtVerifier({self.issuer!r}, {self.audience!r})"
-
-
-def _header_of(token: str) -> dict[str, Any]:
-    try:
-        return jwt.get_unverified_header(token)
-    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
-        raise TokenRefusedError("the token is malformed") from None

@@ -10,7 +10,6 @@ GuardMiddleware ── HostOriginGuard, CorsGuard, BearerAuthGuard, RateLimitGua
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from mcp.server.sse import SseServerTransport
@@ -19,10 +18,9 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from bridge.errors import DefinitionError
-from bridge.server.http.cors import CorsGuard
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.guards import GuardMiddleware, PreAsgiHandler
-from bridge.server.http.host_origin import AllowedHosts, HostOriginGuard
+from bridge.server.http.host_origin import AllowedHosts, CorsGuard, HostOriginGuard
 from bridge.server.http.requests import (
     DEFAULT_MAX_REQUEST_BYTES,
     MESSAGES_PATH,
@@ -47,8 +45,6 @@ if TYPE_CHECKING:
     from bridge.server.cluster import Cluster
     from bridge.server.http.guards import Guard
     from bridge.server.limits import Limits
-    from bridge.server.limits.accounts import Accounts
-    from bridge.server.limits.guard import RateLimitGuard
     from bridge.server.unmatched_names import UnmatchedNames
     from bridge.tools.execution import ExecutionPolicy
 
@@ -144,9 +140,14 @@ def http_app(
         policy=policy,
         limits=limits,
     )
+    sessions, cluster = Sessions(session_idle_seconds, max_sessions, shares_of_bodies(max_request_bytes)), None
+    if redis_url is not None:
+        from bridge.server.cluster import Cluster  # noqa: PLC0415 - only for those who have replicas, and an extra
+
+        cluster = Cluster(redis_url, publisher, sessions, session_idle_seconds)
     return BridgeApp(
         publisher,
-        Sessions(session_idle_seconds, max_sessions, shares_of_bodies(max_request_bytes)),
+        sessions,
         AllowedHosts(host, allowed_hosts, allowed_origins),
         path=path if streamable else None,
         sse=sse,
@@ -154,7 +155,7 @@ def http_app(
         max_request_bytes=max_request_bytes,
         auth=None if auth is None else _auth_guards(auth, publisher),
         stateless=stateless,
-        shared=None if redis_url is None else partial(_shared, redis_url, session_idle_seconds),
+        cluster=cluster,
     )
 
 
@@ -167,18 +168,6 @@ def _auth_guards(auth: Auth | TokenVerifier, publisher: Publisher) -> AuthGuards
     from bridge.server.auth.guards import AuthGuards  # noqa: PLC0415 - only where a credential is required
 
     return AuthGuards(auth, publisher)
-
-
-def _rate_limit_guard(accounts: Accounts) -> RateLimitGuard:
-    from bridge.server.limits.guard import RateLimitGuard  # noqa: PLC0415 - only where there are limits
-
-    return RateLimitGuard(accounts)
-
-
-def _shared(url: str, idle_seconds: float | None, publisher: Publisher, sessions: Sessions) -> Cluster:
-    from bridge.server.cluster import Cluster  # noqa: PLC0415 - only for those who have replicas, and an extra
-
-    return Cluster(url, publisher, sessions, idle_seconds)
 
 
 class BridgeApp(Starlette):
@@ -196,7 +185,7 @@ class BridgeApp(Starlette):
         max_request_bytes: int,
         auth: AuthGuards | None,
         stateless: bool,
-        shared: Callable[[Publisher, Sessions], Cluster] | None,
+        cluster: Cluster | None,
     ) -> None:
         self.public_routes: list[Route] = [] if auth is None else auth.routes
         """Routes that need no credential: the metadata of the issuers of tokens."""
@@ -209,7 +198,7 @@ class BridgeApp(Starlette):
         self._is_running = False
         self._publisher = publisher
         self._auth = auth
-        self._cluster = None if shared is None else shared(publisher, sessions)
+        self._cluster = cluster
         self._streams = OpenStreams(end_with_credentials=True)
         self._sse_streams = OpenStreams()
         self._endpoint: StreamableEndpoint | None = None
@@ -225,7 +214,7 @@ class BridgeApp(Starlette):
                 sessions,
                 max_request_bytes,
                 stateless=stateless,
-                shared=None if self._cluster is None else self._cluster.sessions,
+                shared=None if cluster is None else cluster.sessions,
             )
             served = self._routes(path, self._endpoint)
             routes += served
@@ -245,7 +234,9 @@ class BridgeApp(Starlette):
         if auth is not None:
             self.guards.append(auth.credential)
         if publisher.accounts is not None:
-            self.guards.append(_rate_limit_guard(publisher.accounts))
+            from bridge.server.limits.guard import RateLimitGuard  # noqa: PLC0415 - only where there are limits
+
+            self.guards.append(RateLimitGuard(publisher.accounts))
         self.guards.append(BodyLimitGuard(max_request_bytes, sessions.bodies))
         if auth is not None and auth.scopes is not None:
             self.guards.append(auth.scopes)

@@ -1,7 +1,8 @@
-"""Host and Origin guard: the names under which a server may be reached, and the pages that may use it.
+"""Host, Origin and CORS guards: the names under which a server may be reached, and the pages that may use it.
 
-Without this guard, any web page that a user visits could call a server on the user's own machine, by a domain name that
-resolves to 127.0.0.1 (DNS rebinding; MCP, "Transports", security warning).
+Without the first, any web page that a user visits could call a server on the user's own machine, by a domain name that
+resolves to 127.0.0.1 (DNS rebinding; MCP, "Transports", security warning). CORS comes before authentication, because a
+browser sends its preflight request without the credential (Fetch standard, "HTTP extensions").
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from anyio.lowlevel import checkpoint
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 
 from bridge.server.http.responses import send_error
 from bridge.server.protocol import INTERNAL_ERROR
@@ -22,7 +25,7 @@ from bridge.text import truncate
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from starlette.types import Scope
+    from starlette.types import Receive, Scope, Send
 
     from bridge.server.http.requests import Request
 
@@ -32,6 +35,10 @@ _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>.+)")
 _CACHED_HEADERS = 256
 _logger = logging.getLogger("bridge.server")
 _MAX_LOGGED_CHARS = 200
+_METHODS = ("GET", "POST", "DELETE")
+_EXPOSED = ("Mcp-Session-Id", "WWW-Authenticate", "Retry-After")
+_ANY_ORIGIN = ".*"
+"""Only requests of allowed origins reach the middleware, which repeats the origin in its response."""
 
 
 class AllowedHosts:
@@ -184,33 +191,26 @@ class HostOriginGuard:
                     return 400, f"a request has one {single.decode().title()} header"
         host = headers[b"host"].decode("latin-1")
         if not self._names.admits_host(host):
-            name, client = _abridged(host_name(host)), _client(scope)
-            if (addition := self._repetitions.addition("host", client)) is not None:
-                _logger.warning(
-                    "refused a request from %s for the host %r: if that is this server, "
-                    "allow it by --allowed-hosts %s (allowed_hosts=[%r])%s",
-                    client,
-                    _abridged(host),
-                    name,
-                    name,
-                    addition,
-                )
+            self._log(
+                "host", _client(scope), f"for the host {_abridged(host)!r}: if that is this server", host_name(host)
+            )
             return 421, "the host in the request is not an allowed host of this server"
-        if b"origin" not in headers:
-            return None
-        origin = headers[b"origin"].decode("latin-1")
+        origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and not self._names.admits_origin(origin, host):
-            client = _client(scope)
-            if (addition := self._repetitions.addition("origin", client)) is not None:
-                _logger.warning(
-                    "refused a request from %s by a page of %r: if that page may use this server, "
-                    "allow it by --allowed-origins %s (allowed_origins=[%r])%s",
-                    client,
-                    *[_abridged(origin)] * 3,
-                    addition,
-                )
+            self._log(
+                "origin",
+                _client(scope),
+                f"by a page of {_abridged(origin)!r}: if that page may use this server",
+                origin,
+            )
             return 403, "pages of that origin may not use this server"
         return None
+
+    def _log(self, kind: str, client: str, what: str, name: str) -> None:
+        if (addition := self._repetitions.addition(kind, client)) is not None:
+            message = "refused a request from %s %s, allow it by --allowed-%ss %s (allowed_%ss=[%r])%s"
+            name = _abridged(name)
+            _logger.warning(message, client, what, kind, name, kind, name, addition)
 
     def _log_remedy(self) -> None:
         if not self._remedy_was_logged:
@@ -220,6 +220,45 @@ class HostOriginGuard:
                 "mount it by bridge.server.mount(parent, path, tools), "
                 "or enter its router.lifespan_context in the lifespan of the app that it is mounted in"
             )
+
+
+class CorsGuard:
+    """Guard that answers preflight requests, and adds CORS headers to other responses."""
+
+    def __init__(self, names: AllowedHosts) -> None:
+        self._names = names
+        self._cors = CORSMiddleware(
+            _unreached,
+            allow_origin_regex=_ANY_ORIGIN,
+            allow_methods=_METHODS,
+            allow_headers=("*",),  # the names of Mcp-Param-… are those of tools' parameters
+            allow_private_network=True,
+            expose_headers=_EXPOSED,
+        )
+
+    def admits_at_once(self, request: Request) -> bool:
+        """Admit a request whose response needs no CORS headers."""
+        return not self._is_of_allowed_origin(request)
+
+    async def admit(self, request: Request) -> bool:
+        """Answer a preflight request; add CORS headers to the response to any other."""
+        if not self._is_of_allowed_origin(request):
+            return True
+        headers = Headers(scope=request.scope)
+        if request.scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            response = self._cors.preflight_response(headers)
+            await response(request.scope, request.receive, request.send)
+            return False
+        request.send = partial(self._cors.send, send=request.send, request_headers=headers)
+        return True
+
+    def _is_of_allowed_origin(self, request: Request) -> bool:
+        origin = request.headers.get(b"origin")
+        return origin is not None and origin != b"" and self._names.allows_origin(origin.decode("latin-1"))
+
+
+async def _unreached(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise NotImplementedError
 
 
 def _client(scope: Scope) -> str:
