@@ -90,19 +90,16 @@ class ServerCore:
         """Limits of each caller; None for none."""
         self._max_result_bytes = cache(limits.result_bytes_of) if limits is not None and limits.are_of_results else None
         if limits is not None and limits.are_of_requests:
-            self._limit(limits)
+            from bridge.server.limits.accounts import Accounts  # noqa: PLC0415 - only with limits
+            from bridge.server.limits.calls import LimitedCalls  # noqa: PLC0415 - as above
+
+            self.accounts = Accounts(limits)
+            if limits.are_of_calls:
+                self._execute = LimitedCalls(self.accounts).execute
         if max_calls is not None:
             from bridge.server.limits.calls import BoundedCalls  # noqa: PLC0415 - only with a maximum
 
             self._execute = BoundedCalls(self._execute, max_calls, self.running).execute
-
-    def _limit(self, limits: Limits) -> None:
-        from bridge.server.limits.accounts import Accounts  # noqa: PLC0415 - only with limits
-        from bridge.server.limits.calls import LimitedCalls  # noqa: PLC0415 - as above
-
-        self.accounts = Accounts(limits)
-        if limits.are_of_calls:
-            self._execute = LimitedCalls(self.accounts).execute
 
     @property
     def implementation(self) -> Json:
@@ -202,23 +199,19 @@ def _written(
 ) -> _Written:
     try:
         wire = _of_era(result, modern=modern)
-        return write(wire) if max_bytes is None else _written_within(name, wire, write, max_bytes, modern=modern)
+        if max_bytes is None:
+            return write(wire)
+        from bridge.server.limits.calls import excess_bytes  # noqa: PLC0415 - only with limits
+
+        plain = dict(wire)  # writing may add members
+        written = write(wire)
+        if (length := excess_bytes(max_bytes, plain, written)) is None:
+            return written
+        message = f"the result of {name!r} has {length} bytes, and may have {max_bytes}: ask for less"
     except Exception:
         _logger.exception("the result of the tool %r cannot be sent", name)
-        failure = ToolExecutionResult.error(f"the tool {name!r} failed; its server's log says why")
-        return write(_of_era(failure, modern=modern))
-
-
-def _written_within(
-    name: str, wire: Json, write: Callable[[Json], _Written], max_bytes: int, *, modern: bool
-) -> _Written:
-    from bridge.server.limits.calls import ResultTooLongError, write_within_limit  # noqa: PLC0415 - as needed
-
-    try:
-        return write_within_limit(max_bytes, wire, write)
-    except ResultTooLongError as error:
-        message = f"the result of {name!r} has {error.result_bytes} bytes, and may have {max_bytes}: ask for less"
-        return write(_of_era(ToolExecutionResult.error(message), modern=modern))
+        message = f"the tool {name!r} failed; its server's log says why"
+    return write(_of_era(ToolExecutionResult.error(message), modern=modern))
 
 
 def _of_era(result: ToolExecutionResult, *, modern: bool) -> Json:

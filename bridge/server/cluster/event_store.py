@@ -12,23 +12,21 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from mcp.server.streamable_http import GET_STREAM_KEY, EventStore
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.transport_context import TransportContext
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 from pydantic_core import from_json
 
 from bridge.server.protocol import INTERNAL_ERROR
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
     from mcp.server.streamable_http import EventCallback
-    from mcp.shared.dispatcher import CallOptions
     from mcp_types import JSONRPCMessage
 
     from bridge.server.cluster.replica import Replica
@@ -54,9 +52,6 @@ _MAX_UNSTORED_RESPONSES = 100
 _ENDED = "the replica that ran this call has ended: its outcome is unknown, and it was not run again"
 _NOT_STORED = "the events of this call are no longer stored: its outcome is unknown, and it was not run again"
 
-ID_SEPARATOR = "/"
-"""Separates the replica from the number in the id of a request to a client."""
-
 
 class StreamPosition(NamedTuple):
     """Position of a client in the stream of a call."""
@@ -67,17 +62,15 @@ class StreamPosition(NamedTuple):
     """The id of the request, as text."""
 
 
+@dataclass(slots=True)
 class StoredStream:
     """State of the stored events of one call of this replica."""
 
-    __slots__ = ("at", "entry", "is_answered", "length")
-
-    def __init__(self) -> None:
-        self.length = 0
-        self.entry = "0-0"
-        """The latest event."""
-        self.at = 0.0
-        self.is_answered = False
+    length: int = 0
+    entry: str = "0-0"
+    """The latest event."""
+    at: float = 0.0
+    is_answered: bool = False
 
 
 class EventBytes:
@@ -269,20 +262,3 @@ def _outcome_unknown(stream_id: str, why: str) -> str:
     request: Any = int(stream_id) if re.fullmatch(r"0|-?[1-9]\d{0,17}", stream_id) else stream_id
     error = {"code": INTERNAL_ERROR, "message": why}
     return json.dumps({"jsonrpc": "2.0", "id": request, "error": error})
-
-
-class ReplicaDispatcher(JSONRPCDispatcher[TransportContext]):
-    """The SDK's dispatcher with ids of requests that are unique among replicas."""
-
-    def __init__(self, replica: str, *streams: Any, **settings: Any) -> None:
-        super().__init__(*streams, **settings)
-        self._replica = replica
-        self._asked = 0
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
-    ) -> dict[str, Any]:
-        """Send a request to the client, with a unique id."""
-        self._asked += 1
-        numbered: CallOptions = {"request_id": f"{self._replica}{ID_SEPARATOR}{self._asked}", **(opts or {})}
-        return await super().send_raw_request(method, params, numbered, **related)

@@ -1,53 +1,61 @@
-"""Routing between replicas: the replica that a message is for, and resumption of streams on any replica."""
+"""Routing between replicas: ids of requests, the replica that a message is for, and resumption of streams."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from starlette.datastructures import Headers
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
 from starlette.responses import StreamingResponse
 
-from bridge.server.cluster.event_store import ID_SEPARATOR, position_of
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
-    from starlette.types import Scope
+    from mcp.shared.dispatcher import CallOptions
 
     from bridge.server.cluster.event_store import SessionEvents, StreamPosition
     from bridge.server.cluster.replica import Replica
     from bridge.types import Json
 
 
-def replica_in(request_id: object) -> str | None:
+_SEPARATOR = "/"
+"""Separates the replica from the number in the id of a request to a client."""
+
+
+class ReplicaDispatcher(JSONRPCDispatcher[TransportContext]):
+    """The SDK's dispatcher with ids of requests that are unique among replicas."""
+
+    def __init__(self, replica: str, *streams: Any, **settings: Any) -> None:
+        super().__init__(*streams, **settings)
+        self._replica = replica
+        self._asked = 0
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
+    ) -> dict[str, Any]:
+        """Send a request to the client, with a unique id."""
+        self._asked += 1
+        numbered: CallOptions = {"request_id": f"{self._replica}{_SEPARATOR}{self._asked}", **(opts or {})}
+        return await super().send_raw_request(method, params, numbered, **related)
+
+
+def _replica_in(request_id: object) -> str | None:
     """Return the replica that sent a request to the client, given its id; None for ids of other senders."""
-    if not isinstance(request_id, str):
+    if not isinstance(request_id, str) or _SEPARATOR not in request_id:
         return None
-    replica, separator, _ = request_id.partition(ID_SEPARATOR)
-    return replica if separator else None
+    return request_id.partition(_SEPARATOR)[0]
 
 
 def target_replica(message: Json) -> str | None:
     """Return the replica that a client's message is for: ``all`` for a cancellation, None for the receiving one."""
     method, params = message.get("method"), message.get("params")
     if method is None:
-        return replica_in(message.get("id"))
+        return _replica_in(message.get("id"))
     if not isinstance(params, dict):
         return None
     if method == "notifications/cancelled":
         return "all"
-    return replica_in(params.get("progressToken")) if method == "notifications/progress" else None
-
-
-def requested_position(scope: Scope) -> StreamPosition | None:
-    """Return the position in a call's stream that a request resumes; None if it resumes none."""
-    event_id = Headers(scope=scope).get("last-event-id")
-    return None if event_id is None else position_of(event_id)
-
-
-def without_last_event_id(scope: Scope) -> Scope:
-    """Copy a scope without ``Last-Event-ID``, since the events of streams that belong to no call are not stored."""
-    return {**scope, "headers": [header for header in scope["headers"] if header[0] != b"last-event-id"]}
+    return _replica_in(params.get("progressToken")) if method == "notifications/progress" else None
 
 
 def resume_stream(

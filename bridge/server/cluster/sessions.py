@@ -25,13 +25,8 @@ from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from bridge.server.cluster.event_store import EventBytes, ReplicaDispatcher, SessionEvents
-from bridge.server.cluster.routing import (
-    requested_position,
-    resume_stream,
-    target_replica,
-    without_last_event_id,
-)
+from bridge.server.cluster.event_store import EventBytes, SessionEvents, position_of
+from bridge.server.cluster.routing import ReplicaDispatcher, resume_stream, target_replica
 from bridge.server.cluster.session_records import (
     ClusterLogLevels,
     LiveSession,
@@ -40,7 +35,7 @@ from bridge.server.cluster.session_records import (
     owner_digest,
 )
 from bridge.server.http.responses import send_error
-from bridge.server.http.session import Session, kept_bytes, request_in_session, same_credential
+from bridge.server.http.session import Session, kept_bytes, request_in_session, same_credential, without_header
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
 
@@ -112,7 +107,8 @@ class ClusterSessions:
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of a session, or one that opens a session."""
-        session_id = Headers(scope=scope).get("mcp-session-id")
+        headers = Headers(scope=scope)
+        session_id, event = headers.get("mcp-session-id"), headers.get("last-event-id", "")
         if session_id is None:
             await self._open(scope, receive, send)
             return
@@ -121,7 +117,7 @@ class ClusterSessions:
             await send_error(send, HTTPStatus.NOT_FOUND, "Session not found")
         elif scope["method"] == "DELETE":
             await self._end_everywhere(session_id, scope, receive, send)
-        elif scope["method"] == "GET" and (position := requested_position(scope)) is not None:
+        elif scope["method"] == "GET" and (position := position_of(event)) is not None:
             if session.streams > MAX_STREAMS:
                 problem = (
                     f"too many open streams: a session has {MAX_STREAMS}; close one, or try again in {_RETRY_SECONDS} s"
@@ -130,7 +126,8 @@ class ClusterSessions:
                 return
             await resume_stream(alive.events, position, session_id, self._replica)(scope, receive, send)
         else:
-            await alive.transport.handle_request(without_last_event_id(scope), receive, send)
+            # The events of streams that belong to no call are not stored.
+            await alive.transport.handle_request(without_header(scope, b"last-event-id"), receive, send)
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that may open a session."""

@@ -212,6 +212,11 @@ def same_credential(scope: Scope, session: Session) -> bool:
     return contexts[0] == contexts[1]
 
 
+def without_header(scope: Scope, name: bytes) -> Scope:
+    """Copy a scope without a header."""
+    return {**scope, "headers": [header for header in scope["headers"] if header[0] != name]}
+
+
 async def request_in_session(
     app: ASGIApp, method: str, session_id: str, body: bytes = b"", *, user: object = None
 ) -> None:

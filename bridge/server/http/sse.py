@@ -32,6 +32,7 @@ from bridge.server.http.session import (
     Session,
     client_data_problem,
     kept_bytes,
+    without_header,
 )
 from bridge.server.http.streamable import refuse_session
 from bridge.server.limits.accounts import caller_key
@@ -109,8 +110,7 @@ class SseMessages:
         if (json_scope := await require_json(scope, send)) is None:
             return
         # The query names the session; the header is removed because nothing would verify it.
-        headers = [header for header in json_scope["headers"] if header[0] != b"mcp-session-id"]
-        scope = {**json_scope, "headers": headers}
+        scope = without_header(json_scope, b"mcp-session-id")
         request: Request = scope[REQUEST]
         if (problem := message_problem(request.message)) is not None:
             code, message = problem

@@ -25,6 +25,7 @@ from bridge.server.http.session import (
     kept_bytes,
     request_in_session,
     same_credential,
+    without_header,
 )
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
@@ -98,7 +99,7 @@ class StreamableEndpoint:
             if scope["method"] != "POST":
                 await Response("this server keeps no sessions\n", 405, {"allow": "POST"})(scope, receive, send)
                 return
-            scope = _without(scope, b"mcp-session-id")  # nothing would verify it
+            scope = without_header(scope, b"mcp-session-id")  # nothing would verify it
         shared = self._shared
         if shared is not None and _opens_with_handshake(scope) and not await shared.prepare(scope, send):
             return
@@ -120,7 +121,7 @@ class StreamableEndpoint:
         elif scope["method"] == "GET":
             handle = partial(self._streams.run, self._handle)
             # Without replicas, events are not kept: asked to replay them, the SDK would answer nothing.
-            scope = scope if shared is not None else _without(scope, b"last-event-id")
+            scope = scope if shared is not None else without_header(scope, b"last-event-id")
             await self._in_session(handle, scope, receive, send)
         else:
             await self._in_session(self._handle, scope, receive, send)
@@ -240,11 +241,6 @@ async def refuse_session(send: Send, sessions: Sessions) -> None:
     """Refuse a session with 503, because too many are open."""
     problem = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
     await send_error(send, 503, problem, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS, limit="--max-sessions")
-
-
-def _without(scope: Scope, name: bytes) -> Scope:
-    """Copy a scope without a header."""
-    return {**scope, "headers": [header for header in scope["headers"] if header[0] != name]}
 
 
 def _opens_with_handshake(scope: Scope) -> bool:

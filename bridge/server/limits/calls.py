@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pydantic_core import to_json
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     Execute = Callable[
         [ToolBox, ToolExecutionRequest, InvocationContext, ExecutionPolicy], Awaitable[ToolExecutionResult]
     ]
-
-_Written = TypeVar("_Written")
 
 
 class LimitedCalls:
@@ -86,30 +84,17 @@ class BoundedCalls:
         return len(self._running) + others > self._max_calls
 
 
-class ResultTooLongError(Exception):
-    """A result is over its limit.
+def excess_bytes(max_bytes: int, plain: Json, written: object) -> int | None:
+    """Return the length of a result as JSON if it is over its maximum, else None.
 
-    Attributes:
-        result_bytes: Length of the result.
+    Args:
+        max_bytes: The maximum.
+        plain: The result without members of the protocol.
+        written: The result as it was written, or a tuple that begins with it.
     """
-
-    def __init__(self, result_bytes: int) -> None:
-        super().__init__(f"{result_bytes} bytes")
-        self.result_bytes = result_bytes
-
-
-def write_within_limit(max_bytes: int, wire: Json, write: Callable[[Json], _Written]) -> _Written:
-    """Write a result, to which the writer may add members.
-
-    Raises:
-        ResultTooLongError: The result alone is longer than allowed.
-    """
-    plain = dict(wire)
-    written = write(wire)
     text = written[0] if isinstance(written, tuple) else written
     # The written form is never shorter than the result: if it is within the limit, so is the result.
     if isinstance(text, bytes) and len(text) <= max_bytes:
-        return written
-    if (length := len(to_json(plain, inf_nan_mode="null"))) > max_bytes:
-        raise ResultTooLongError(length)
-    return written
+        return None
+    length = len(to_json(plain, inf_nan_mode="null"))
+    return length if length > max_bytes else None
