@@ -20,6 +20,7 @@ from bridge.server.auth.credential_monitor import MonitoredCredential
 from bridge.server.auth.failures import NO_CREDENTIAL, Challenge, FailedAuthThrottle, send_challenge
 from bridge.server.auth.identity import HEADER, QUERY_TOKEN, CachedCredential, RequestUser
 from bridge.server.auth.tokens import IssuerUnavailableError, TokenExpiredError, TokenRefusedError, VerifiedToken
+from bridge.server.http.host_origin import client_address
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
@@ -95,18 +96,10 @@ class BearerAuthGuard:
         await send_challenge(request.send, answer, self._metadata_url)
 
     def _log(self, scope: Scope, challenge: Challenge, status: int) -> None:
-        client = scope.get("client")
-        address = client[0] if client else "an unknown address"
-        addition = self._repetitions.addition(address, status, challenge.description)
-        if addition is not None:
-            _logger.log(
-                logging.INFO if challenge.error is None else logging.WARNING,
-                "refused a request from %s with %d: %s%s",
-                address,
-                status,
-                challenge.description,
-                addition,
-            )
+        address, why = client_address(scope), challenge.description
+        if (addition := self._repetitions.addition(address, status, why)) is not None:
+            level = logging.INFO if challenge.error is None else logging.WARNING
+            _logger.log(level, "refused a request from %s with %d: %s%s", address, status, why, addition)
 
     def _is_open(self, scope: Scope) -> bool:
         return scope["method"] in _READING and _path_of(scope) in self._open_paths

@@ -191,26 +191,20 @@ class HostOriginGuard:
                     return 400, f"a request has one {single.decode().title()} header"
         host = headers[b"host"].decode("latin-1")
         if not self._names.admits_host(host):
-            self._log(
-                "host", _client(scope), f"for the host {_abridged(host)!r}: if that is this server", host_name(host)
-            )
+            self._log(scope, "host", "for the host %r: if that is this server", host, host_name(host))
             return 421, "the host in the request is not an allowed host of this server"
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and not self._names.admits_origin(origin, host):
-            self._log(
-                "origin",
-                _client(scope),
-                f"by a page of {_abridged(origin)!r}: if that page may use this server",
-                origin,
-            )
+            self._log(scope, "origin", "by a page of %r: if that page may use this server", origin, origin)
             return 403, "pages of that origin may not use this server"
         return None
 
-    def _log(self, kind: str, client: str, what: str, name: str) -> None:
-        if (addition := self._repetitions.addition(kind, client)) is not None:
-            message = "refused a request from %s %s, allow it by --allowed-%ss %s (allowed_%ss=[%r])%s"
+    def _log(self, scope: Scope, kind: str, what: str, value: str, name: str) -> None:
+        address = client_address(scope)
+        if (addition := self._repetitions.addition(kind, address)) is not None:
+            message = f"refused a request from %s {what}, allow it by --allowed-{kind}s %s (allowed_{kind}s=[%r])%s"
             name = _abridged(name)
-            _logger.warning(message, client, what, kind, name, kind, name, addition)
+            _logger.warning(message, address, _abridged(value), name, name, addition)
 
     def _log_remedy(self) -> None:
         if not self._remedy_was_logged:
@@ -261,7 +255,8 @@ async def _unreached(_scope: Scope, _receive: Receive, _send: Send) -> None:
     raise NotImplementedError
 
 
-def _client(scope: Scope) -> str:
+def client_address(scope: Scope) -> str:
+    """Return the address of a request's client, for the log."""
     client = scope.get("client")
     return client[0] if client else "an unknown address"
 

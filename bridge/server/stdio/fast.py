@@ -82,14 +82,14 @@ class FastStdio:
         self.silenced.update(message["id"] for message in opening if "id" in message)
         return opening
 
-    def sdk_announces(self) -> None:
-        """Stop notifying the client of changed tools, because the SDK does so from now on."""
+    def answered_by_sdk(self, message_id: MessageId | None) -> None:
+        """Note that the SDK has answered a request, and announces changes of tools from now on.
+
+        A running call that it has answered without waiting for it is cancelled.
+        """
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
-
-    def answered_by_sdk(self, message_id: MessageId | None) -> None:
-        """Cancel a running call that the SDK has answered without waiting for it."""
         if message_id is not None and (channel := self._publisher.handed_over.pop(message_id, None)) is not None:
             channel.abandon()
 

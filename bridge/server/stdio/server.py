@@ -133,8 +133,8 @@ class StdioServer:
 
     async def serve(self, on_ending: Callable[[], None] = lambda: None) -> None:
         """Serve until the input closes, the output is broken, or `stop` is called."""
-        self._output = open_output(self._streams.output_fd, self._resume, self.stop)
         self._input = open_input(self._streams.input_fd, self._receive, self._close)
+        self._output = open_output(self._streams.output_fd, self._input.resume, self.stop)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._serve_with_sdk)
@@ -168,9 +168,6 @@ class StdioServer:
         if self._output.is_full:
             # Do not read further requests from a client that does not read responses.
             self._input.pause()
-
-    def _resume(self) -> None:
-        self._input.resume()
 
     def _close(self) -> None:
         self._take(self._lines.end())
@@ -233,10 +230,9 @@ class StdioServer:
     def _write(self, line: bytes) -> None:
         self._output.write(line)
 
-    def _answered(self, message_id: MessageId | None) -> None:
-        if message_id is not None:
-            self._count_down(message_id)
-            self._settle()
+    def _answered(self, message_id: MessageId) -> None:
+        self._count_down(message_id)
+        self._settle()
 
     def _count_down(self, message_id: MessageId) -> None:
         left = self._unanswered.pop(message_id, 0) - 1
@@ -245,9 +241,9 @@ class StdioServer:
 
     def _answered_by_sdk(self, message_id: MessageId | None) -> None:
         if self._fast is not None:
-            self._fast.sdk_announces()
             self._fast.answered_by_sdk(message_id)
-        self._answered(message_id)
+        if message_id is not None:
+            self._answered(message_id)
 
     async def _serve_with_sdk(self) -> None:
         try:
@@ -275,40 +271,33 @@ class LineSplitter:
 
     def __init__(self, max_line_bytes: int) -> None:
         self._max_line_bytes = max_line_bytes
-        self._parts: list[bytes] = []
-        self._length_bytes = 0
-        self._ends = LongLine(b"", b"")
+        self._line = bytearray()
+        """The line that has not ended yet, or both ends of it."""
+        self._dropped_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes | LongLine]:
         """Return the lines that end within ``data``, without their newlines."""
         *ended, rest = data.split(b"\n")
         lines = [self._ended(part) for part in ended]
-        if rest:
-            self._keep(rest)
+        self._keep(rest)
         return lines
 
     def end(self) -> list[bytes | LongLine]:
         """Return the rest after the last newline, if there is any."""
-        return [self._ended(b"")] if self._length_bytes else []
+        return [self._ended(b"")] if self._line else []
 
     def _ended(self, part: bytes) -> bytes | LongLine:
-        if not self._length_bytes:
-            return part if len(part) <= self._max_line_bytes else LongLine(part[:KEPT_BYTES], part[-KEPT_BYTES:])
-        self._keep(part)
-        line = b"".join(self._parts) if self._length_bytes <= self._max_line_bytes else self._ends
-        self._parts, self._length_bytes = [], 0
-        return line
+        is_long = len(self._line) + self._dropped_bytes + len(part) > self._max_line_bytes
+        if self._line:
+            self._keep(part)
+            part = bytes(self._line)
+            self._line.clear()
+            self._dropped_bytes = 0
+        return LongLine(part[:KEPT_BYTES], part[-KEPT_BYTES:]) if is_long else part
 
     def _keep(self, part: bytes) -> None:
-        was_long = self._length_bytes > self._max_line_bytes
-        self._length_bytes += len(part)
-        if self._length_bytes <= self._max_line_bytes:
-            self._parts.append(part)
-        elif was_long:
-            beginning, end = self._ends
-            self._ends = LongLine(
-                (beginning + part[:KEPT_BYTES])[:KEPT_BYTES], (end + part[-KEPT_BYTES:])[-KEPT_BYTES:]
-            )
-        else:
-            whole = b"".join([*self._parts, part])
-            self._parts, self._ends = [], LongLine(whole[:KEPT_BYTES], whole[-KEPT_BYTES:])
+        self._line += part
+        length_bytes = len(self._line)
+        if length_bytes + self._dropped_bytes > self._max_line_bytes and length_bytes > 2 * KEPT_BYTES:
+            del self._line[KEPT_BYTES:-KEPT_BYTES]
+            self._dropped_bytes += length_bytes - len(self._line)
