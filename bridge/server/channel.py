@@ -248,13 +248,8 @@ def _spelled(capability: Json) -> str:
 
 def client_of(ctx: Request) -> Peer:
     """Return the peer of a message, for telemetry."""
-    return Peer(_transport_of(ctx), ctx.protocol_version or "")
-
-
-def _transport_of(ctx: Request) -> str:
-    if ctx.request is None:
-        return "stdio"
-    return "sse" if is_message(ctx.request.scope) else "http"
+    transport = "stdio" if ctx.request is None else "sse" if is_message(ctx.request.scope) else "http"
+    return Peer(transport, ctx.protocol_version or "")
 
 
 def observed_question(method: str, request: ServerRequestContext[Any, Any]) -> AbstractContextManager[object]:

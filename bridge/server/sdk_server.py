@@ -40,7 +40,6 @@ from bridge.wire.tools import forwarded_meta
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
 
     from mcp.server.context import CallNext, HandlerResult
     from mcp.server.models import InitializationOptions
@@ -170,7 +169,8 @@ class _HandlerRequest:
     @contextmanager
     def running(self) -> Iterator[InvocationContext]:
         context = self._context(self.open_channel())
-        with self._publisher.running.entered(context.account), _session(self.sdk):
+        # The session is in use while the call runs, even after its client has disconnected.
+        with self._publisher.running.entered(context.account), _session_of(self.sdk) or nullcontext():
             yield context
 
     def open_channel(self) -> HandshakeChannel | ModernChannel:
@@ -235,12 +235,6 @@ def running_call(request: Request, publisher: ServerCore) -> FastChannel | None:
         return publisher.handed_over.get(request.request_id)
     over_http = request.request.scope.get(REQUEST)
     return None if over_http is None else over_http.channel
-
-
-def _session(request: Request) -> AbstractContextManager[None]:
-    """Return the session of a call, to be entered while the call runs, even after its client has disconnected."""
-    session = _session_of(request)
-    return nullcontext() if session is None else session
 
 
 async def _answered_in(session: Session, ctx: Request, call_next: CallNext) -> HandlerResult:

@@ -19,30 +19,17 @@ if TYPE_CHECKING:
     from bridge.server.auth.tokens import IssuerUnavailableError, TokenExpiredError, TokenRefusedError, VerifiedToken
 
 __all__ = [
-    "ApiKey",
-    "ApiKeys",
-    "Auth",
-    "Introspection",
-    "IssuerUnavailableError",
-    "JwtVerifier",
-    "KeyFile",
-    "TokenExpiredError",
-    "TokenRefusedError",
-    "VerifiedToken",
-]
-
-_MODULES = {
-    "ApiKey": "keys",
-    "ApiKeys": "keys",
-    "Auth": "auth",
-    "Introspection": "introspection",
-    "IssuerUnavailableError": "tokens",
-    "JwtVerifier": "jwt",
-    "KeyFile": "keys",
-    "TokenExpiredError": "tokens",
-    "TokenRefusedError": "tokens",
-    "VerifiedToken": "tokens",
+    "ApiKey", "ApiKeys", "Auth", "Introspection", "IssuerUnavailableError", "JwtVerifier", "KeyFile",
+    "TokenExpiredError", "TokenRefusedError", "VerifiedToken",
+]  # fmt: skip
+_NAMES = {
+    "auth": "Auth",
+    "introspection": "Introspection",
+    "jwt": "JwtVerifier",
+    "keys": "ApiKey ApiKeys KeyFile",
+    "tokens": "IssuerUnavailableError TokenExpiredError TokenRefusedError VerifiedToken",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

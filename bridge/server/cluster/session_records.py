@@ -58,25 +58,21 @@ class SessionRecords:
     def __init__(self, replica: Replica, idle_seconds: float | None) -> None:
         self._replica = replica
         self._save = replica.redis.register_script(SAVE)
-        self._seconds = max(1, round(idle_seconds or DEFAULT_KEPT_SECONDS))
-
-    @property
-    def seconds(self) -> int:
+        self.seconds = max(1, round(idle_seconds or DEFAULT_KEPT_SECONDS))
         """Seconds until a record expires unless renewed."""
-        return self._seconds
 
     async def save(self, record: SessionRecord) -> None:
         """Store a record, unless its session was ended."""
         content: dict[str, Any] = {"owner": record.owner, "version": record.version, "params": dict(record.params)}
         if record.log_level is not None:
             content["log_level"] = record.log_level
-        await self._save(keys=[self._key(record.id), self._ended(record.id)], args=[json.dumps(content), self._seconds])
+        await self._save(keys=[self._key(record.id), self._ended(record.id)], args=[json.dumps(content), self.seconds])
 
     async def find(self, session_id: str) -> SessionRecord | None:
         """Return the record of a session, and renew it; None if the session does not exist, or was ended."""
         async with self._replica.redis.pipeline(transaction=False) as pipeline:
             pipeline.get(self._key(session_id))
-            pipeline.expire(self._key(session_id), self._seconds)
+            pipeline.expire(self._key(session_id), self.seconds)
             text, _ = await pipeline.execute()
         if text is None:
             return None
@@ -87,7 +83,7 @@ class SessionRecords:
     async def end(self, session_id: str) -> None:
         """Delete the record of a session, and mark it as ended for all replicas."""
         async with self._replica.redis.pipeline(transaction=True) as pipeline:
-            pipeline.set(self._ended(session_id), "1", ex=self._seconds)
+            pipeline.set(self._ended(session_id), "1", ex=self.seconds)
             pipeline.delete(self._key(session_id))
             await pipeline.execute()
 
@@ -101,7 +97,7 @@ class SessionRecords:
         for record in records:
             async with self._replica.redis.pipeline(transaction=False) as pipeline:
                 pipeline.exists(self._ended(record.id))
-                pipeline.expire(self._key(record.id), self._seconds)
+                pipeline.expire(self._key(record.id), self.seconds)
                 is_ended, is_kept = await pipeline.execute()
             if is_ended:
                 ended.append(record.id)

@@ -7,8 +7,9 @@ libraries for this take 5 µs.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import matches
@@ -128,17 +129,8 @@ class Meter:
         return self._due <= now
 
 
-class MakeMeter(Protocol):
-    """Creates the meter of a rate, for one process or for replicas."""
-
-    def __call__(self, *of: str, rate: Rate) -> Meter:
-        """Create a meter.
-
-        Args:
-            of: Identity of the meter among replicas, such as a caller and a tool.
-            rate: The rate.
-        """
-        ...
+MakeMeter = Callable[..., Meter]
+"""Creates the meter of a ``rate``, for one process or for replicas. The arguments before it identify the meter."""
 
 
 def local_meter(*_: str, rate: Rate) -> Meter:
