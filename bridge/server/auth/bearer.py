@@ -52,7 +52,6 @@ class BearerAuthGuard:
         metadata_url: str | None,
         open_paths: Collection[str] = (),
         monitor: CredentialMonitor | None = None,
-        throttle: FailedAuthThrottle | None = None,
     ) -> None:
         self._auth = auth
         self._cache = cache
@@ -60,7 +59,7 @@ class BearerAuthGuard:
         self._metadata_url = metadata_url
         self._open_paths = frozenset(open_paths)
         self._repetitions = Repetitions()
-        self._throttle = throttle or FailedAuthThrottle()
+        self._throttle = FailedAuthThrottle()
         self._monitor = monitor
 
     def admits_at_once(self, request: Request) -> bool:

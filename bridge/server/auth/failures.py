@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bridge.server.http.responses import NO_STORE, send_counted_error
 from bridge.server.limits.accounts import Accounts
-from bridge.server.limits.guard import HOLD_SECONDS, delay_refusal
+from bridge.server.limits.guard import delay_refusal
 from bridge.server.limits.limits import Limits, Rate
 
 if TYPE_CHECKING:
@@ -33,15 +33,8 @@ is_suspected: ContextVar[bool] = ContextVar("bridge.server.auth.suspected", defa
 class FailedAuthThrottle:
     """Limits failed attempts by address; remembers a bounded number of addresses."""
 
-    def __init__(
-        self,
-        rate: Rate = BAD_CREDENTIALS,
-        *,
-        hold_seconds: float = HOLD_SECONDS,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
+    def __init__(self, rate: Rate = BAD_CREDENTIALS, *, clock: Callable[[], float] = monotonic) -> None:
         self._accounts = Accounts(Limits(rate=rate), clock)
-        self._hold_seconds = hold_seconds
 
     @contextmanager
     def verifying(self, scope: Scope) -> Iterator[None]:
@@ -71,7 +64,7 @@ class FailedAuthThrottle:
         if (
             refusal is not None or challenge.error is None or not challenge.is_guess
         ) and not account.is_answered_at_once(now):
-            await delay_refusal(self._hold_seconds)
+            await delay_refusal()
         if refusal is None or not is_bad:
             return challenge
         seconds = refusal.retry_after_seconds

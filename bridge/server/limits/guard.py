@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server")
 
 HOLD_SECONDS = 1.0
-"""Default average delay of a refusal to a caller that keeps sending, which bounds the cost of refusals."""
+"""Average delay of a refusal to a caller that keeps sending, which bounds the cost of refusals."""
 
 _VERSION = b"mcp-protocol-version"
 _OPEN_PATHS = (STATUS_PATH, METRICS_PATH)
@@ -29,9 +29,8 @@ _OPEN_PATHS = (STATUS_PATH, METRICS_PATH)
 class RateLimitGuard:
     """Guard that refuses callers over their limits with 429."""
 
-    def __init__(self, accounts: Accounts, *, hold_seconds: float = HOLD_SECONDS) -> None:
+    def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
-        self._hold_seconds = hold_seconds
 
     def admits_at_once(self, request: Request) -> bool:
         """Check a request against its caller's account, without counting it yet."""
@@ -61,14 +60,14 @@ class RateLimitGuard:
         if account.is_answered_at_once(now):
             _logger.warning("refused a request of %r: %s", clip(caller_key(request.scope)), refusal.text)
         else:
-            await delay_refusal(self._hold_seconds)
+            await delay_refusal()
         seconds, limit = refusal.retry_after_seconds, refusal.limit
         await send_error(request.send, 429, refusal.text, retry_after_seconds=seconds, limit=limit)
 
 
-async def delay_refusal(seconds: float) -> None:
-    """Wait for a random time around ``seconds``, because clients that are refused together retry together."""
-    await sleep(seconds * uniform(0.5, 1.5))  # noqa: S311 - nothing secret
+async def delay_refusal() -> None:
+    """Wait for a random time around `HOLD_SECONDS`, because clients that are refused together retry together."""
+    await sleep(HOLD_SECONDS * uniform(0.5, 1.5))  # noqa: S311 - nothing secret
 
 
 def _is_stream(request: Request) -> bool:

@@ -80,7 +80,7 @@ def served(limits: Limits, *more: Any, http_kind: str = "direct", **options: Any
 
 @pytest.fixture(autouse=True)
 def _refusals_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard.RateLimitGuard.__init__, "__kwdefaults__", {"hold_seconds": 0})
+    monkeypatch.setattr(guard, "HOLD_SECONDS", 0)
 
 
 def told(answer: dict[str, Any]) -> str:
