@@ -184,8 +184,8 @@ class Sessions:
             if session not in self._over_sse:
                 return
             self._over_sse.remove(session)
-        else:
-            session_closed(session)
+        elif (observer := switch.observer()) is not None:
+            observer.session_closed(Peer("http", session.version or ""), monotonic() - session.opened_at)
         self._kept -= session.kept
         self._unread -= session.unread_bytes
         session.unread_bytes, session.sessions = 0, None
@@ -198,7 +198,8 @@ class Sessions:
         self._open[session.id] = session
         session.sessions = self
         self._kept += session.kept
-        session_opened()
+        if (observer := switch.observer()) is not None:
+            observer.session_opened()
 
     def find(self, session_id: str) -> Session | None:
         """Return the open session with an id; None if there is none."""
@@ -227,15 +228,3 @@ class Sessions:
 
     def __len__(self) -> int:
         return len(self._open)
-
-
-def session_opened() -> None:
-    """Count an opened session of streamable HTTP in the metrics."""
-    if (observer := switch.observer()) is not None:
-        observer.session_opened()
-
-
-def session_closed(session: Session) -> None:
-    """Count an ended session of streamable HTTP in the metrics."""
-    if (observer := switch.observer()) is not None:
-        observer.session_closed(Peer("http", session.version or ""), monotonic() - session.opened_at)

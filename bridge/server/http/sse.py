@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio import CancelScope, EndOfStream
-from anyio.abc import AsyncResource, ObjectReceiveStream, ObjectSendStream
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server.runner import serve_loop
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
@@ -91,7 +91,7 @@ class SseStream:
             self._pending.add(pending)
             try:
                 with ending_with_credential(pending.end):
-                    await serve_loop(self._server, pending.reading, pending.writing, lifespan_state=state)
+                    await serve_loop(self._server, pending, pending.writing, lifespan_state=state)
             finally:
                 self._pending.discard(pending)
 
@@ -135,24 +135,37 @@ class SseMessages:
             _logger.debug("a message arrived after its session had ended")
 
 
-class PendingResponses:
-    """Counts the requests of one session that have no response yet, and ends the session when there are none."""
+class PendingResponses(ObjectReceiveStream[Any]):
+    """The SDK's stream of a session's messages, which ends once it is to end, and each request has a response.
+
+    Args:
+        reading: The SDK's stream of the session's messages.
+        writing: The SDK's stream of its responses; see `writing`.
+        session: The session.
+    """
 
     def __init__(self, reading: Any, writing: Any, session: Session) -> None:
+        self._reading = reading
         self._session = session
-        self.reading = _Reading(reading, self)
         self.writing = _Writing(writing, self)
+        """Stream of the responses, each of which settles its request."""
         self._unanswered: Counter[str] = Counter()
         """Number of unanswered requests by id, since a client may reuse an id."""
         self._is_ending = False
         self._waiting: CancelScope | None = None
+
+    @property
+    def last_context(self) -> Context | None:
+        """Context of the POST of the latest message."""
+        context: Context | None = self._reading.last_context
+        return context
 
     def end(self) -> None:
         """End the session as soon as every request is answered."""
         self._is_ending = True
         self._end_if_done()
 
-    async def received(self, stream: Any) -> Any:
+    async def receive(self) -> Any:
         """Receive the next message.
 
         Raises:
@@ -161,10 +174,14 @@ class PendingResponses:
         if self._is_ending and not self._unanswered:
             raise EndOfStream
         with CancelScope() as self._waiting:
-            item = await stream.receive()
+            item = await self._reading.receive()
             self._note(item)
             return item
         raise EndOfStream
+
+    async def aclose(self) -> None:
+        """Close the SDK's stream."""
+        await self._reading.aclose()
 
     def answered(self, item: SessionMessage) -> None:
         """Note that a message was written."""
@@ -199,32 +216,16 @@ class PendingResponses:
             self._waiting.cancel()
 
 
-class _WrappedStream(AsyncResource):
-    """A stream that is closed with the SDK's."""
+class _Writing(ObjectSendStream[SessionMessage]):
+    """Messages to the client."""
 
     def __init__(self, stream: Any, pending: PendingResponses) -> None:
         self._stream = stream
         self._pending = pending
 
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _Reading(_WrappedStream, ObjectReceiveStream[Any]):
-    """Messages of the client, with the context of each POST."""
-
-    @property
-    def last_context(self) -> Context | None:
-        context: Context | None = self._stream.last_context
-        return context
-
-    async def receive(self) -> Any:
-        return await self._pending.received(self._stream)
-
-
-class _Writing(_WrappedStream, ObjectSendStream[SessionMessage]):
-    """Messages to the client; a response settles its request."""
-
     async def send(self, item: SessionMessage) -> None:
         await self._stream.send(item)
         self._pending.answered(item)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -103,7 +103,9 @@ class OutputPipe(ABC):
 
 def open_input(fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> InputPipe:
     """Start to read a file descriptor; both functions are called on the loop."""
-    return (_LoopInput if _is_watchable(fd) else _ThreadInput)(fd, on_data, on_end)
+    pipe = (_LoopInput if _is_watchable(fd) else _ThreadInput)(fd, on_data, on_end)
+    pipe.resume()
+    return pipe
 
 
 def open_output(fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> OutputPipe:
@@ -117,10 +119,6 @@ def _is_watchable(fd: int) -> bool:
 
 
 class _LoopInput(InputPipe):
-    def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
-        super().__init__(fd, on_data, on_end)
-        self.resume()
-
     def pause(self) -> None:
         self._loop.remove_reader(self._fd)
 
@@ -150,8 +148,7 @@ class _ThreadInput(InputPipe):
     def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         super().__init__(fd, on_data, on_end)
         self._wanted = Event()
-        self._paused = False
-        self._wanted.set()
+        self._paused = True
         Thread(target=self._run, name="bridge-stdin", daemon=True).start()
 
     def pause(self) -> None:

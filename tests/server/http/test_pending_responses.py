@@ -21,13 +21,13 @@ async def test_a_session_that_ends_owes_an_answer_to_each_of_several_requests_of
     answering = PendingResponses(posted, written, Session("", None, {}))
     for _ in range(CALLS):
         await posting.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=7, method="ping")))
-        await answering.reading.receive()
+        await answering.receive()
     answering.end()
     ends: list[Any] = []
 
     async def read_on() -> None:
         with pytest.raises(anyio.EndOfStream):
-            await answering.reading.receive()
+            await answering.receive()
         ends.append(reading.statistics().current_buffer_used)
 
     with anyio.fail_after(10):
