@@ -43,11 +43,7 @@ class CursorError(BridgeError, ValueError):
 
 
 class ToolList:
-    """The list of a ToolBox's tools, cached until the ToolBox changes.
-
-    Raises:
-        ValueError: The page size is not positive.
-    """
+    """The list of a ToolBox's tools, cached until the ToolBox changes."""
 
     def __init__(self, tools: ToolBox, page_size: int | None = None) -> None:
         if page_size is not None and page_size < 1:
@@ -75,12 +71,7 @@ class ToolList:
         return edition.page(start, modern=modern)
 
     def first_page_as_json(self, write: Callable[[Json], bytes], *, modern: bool) -> bytes:
-        """Return the first page as JSON, written once and cached until the ToolBox changes.
-
-        Args:
-            write: Writes a copy of the page, which it may change; always the same function for each era.
-            modern: As for `page`.
-        """
+        """Return the first page as JSON, written once by a function that may change its copy."""
         return self._current().first_page_as_json(write, modern=modern)
 
     def header_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -248,11 +239,7 @@ class ToolView:
 
 
 class ToolViews:
-    """The views of one ToolBox, each computed once per change.
-
-    Raises:
-        ValueError: The page size is not positive.
-    """
+    """The views of one ToolBox, each computed once per change."""
 
     def __init__(self, tools: ToolBox, page_size: int | None = None) -> None:
         self._page_size = page_size

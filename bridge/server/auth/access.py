@@ -34,14 +34,7 @@ def scopes_of(texts: Iterable[str]) -> frozenset[str]:
 
 
 class ToolScopes:
-    """Scopes that tools require.
-
-    Args:
-        scopes: Scopes by the name of a tool, or by a pattern such as ``delete_*``. If several match, all are required.
-
-    Raises:
-        DefinitionError: A scope has invalid characters.
-    """
+    """Scopes that tools require, by name or by a pattern such as ``delete_*``. If several match, all are required."""
 
     def __init__(self, scopes: Mapping[str, Iterable[str]] | None = None) -> None:
         self._scopes = {pattern: scopes_of(each) for pattern, each in (scopes or {}).items()}

@@ -68,11 +68,7 @@ class KeySet:
         self._failure: IssuerUnavailableError | None = None
 
     async def find(self, key_id: str | None, algorithm: str) -> PyJWK:
-        """Find the key of a token; fetch the keys if it is unknown.
-
-        Args:
-            key_id: The token's ``kid``; None for the issuer's only key of the algorithm.
-            algorithm: The token's ``alg``.
+        """Find the key of a token by its ``kid`` and ``alg``; fetch the keys if it is unknown.
 
         Raises:
             TokenRefusedError: The issuer has no such key.

@@ -239,10 +239,7 @@ async def request_in_session(
 class InitializeResponse:
     """ASGI ``send`` that reads the session's id and version from the response to ``initialize``.
 
-    Args:
-        send: Sends the response.
-        opened: Called with the session's id before the response is sent; returns the session, whose version is set.
-        established: Awaited once the version is set, before it is sent.
+    One function opens the session of an id; another is awaited once its version is set. Then the response is sent.
     """
 
     def __init__(

@@ -96,15 +96,11 @@ class Sessions:
         return len(self._open) + len(self._over_sse)
 
     def make_room(self, owner: str, kept: int) -> list[Session] | None:
-        """Make room for one more session of a caller.
+        """Make room for one more session of a caller, which will keep bytes of client data.
 
         At a limit (sessions or memory), idle sessions of the caller that uses most of it are evicted, if that caller
         uses more than this one would. The longest unused sessions are evicted first, then those with only a stream
         open; never one in which a call runs. So a caller that opens many sessions cannot displace others.
-
-        Args:
-            owner: Key of the caller.
-            kept: Bytes of client data that the session will keep.
 
         Returns:
             The evicted sessions, already forgotten, which the caller of this method ends; None to refuse the session.

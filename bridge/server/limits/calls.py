@@ -53,9 +53,6 @@ class BoundedCalls:
     """Executes calls up to a maximum number of all callers together, because waiting calls take memory.
 
     A caller may have as many calls as stay free, as in `bridge.server.limits.shares.Shares`.
-
-    Raises:
-        ValueError: The maximum is not positive.
     """
 
     def __init__(self, execute: Execute, max_calls: int, running: RunningCalls) -> None:
