@@ -130,20 +130,9 @@ def call_blocking(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T
 
 
 def run_in_portal(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
-    """Run an asynchronous function in the portal's thread and wait for it, regardless of the calling thread.
+    """Run an asynchronous function like `call_blocking`, but in the portal's thread, regardless of the calling thread.
 
     For objects that outlive a call and therefore need a fixed event loop, such as connections.
-
-    Args:
-        function: The function.
-        arguments: Its positional arguments.
-
-    Returns:
-        The function's result.
-
-    Raises:
-        RuntimeError: Called in the portal's own thread, which would deadlock.
-        BaseException: Raised by the function.
     """
     return _value_of(*_run_in_portal(function, arguments))
 
@@ -156,15 +145,7 @@ def is_here() -> bool:
 async def await_in_portal(function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
     """Run an asynchronous function in the portal's thread from any event loop, without blocking that.
 
-    Args:
-        function: The function; cancelled with this call.
-        arguments: Its positional arguments.
-
-    Returns:
-        The function's result.
-
-    Raises:
-        BaseException: Raised by the function.
+    The function is cancelled with this call.
     """
     if is_here():
         return await function(*arguments)
@@ -262,13 +243,9 @@ def call_soon(token: EventLoopToken, function: Callable[[], object]) -> None:
 
 
 def start_detached(function: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-    """Run a coroutine function in its own task in the running event loop.
+    """Run a coroutine function in its own task, with a name for debugging, in the running event loop.
 
     The task is not awaited, and not cancelled before the event loop ends. It must handle its own exceptions.
-
-    Args:
-        function: The coroutine function.
-        name: Name of the task, for debugging.
     """
     try:
         loop = asyncio.get_running_loop()

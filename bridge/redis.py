@@ -89,11 +89,7 @@ def response_errors() -> type[Exception]:
 
 
 def is_outage(error: Exception) -> bool:
-    """Return True if Redis is unavailable, False if it only rejected one command.
-
-    Args:
-        error: One of the `connection_errors`.
-    """
+    """Return True if Redis is unavailable, False if it only rejected a command, by one of the `connection_errors`."""
     from redis.exceptions import ClusterDownError, OutOfMemoryError, ReadOnlyError, ResponseError  # noqa: PLC0415 - optional
 
     if not isinstance(error, ResponseError):

@@ -39,15 +39,10 @@ def with_count(number: float, noun: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
-    """Return the known names most similar to a name, best first; case-insensitive.
+    """Return the known names most similar to a name, at most ``count``, best first; case-insensitive.
 
     The work is bounded, since remote callers choose the name. Of the first 10,000 known names, the 20 nearest in length
     and letters are compared. A name longer than 128 characters has no match.
-
-    Args:
-        name: The unknown name.
-        known: The known names.
-        count: Maximum number of names to return.
     """
     if len(name) > _MAX_NAME_CHARS:
         return []

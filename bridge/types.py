@@ -32,13 +32,10 @@ class ValueBounds:
     entries: int
 
     def excess(self, text: bytes) -> str | None:
-        """Count the values of a text before it is parsed; return a description of the excess, or None.
+        """Count the values of a JSON text before it is parsed; return a description of the excess, or None.
 
         Characters inside JSON strings do not count. Up to the first syntax error, where a parser stops, the count is
         never too low.
-
-        Args:
-            text: JSON in UTF-8.
         """
         if len(text) <= self.containers or self._counted(text) is None:  # an upper bound, sufficient for most texts
             return None
@@ -51,11 +48,7 @@ class ValueBounds:
     def share(self, text: bytes, ignored: float) -> float:
         """Estimate, from above, the part of the bounds that a text without excess takes, from 0.0 to 1.0.
 
-        Characters inside JSON strings count as well.
-
-        Args:
-            text: JSON in UTF-8.
-            ignored: Part up to which the quickest estimate is sufficient.
+        Characters inside JSON strings count as well. Up to the part ``ignored`` the quickest estimate is sufficient.
         """
         quickest = max((text.count(b"{") + text.count(b"[")) / self.containers, len(text) / self.entries)
         if quickest <= ignored:
@@ -82,11 +75,7 @@ def without_none(**fields: Any) -> Json:
 
 
 def optional_field(json: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
-    """Return a field that may be absent or null.
-
-    Raises:
-        WireError: The field has another type.
-    """
+    """Return a field that may be absent or null; raises `WireError` if it has another type."""
     value = json.get(key)
     if value is None or (isinstance(value, kind) and not (kind is int and isinstance(value, bool))):
         return value
@@ -94,33 +83,21 @@ def optional_field(json: Mapping[str, Any], key: str, kind: type[T]) -> T | None
 
 
 def require_object(value: object, what: str) -> Json:
-    """Return the value if it is a JSON object.
-
-    Raises:
-        WireError: The value has another type.
-    """
+    """Return the value if it is a JSON object; raises `WireError` otherwise."""
     if not isinstance(value, dict):
         raise WireError(f"{what} is not an object: {short_repr(value)}")
     return value
 
 
 def require_text(value: object) -> str:
-    """Return the value if it is a string.
-
-    Raises:
-        WireError: The value has another type.
-    """
+    """Return the value if it is a string; raises `WireError` otherwise."""
     if not isinstance(value, str):
         raise WireError(f"expected a string: {short_repr(value)}")
     return value
 
 
 def require_base64(value: object) -> bytes:
-    """Decode a base64 string.
-
-    Raises:
-        WireError: The value is not a base64 string.
-    """
+    """Decode a base64 string; raises `WireError` if it is none."""
     try:
         return b64decode(require_text(value).encode("ascii"), validate=True)
     except (Base64Error, UnicodeEncodeError) as error:

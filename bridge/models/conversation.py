@@ -46,11 +46,7 @@ class Conversation:
         return [text for text in texts if text.strip()]
 
     def turns(self, blocks_of: Callable[[ConversationMessage], Iterable[Json]]) -> list[Json]:
-        """Convert the messages to alternating user and assistant turns.
-
-        Args:
-            blocks_of: Converts a message to blocks. Tool results are user turns.
-        """
+        """Convert the messages to alternating user and assistant turns of blocks; tool results are user turns."""
         written: list[Json] = []
         for message in self.messages:
             if isinstance(message, SystemMessage):

@@ -102,13 +102,7 @@ class ProviderSchemas:
         self._reply_schema = lru_cache(_MAX_REMEMBERED_FORMATS)(self._convert_format)
 
     def prepared(self, chat: ChatRequest, conversation: Conversation, model_name: str) -> ProviderRequest:
-        """Prepare a request.
-
-        Args:
-            chat: The request.
-            conversation: Its messages, with names and IDs for the provider.
-            model_name: The model for a request that names none.
-        """
+        """Prepare a request; ``model_name`` is the model for a request that names none."""
         names, reply = conversation.names, chat.response_format
         return ProviderRequest(
             chat,

@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
 
 class ReplyReader(ABC):
-    """Converts one reply; a subclass for each provider reads complete replies and stream events into it.
-
-    Args:
-        request: The request that the reply answers.
-    """
+    """Converts one reply; a subclass for each provider reads complete replies and stream events into it."""
 
     provider: ClassVar[str]
     """Name of the provider."""
@@ -106,11 +102,7 @@ class ReplyReader(ABC):
         self.finish_reason = self.finish_reasons.get(reason or "", FinishReason.OTHER)
 
     def response(self, raw: Any) -> ChatResponse:
-        """Build the response.
-
-        Args:
-            raw: The reply, or its stream events, as the SDK returned them.
-        """
+        """Build the response; ``raw`` is the reply, or its stream events, as the SDK returned them."""
         text, attributes = self.request.restored_text("".join(self.text)), self.attributes()
         return ChatResponse(
             message=AiMessage(
@@ -153,9 +145,7 @@ class _Call:
 class CallAssembler:
     """Assembles the tool calls of one reply. A call has a key, such as the index of its block.
 
-    Args:
-        prepared: The request, for mapping back names and arguments.
-        parsed: Parse arguments to objects if possible.
+    With ``parsed``, arguments become objects if possible.
     """
 
     def __init__(self, prepared: ProviderRequest, *, parsed: bool) -> None:
@@ -188,11 +178,7 @@ class CallAssembler:
             yield from self._complete(self._by_key[key])
 
     def complete_all(self, *, broken_off: bool = False) -> Iterator[CompleteToolCall]:
-        """Complete all calls, each once.
-
-        Args:
-            broken_off: The reply is truncated: its last call is reported only if its arguments are complete.
-        """
+        """Complete all calls; the last call of a truncated reply is reported only if its arguments are complete."""
         for call in self._calls:
             events = list(self._complete(call))
             if not (broken_off and call is self._calls[-1]) or json_object("".join(call.pieces)) is not None:

@@ -61,10 +61,6 @@ def parse_arguments(tool_name: str, text: str) -> dict[str, Any]:
     Blank text is ``{}``. Invalid text is repaired once: a code fence around it, trailing commas, and an object quoted
     as a JSON string. Of duplicate names the last one applies.
 
-    Args:
-        tool_name: The tool's name, for the error.
-        text: The model's text.
-
     Raises:
         ArgumentsError: The text is not a JSON object, even after the repair.
     """
@@ -116,10 +112,8 @@ class ArgumentReader:
 
     Args:
         tool_name: The tool's name, for errors.
-        adapter: Adapter of a TypedDict of the parameters, with the published names as aliases. See
-            `bridge.tools.schema.signature.Signature.adapter`.
-        schema: JSON Schema (2020-12) of the parameters; enums include their members' values by name under
-            `bridge.tools.coercion.MEMBERS`.
+        adapter: See `bridge.tools.schema.signature.Signature.adapter`.
+        schema: See `bridge.tools.schema.signature.Signature.internal_schema`.
     """
 
     __slots__ = (
@@ -226,11 +220,7 @@ class ArgumentReader:
         return self._forbids_extra and len(arguments) > len(self._order)
 
     def _validated(self, raw: bytes, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate the arguments; errors cover the first bad item of each list, and some unknown names of each object.
-
-        Raises:
-            ValidationError: The arguments are invalid.
-        """
+        """Validate; errors cover the first bad item of each list, and some unknown names of each object."""
         validate = self._validate
         if len(raw) > LARGE_BYTES:
             if self._validate_and_yield is None:

@@ -72,13 +72,10 @@ class Fit(NamedTuple):
 
 
 class Coercion:
-    """Compares JSON values with one schema.
+    """Compares JSON values with one schema, whose ``$defs`` resolve references.
 
     Each pair of a value and a part of the schema is compared once, so the work is bounded by their sizes even for
     recursive schemas and nested alternatives.
-
-    Args:
-        root: The schema whose ``$defs`` resolve references.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:

@@ -304,7 +304,8 @@ class InvocationContext:
             ToolError: The caller cannot answer questions.
         """
         if isinstance(schema, type):
-            from bridge.tools.schema.json_schema import inlined, schema_of  # noqa: PLC0415 - only needed for forms
+            from bridge.tools.schema.generator import schema_of  # noqa: PLC0415 - only needed for forms
+            from bridge.tools.schema.json_schema import inlined  # noqa: PLC0415 - only needed for forms
 
             schema = inlined(schema_of(schema))  # MCP does not allow $ref in forms
         answer = await self._ask_one(Elicitation(message, schema), key)

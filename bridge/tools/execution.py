@@ -256,11 +256,7 @@ async def _execute_within(
 
 
 def _failure(raised: BaseException, name: str) -> Exception:
-    """Convert a raised exception into the failure of the tool, unwrapping exception groups with one member.
-
-    Raises:
-        BaseException: The tool did not fail: the call was cancelled, asks a question, or the process is to end.
-    """
+    """Return the tool's failure; raise the exception if the call was cancelled, asks, or the process is to end."""
     while isinstance(raised, BaseExceptionGroup) and len(raised.exceptions) == 1:
         raised = raised.exceptions[0]
     if isinstance(raised, ArgumentsError) and raised.tool != name:
@@ -275,10 +271,8 @@ def _failure(raised: BaseException, name: str) -> Exception:
 
 
 def _may_be_a_signal() -> bool:
-    """Return True if a KeyboardInterrupt may come from Ctrl+C rather than from the tool.
-
-    Servers and `asyncio.run` handle SIGINT themselves, so that it never interrupts running code.
-    """
+    """Return True if a KeyboardInterrupt may come from Ctrl+C rather than from the tool."""
+    # Servers and `asyncio.run` handle SIGINT themselves, so that it never interrupts running code.
     try:
         asyncio.get_running_loop()
     except RuntimeError:  # trio raises KeyboardInterrupt in the running task

@@ -137,10 +137,6 @@ class ContextThreadExecutor(ThreadExecutor):
 class CallableExecutor:
     """Calls a function of the request and the context: a coroutine function in the event loop, another in a thread.
 
-    Args:
-        function: The function.
-        tool: The tool's name, for errors.
-
     Raises:
         DefinitionError: The object is not a function that takes these two arguments.
     """
@@ -197,12 +193,7 @@ async def _write_from_thread(
 def executor_class(
     function: Callable[..., Any], injected: Mapping[str, str], *, in_thread: bool
 ) -> type[FunctionExecutor]:
-    """Choose the executor for a function.
-
-    Args:
-        function: The callable.
-        injected: Parameters filled from the context.
-        in_thread: Run functions that are not coroutine functions in a worker thread.
+    """Choose the executor for a function; ``in_thread`` runs plain functions in worker threads.
 
     Raises:
         DefinitionError: The function is a generator function; a tool returns only once.

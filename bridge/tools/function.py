@@ -19,9 +19,10 @@ from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 from bridge.errors import DefinitionError
+from bridge.text import short_repr
 from bridge.tools.arguments import ArgumentReader
 from bridge.tools.checks import require_type
-from bridge.tools.executors import FunctionExecutor, executor_class
+from bridge.tools.executors import executor_class
 from bridge.tools.results import ResultWriter
 from bridge.tools.schema.annotations import annotation_namespace
 from bridge.tools.schema.generator import ExtraArguments
@@ -34,20 +35,7 @@ if TYPE_CHECKING:
 
     from bridge.tools.specification import AnnotationsModel
 
-__all__ = [
-    "FunctionExecutor",
-    "ToolSettings",
-    "function_tool",
-    "one_tool",
-    "settings_of",
-    "specifications_from",
-    "tool",
-    "tools_found_in",
-    "tools_from",
-]
-
 _SETTINGS = "__bridge_tool__"
-_MAX_REPR_CHARS = 100
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[Any, Any] | classmethod[Any, Any, Any]")
 
 
@@ -261,10 +249,7 @@ def tools_from(source: object) -> list[Tool]:
 
 
 def one_tool(source: object) -> Tool:
-    """Return the only tool of a source.
-
-    Args:
-        source: See `tools_from`.
+    """Return the only tool of a source; see `tools_from`.
 
     Raises:
         DefinitionError: The source has no tools, several tools, or an invalid one.
@@ -369,5 +354,4 @@ def _described(source: object) -> str:
         return f"the module {source.__name__!r}"
     if isinstance(source, type):
         return f"the class {source.__qualname__!r}"
-    text = repr(source)
-    return text if len(text) <= _MAX_REPR_CHARS else f"{text[:_MAX_REPR_CHARS]}…"
+    return short_repr(source)

@@ -17,17 +17,17 @@ import inspect
 import types
 from collections.abc import Collection, MutableSequence, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Literal, LiteralString, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, LiteralString, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, from_json, to_json
-from typing_extensions import TypeAliasType
 
 from bridge.errors import ResultError
 from bridge.tools.calls import ToolExecutionResult
 from bridge.tools.coercion import paths_of_non_finite
 from bridge.tools.content import Block, File, Text
+from bridge.tools.schema.annotations import bare_type, union_members
 from bridge.tools.schema.generator import SCHEMA_ERRORS, TOP_LEVEL, output_schema
 from bridge.tools.specification import _EMPTY
 
@@ -54,11 +54,6 @@ _SEQUENCE_TYPES = (list, tuple, set, frozenset, Sequence, MutableSequence, Colle
 
 class ResultWriter:
     """Converts the return values of one tool; built once, when the tool is registered.
-
-    Args:
-        tool_name: The tool's name, for errors.
-        annotation: The resolved return annotation.
-        has_annotation: False if the function has no return annotation.
 
     Attributes:
         output_schema: JSON Schema of type ``object`` for structured content; None if the tool declares none. Types that
@@ -255,12 +250,12 @@ def _wrapped_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_none_type(annotation: Any) -> bool:
     """Return True if the function returns None."""
-    return _bare(annotation) in (None, types.NoneType)
+    return bare_type(annotation) in (None, types.NoneType)
 
 
 def is_text_type(annotation: Any) -> bool:
     """Return True for `str` and for Literals of strings; enums of strings are sent as JSON."""
-    annotation = _bare(annotation)
+    annotation = bare_type(annotation)
     if get_origin(annotation) is Literal:
         return all(type(choice) is str for choice in get_args(annotation))
     if annotation is LiteralString:
@@ -270,18 +265,18 @@ def is_text_type(annotation: Any) -> bool:
 
 def is_open_type(annotation: Any) -> bool:
     """Return True if the annotation is Any, object, or a union with one of these or `str`."""
-    annotation = _bare(annotation)
+    annotation = bare_type(annotation)
     return annotation in (Any, object) or any(
-        is_open_type(alternative) or is_text_type(alternative) for alternative in _alternatives(annotation)
+        is_open_type(alternative) or is_text_type(alternative) for alternative in union_members(annotation)
     )
 
 
 def is_content_type(annotation: Any) -> bool:
     """Return True if the annotation is or contains a content block, bytes or `ToolExecutionResult`."""
-    annotation = _bare(annotation)
+    annotation = bare_type(annotation)
     if isinstance(annotation, type) and issubclass(annotation, _CONTENT):
         return True
-    if any(map(is_content_type, _alternatives(annotation))):
+    if any(map(is_content_type, union_members(annotation))):
         return True
     if (get_origin(annotation) or annotation) not in _SEQUENCE_TYPES:
         return False
@@ -290,24 +285,7 @@ def is_content_type(annotation: Any) -> bool:
 
 
 def _may_be_block(annotation: Any) -> bool:
-    annotation = _bare(annotation)
+    annotation = bare_type(annotation)
     return (
-        annotation in (Any, object) or is_content_type(annotation) or any(map(_may_be_block, _alternatives(annotation)))
+        annotation in (Any, object) or is_content_type(annotation) or any(map(_may_be_block, union_members(annotation)))
     )
-
-
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else ()
-
-
-def _bare(annotation: Any) -> Any:
-    """Strip Annotated, type aliases and NewTypes from a type."""
-    while True:
-        if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
-        elif isinstance(annotation, TypeAliasType):
-            annotation = annotation.__value__
-        elif hasattr(annotation, "__supertype__"):
-            annotation = annotation.__supertype__
-        else:
-            return annotation

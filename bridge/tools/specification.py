@@ -52,11 +52,7 @@ def require_json(what: str, *, allows_halves: bool = False, **parts: object) -> 
 
 
 def checked_icons(value: object, what: str) -> tuple[Mapping[str, Any], ...]:
-    """Validate a list of icons in MCP's format.
-
-    Raises:
-        DefinitionError: The value is not a list of icons.
-    """
+    """Return the icons of a list in MCP's format; raises `DefinitionError` for other values."""
     icons = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping) else None
     if icons is None or not all(map(is_icon, icons)):
         raise DefinitionError(

@@ -35,11 +35,7 @@ _Texts = set[bytes]
 
 
 class StrictModeGaps:
-    """Detects JSON texts that may contain a value that strict validation wrongly accepts.
-
-    Args:
-        schema: The schema that the text is validated against.
-    """
+    """Detects JSON texts that may contain a value that strict validation by a schema wrongly accepts."""
 
     __slots__ = ("_ascii", "_foreign")
 
@@ -49,11 +45,7 @@ class StrictModeGaps:
         self._foreign = _pattern({name: texts & {_NOT_ASCII} for name, texts in patterns.items()})
 
     def may_be_in(self, raw: bytes) -> bool:
-        """Return True if the text may contain such a value; false positives are rare.
-
-        Args:
-            raw: Compact JSON as written by `pydantic_core.to_json`.
-        """
+        """Return True if compact JSON, as `to_json` writes it, may contain such a value; false positives are rare."""
         return (self._ascii is not None and self._ascii.search(raw) is not None) or (
             self._foreign is not None and not raw.isascii() and self._foreign.search(raw) is not None
         )
@@ -72,11 +64,7 @@ def _pattern(patterns: Mapping[str | None, _Texts]) -> re.Pattern[bytes] | None:
 
 
 class _Search:
-    """Collects the patterns of values in a schema for which strict validation is too lenient.
-
-    Args:
-        root: The schema whose ``$defs`` resolve references.
-    """
+    """Collects the patterns of values in a schema for which strict validation is too lenient."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.patterns: dict[str | None, _Texts] = {}

@@ -209,11 +209,7 @@ class _Slot:
             return self._caller_left
 
     def leave(self, *, is_late: bool = False) -> None:
-        """Release the slot, or leave that to the running function; called in the event loop.
-
-        Args:
-            is_late: The caller did not receive the function's value.
-        """
+        """Release the slot, or leave that to the running function; called in the event loop."""
         with self._lock:
             self._caller_left = True
             running = self._running

@@ -180,30 +180,17 @@ class TransformedToolBox(ToolBox):
         source.on_change(self._follow)
 
     def use(self, transform: Transform) -> None:
-        """Use another transform from now on; listeners are notified if the tools change.
-
-        Raises:
-            DefinitionError: See `ToolBox`; nothing was changed.
-            NameClashError: See `ToolBox`; nothing was changed.
-        """
+        """Use another transform from now on, if its tools are valid; listeners are notified if the tools change."""
         super().replace(transform(tuple(self._source)))
         self._transform = transform
 
     def add(self, *sources: object) -> None:
-        """Refuse to add tools.
-
-        Raises:
-            DefinitionError: There are tools to add.
-        """
+        """Refuse to add tools."""
         if sources:
             raise self._fixed()
 
     def replace(self, tools: Iterable[Tool]) -> None:  # noqa: ARG002 - the base's
-        """Refuse to replace tools.
-
-        Raises:
-            DefinitionError: Always.
-        """
+        """Refuse to replace tools."""
         raise self._fixed()
 
     def _follow(self) -> None:

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from bridge.errors import ArgumentsError
 from bridge.tools.arguments import ArgumentReader
 from bridge.tools.coercion import Coercion
-from bridge.tools.schema.json_schema import schema_of
+from bridge.tools.schema.generator import schema_of
 from bridge.tools.schema.signature import signature_of
 
 

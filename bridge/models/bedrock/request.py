@@ -6,9 +6,10 @@ daemon thread ends when the response starts or the client's timeout expires, and
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -18,7 +19,6 @@ from anyio import from_thread, lowlevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextvars import Context
 
     from bridge.types import Json
 
@@ -31,16 +31,6 @@ class RequestAbandonedError(Exception):
     """The request was cancelled; raised in the worker thread only."""
 
 
-@dataclass(slots=True)
-class _Job:
-    function: Callable[[], Any]
-    context: Context
-    token: lowlevel.EventLoopToken
-    is_done: anyio.Event = field(default_factory=anyio.Event)
-    value: Any = None
-    error: BaseException | None = None
-
-
 class BlockingRequest:
     """Worker thread for the blocking calls of one request, used as a context manager."""
 
@@ -48,7 +38,7 @@ class BlockingRequest:
         self._lock = Lock()
         self._body: Any = None
         self._is_over = False
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def __enter__(self) -> Self:
         # anyio's worker threads would delay the exit of the process.
@@ -61,14 +51,21 @@ class BlockingRequest:
 
     async def run(self, function: Callable[[], _T]) -> _T:
         """Run a blocking function in the thread; on cancellation this returns immediately."""
-        job = _Job(function, copy_context(), lowlevel.current_token())
-        job.context.run(_line.set, self)
-        self._jobs.put(job)
-        await job.is_done.wait()
-        if job.error is not None:
-            raise job.error
-        value: _T = job.value
-        return value
+        token, is_done, future = lowlevel.current_token(), anyio.Event(), Future[_T]()
+
+        def job() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - raised in run()
+                future.set_exception(error)
+            with suppress(RuntimeError):  # the event loop has ended
+                from_thread.run_sync(is_done.set, token=token)
+
+        context = copy_context()
+        context.run(_line.set, self)
+        self._jobs.put(partial(context.run, job))
+        await is_done.wait()
+        return future.result()
 
     def keep(self, body: Any) -> None:
         """Store a streamed response's body; it is closed immediately if the request was cancelled."""
@@ -79,22 +76,13 @@ class BlockingRequest:
         self._close_stream()
 
     def refuse_if_over(self) -> None:
-        """Prevent botocore's retries after a cancellation.
-
-        Raises:
-            RequestAbandonedError: The request was cancelled.
-        """
+        """Prevent botocore's retries after a cancellation, with a `RequestAbandonedError`."""
         if self._is_over:
             raise RequestAbandonedError
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            try:
-                job.value = job.context.run(job.function)
-            except BaseException as error:  # noqa: BLE001 - raised in run()
-                job.error = error
-            with suppress(RuntimeError):  # the event loop has ended
-                from_thread.run_sync(job.is_done.set, token=job.token)
+            job()
 
     def _close_stream(self) -> None:
         """Close the provider's stream, which ends a blocking read."""

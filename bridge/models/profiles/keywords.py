@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, TypeAdapter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 SCHEMA = frozenset({"contains", "propertyNames", "not", "if", "then", "else", "contentSchema"})
 """Keywords whose value is a schema."""
@@ -44,13 +46,10 @@ _KINDS: Mapping[type, str] = {
     list: "array",
 }
 
-TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-
 
 def is_well_formed(keyword: str, value: Any) -> bool:
     """True if the value is valid for the keyword; any value is valid for an unknown keyword."""
-    check = _CHECKS.get(keyword)
-    return check is None or check(value)
+    return keyword not in _VALUES or _VALUES[keyword].validator.isinstance_python(value, strict=True)
 
 
 def annotations_of(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,69 +79,35 @@ def fits(value: Any, kinds: tuple[str, ...]) -> bool:
     return kind in kinds or (kind == "integer" and "number" in kinds)
 
 
-def _is_schema(value: Any) -> bool:
-    return isinstance(value, dict | bool)
+def _distinct(names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise ValueError("a name is given twice")
+    return names
 
 
-def _is_schema_map(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_schema, value.values()))
+_Schema = dict[Any, Any] | bool
+_Names = Annotated[list[str], AfterValidator(_distinct)]
+_Type = Literal["array", "boolean", "integer", "null", "number", "object", "string"]
 
-
-def _is_schema_list(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_schema, value))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_positive(value: Any) -> bool:
-    return _is_number(value) and value > 0
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value)) and len(set(value)) == len(value)
-
-
-def _is_dependency(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_are_names, value.values()))
-
-
-def _is_type(value: Any) -> bool:
-    if isinstance(value, str):
-        return value in TYPES
-    return _are_names(value) and bool(value) and TYPES.issuperset(value)
-
-
-def _is_choice(value: Any) -> bool:
-    return isinstance(value, list) and bool(value)
-
-
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(SCHEMA | BOOLEAN_OR_SCHEMA, _is_schema),
-    **dict.fromkeys(SCHEMA_MAP, _is_schema_map),
-    **dict.fromkeys(SCHEMA_LIST, _is_schema_list),
-    **dict.fromkeys(("title", "description", "pattern", "format", "contentEncoding", "contentMediaType"), _is_text),
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
-    **dict.fromkeys(("minContains", "maxContains"), _is_count),
-    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _is_flag),
-    "multipleOf": _is_positive,
-    "required": _are_names,
-    "dependentRequired": _is_dependency,
-    "type": _is_type,
-    "enum": _is_choice,
-    "examples": lambda value: isinstance(value, list),
+_VALUES: dict[str, TypeAdapter[Any]] = {
+    **dict.fromkeys(SCHEMA | BOOLEAN_OR_SCHEMA, TypeAdapter(_Schema)),
+    **dict.fromkeys(SCHEMA_MAP, TypeAdapter(dict[Any, _Schema])),
+    **dict.fromkeys(SCHEMA_LIST, TypeAdapter(Annotated[list[_Schema], Field(min_length=1)])),
+    **dict.fromkeys(
+        ("title", "description", "pattern", "format", "contentEncoding", "contentMediaType"), TypeAdapter(str)
+    ),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), TypeAdapter(float)),
+    **dict.fromkeys(
+        ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+        TypeAdapter(NonNegativeInt),
+    ),
+    **dict.fromkeys(("minContains", "maxContains"), TypeAdapter(NonNegativeInt)),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), TypeAdapter(bool)),
+    "multipleOf": TypeAdapter(PositiveFloat),
+    "required": TypeAdapter(_Names),
+    "dependentRequired": TypeAdapter(dict[Any, _Names]),
+    "type": TypeAdapter(_Type | Annotated[list[_Type], Field(min_length=1), AfterValidator(_distinct)]),
+    "enum": TypeAdapter(Annotated[list[Any], Field(min_length=1)]),
+    "examples": TypeAdapter(list[Any]),
 }
+"""Valid values of keywords, in strict mode."""

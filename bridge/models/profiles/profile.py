@@ -46,12 +46,7 @@ class Profile:
     """Creates the strict copy, or raises `NotStrictableError`; always if the provider has no strict mode."""
 
     def rewrite(self, schema: Mapping[str, Any], *, strict: bool = False) -> RewrittenSchema:
-        """Convert a schema for the provider.
-
-        Args:
-            schema: A JSON Schema of any draft; it is not changed.
-            strict: Create a strict copy if possible.
-        """
+        """Convert a schema of any draft for the provider, to a strict copy if requested and possible."""
         normal = normalized(schema)
         lost: tuple[str, ...] = ()
         if strict:
@@ -63,13 +58,7 @@ class Profile:
         return replace(rewriting, losses=rewriting.losses + lost)
 
     def convert(self, schema: Mapping[str, Any], *, strict: bool, owner: str) -> RewrittenSchema:
-        """Convert a schema for the provider, and log its losses.
-
-        Args:
-            schema: As for `rewrite`.
-            strict: As for `rewrite`.
-            owner: Description of the schema's owner, for the log.
-        """
+        """Convert a schema like `rewrite`, and log its losses under the description of its owner."""
         rewriting = self.rewrite(utf8_json(schema), strict=strict)
         if rewriting.losses:
             words = "the schema of %s is not fully supported by %s; lost: %s"

@@ -83,11 +83,7 @@ class NullRemoval:
         return False
 
     def check_union(self, variants: Sequence[Json]) -> None:
-        """Check that a value determines its alternative.
-
-        Raises:
-            NotStrictableError: Two alternatives have the same type, and one of them needs nulls removed.
-        """
+        """Raise `NotStrictableError` if values that need nulls removed do not determine their alternative."""
         for container in _CONTAINERS:
             alike = [variant for variant in variants if container in self._kinds(variant)]
             if len(alike) > 1 and self.is_needed(*alike):

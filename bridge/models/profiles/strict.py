@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.models.profiles.keywords import ANNOTATIONS, annotations_of, fits, kinds_of
+from bridge.models.profiles.keywords import ANNOTATIONS, SCHEMA, annotations_of, fits, kinds_of
 from bridge.models.profiles.normalization import reference_in, with_definitions
 from bridge.models.profiles.rewriting import NotStrictableError, NullRemoval, RewrittenSchema, with_notes
 
@@ -23,23 +23,14 @@ if TYPE_CHECKING:
 _MAX_NODES = 5_000
 _MAX_OBJECT_LEVELS = 10
 _MAX_CHOICES = 1_000
-_UNFIT = frozenset(
-    {
-        "contains",
-        "contentSchema",
-        "dependentRequired",
-        "dependentSchemas",
-        "else",
-        "if",
-        "not",
-        "patternProperties",
-        "prefixItems",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
+_UNFIT = SCHEMA | {
+    "dependentRequired",
+    "dependentSchemas",
+    "patternProperties",
+    "prefixItems",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+}
 _BOUNDS: Mapping[str, tuple[str, ...]] = {
     "string": ("pattern", "format", "minLength", "maxLength", "contentEncoding", "contentMediaType"),
     "number": ("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
@@ -75,19 +66,7 @@ class StrictRules:
 
 
 OPENAI = StrictRules(
-    bounds=frozenset(
-        {
-            "pattern",
-            "format",
-            "multipleOf",
-            "minimum",
-            "maximum",
-            "exclusiveMinimum",
-            "exclusiveMaximum",
-            "minItems",
-            "maxItems",
-        }
-    ),
+    bounds=frozenset({"pattern", "format", "minItems", "maxItems", *_BOUNDS["number"]}),
     all_required=True,
     recursive=True,
     max_unions=500,
@@ -108,11 +87,7 @@ ANTHROPIC = StrictRules(
 
 
 def strict(normal: NormalSchema, rules: StrictRules) -> RewrittenSchema:
-    """Create the strict copy of a schema.
-
-    Raises:
-        NotStrictableError: There is none with the same meaning.
-    """
+    """Create the strict copy of a schema; raises `NotStrictableError` if there is none with the same meaning."""
     if normal.losses:
         raise NotStrictableError(normal.losses[0])
     if normal.is_circular():

@@ -9,8 +9,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired, Required, get_args, get_origin, get_type_hints
+from types import SimpleNamespace, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from typing_extensions import TypeAliasType
 
 from bridge.errors import DefinitionError
 
@@ -190,12 +203,8 @@ def _assigned_name(statement: ast.stmt) -> str | None:
 def annotation_namespace(function: Any, frame: FrameType | None) -> dict[str, Any]:
     """Collect the names used by a function's string annotations from the enclosing functions and classes.
 
-    Local names are only available while the definition is executed; later, `typing` can only resolve the names of the
-    module.
-
-    Args:
-        function: The function, while its definition is being executed.
-        frame: Frame of a function called by the definition.
+    Call this while the function's definition is executed, with the frame of a function called by it: later, `typing`
+    can only resolve the names of the module.
     """
     function = inspect.unwrap(function)
     enclosing = getattr(function, "__qualname__", "").split(".")[-2::-1]
@@ -223,10 +232,10 @@ def _names_in_annotations(function: Any) -> set[str]:
 
 
 def resolve_annotation(annotation: Any, module_names: dict[str, Any], local_names: dict[str, Any], what: str) -> Any:
-    """Resolve an annotation to a type; Any if there is none.
+    """Resolve an annotation, or its text, to a type; Any if there is none.
 
     Args:
-        annotation: The annotation, or its text.
+        annotation: The annotation.
         module_names: Names of its module.
         local_names: Names of the enclosing scopes; they take precedence.
         what: Description of the annotation for the error message.
@@ -244,3 +253,21 @@ def resolve_annotation(annotation: Any, module_names: dict[str, Any], local_name
             f"{what} cannot be resolved: {annotation!r} ({error}); "
             "the names in it must be importable at run time, not only under TYPE_CHECKING"
         ) from error
+
+
+def bare_type(annotation: Any) -> Any:
+    """Strip Annotated, type aliases and NewTypes from a type."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif isinstance(annotation, TypeAliasType):
+            annotation = annotation.__value__
+        elif hasattr(annotation, "__supertype__"):
+            annotation = annotation.__supertype__
+        else:
+            return annotation
+
+
+def union_members(annotation: Any) -> tuple[Any, ...]:
+    """Return the members of a union; none for another type."""
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()

@@ -10,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
@@ -22,7 +22,6 @@ from bridge.tools.schema.annotations import attribute_descriptions, field_descri
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pydantic import TypeAdapter
     from pydantic.fields import FieldInfo
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import core_schema
@@ -141,11 +140,7 @@ def _with_descriptions(result: JsonSchemaValue, kind: type, keys: Mapping[str, s
 
 
 def _finished(schema: Any, definitions: Mapping[str, Any]) -> Any:
-    """Complete a generated schema.
-
-    Remove titles that repeat the class, append the members to the description of an enum, and convert the keys of a
-    dict to the strings that JSON has.
-    """
+    """Remove titles that repeat the class, describe the members of enums, and convert keys of dicts to strings."""
     if isinstance(schema, list):
         return [_finished(item, definitions) for item in schema]
     if not isinstance(schema, dict):
@@ -207,10 +202,15 @@ def schema_error_text(error: Exception) -> str:
     return message
 
 
-def schema_of_type(kind: Any) -> dict[str, Any]:
-    """See `bridge.tools.schema.json_schema.schema_of`."""
-    from pydantic import TypeAdapter  # noqa: PLC0415 - only used here
+def schema_of(kind: Any) -> dict[str, Any]:
+    """Return the published schema of a type.
 
+    Args:
+        kind: Any type supported by pydantic: a model, a dataclass, an enum, ``list[int]``, …
+
+    Raises:
+        DefinitionError: The type has no JSON Schema.
+    """
     try:
         schema: dict[str, Any] = public_schema(internal_schema(TypeAdapter(kind)))
     except SCHEMA_ERRORS as error:

@@ -1,4 +1,4 @@
-"""JSON Schema of tools: built by hand, or generated from a type."""
+"""JSON Schema of tools, built by hand."""
 
 from __future__ import annotations
 
@@ -13,22 +13,6 @@ if TYPE_CHECKING:
 _DEFINITIONS = "#/$defs/"
 
 Schema: TypeAlias = Mapping[str, Any]
-
-
-def schema_of(kind: Any) -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of a type.
-
-    Docstrings of classes and attributes become descriptions, constraints are published, recursive types use ``$ref``.
-
-    Args:
-        kind: Any type supported by pydantic: a model, a dataclass, an enum, ``list[int]``, …
-
-    Raises:
-        DefinitionError: The type has no JSON Schema.
-    """
-    from bridge.tools.schema.generator import schema_of_type  # noqa: PLC0415 - building by hand does not need pydantic
-
-    return schema_of_type(kind)
 
 
 def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from types import GenericAlias, NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from types import GenericAlias, NoneType
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -14,7 +14,7 @@ from typing_extensions import TypeAliasType
 
 from bridge.errors import DefinitionError
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.schema.annotations import MISSING, P
+from bridge.tools.schema.annotations import MISSING, P, bare_type, union_members
 from bridge.tools.schema.generator import SCHEMA_ERRORS, alias_of, schema_error_text
 
 __all__ = ["MISSING", "P", "Parameter", "ToolMemoryId", "injected_attribute", "parameter_of"]
@@ -95,22 +95,16 @@ def parameter_of(name: str, annotation: Any, python_default: Any, documented: st
 
 
 def injected_attribute(annotation: Any) -> str | None:
-    """Return the attribute of the context that a parameter receives; None for a published parameter.
-
-    Returns:
-        ``"memory_id"``, ``"parameters"``, or ``"itself"`` for the whole context.
-    """
+    """Return the attribute of the context that a parameter receives, or ``itself``; None for a published parameter."""
     annotation = _unaliased(annotation)
     if get_origin(annotation) is Annotated:
         inner, *marks = get_args(annotation)
         if any(mark is ToolMemoryId or isinstance(mark, ToolMemoryId) for mark in marks):
             return "memory_id"
         return injected_attribute(inner)
-    if get_origin(annotation) in {Union, UnionType}:
-        return next(filter(None, map(injected_attribute, get_args(annotation))), None)
-    if annotation is InvocationContext:
-        return "itself"
-    return "parameters" if annotation is InvocationParameters else None
+    if annotation is InvocationContext or annotation is InvocationParameters:
+        return "itself" if annotation is InvocationContext else "parameters"
+    return next(filter(None, map(injected_attribute, union_members(annotation))), None)
 
 
 def _default(name: str, mark: P, fields: list[FieldInfo], python_default: Any) -> tuple[Any, bool]:
@@ -174,9 +168,5 @@ def _unaliased(annotation: Any) -> Any:
 
 
 def _accepts_none(annotation: Any) -> bool:
-    annotation = _unaliased(annotation)
-    if get_origin(annotation) is Annotated:
-        return _accepts_none(get_args(annotation)[0])
-    if get_origin(annotation) in {Union, UnionType}:
-        return any(map(_accepts_none, get_args(annotation)))
-    return annotation in (None, NoneType, Any, object)
+    annotation = bare_type(annotation)
+    return annotation in (None, NoneType, Any, object) or any(map(_accepts_none, union_members(annotation)))

@@ -18,8 +18,7 @@ from typing_extensions import TypedDict
 
 from bridge.errors import DefinitionError
 from bridge.tools.coercion import MEMBERS
-from bridge.tools.schema.generator import internal_schema, output_schema
-from bridge.tools.schema.json_schema import schema_of
+from bridge.tools.schema.generator import internal_schema, output_schema, schema_of
 
 T = TypeVar("T")
 

@@ -9,7 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from bridge.errors import DefinitionError
-from bridge.tools.schema.json_schema import JsonObjectSchema, inlined, reference_to, schema_of
+from bridge.tools.schema.generator import schema_of
+from bridge.tools.schema.json_schema import JsonObjectSchema, inlined, reference_to
 
 
 def test_every_kind_of_property_can_be_built() -> None:
