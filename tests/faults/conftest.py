@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from bridge.client import StdioTransport
 from bridge.client.transports.process import child_process
 from tests import forks
 from tests.faults.table import Outcome, markdown
@@ -34,7 +33,7 @@ def watchdog() -> None:
 
 
 async def _start_child() -> None:
-    async with child_process(StdioTransport(sys.executable, args=("-c", "")), "child"):
+    async with child_process([sys.executable, "-c", ""], "child", environment={}, cwd=None, scrub=str):
         pass
 
 

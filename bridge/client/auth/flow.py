@@ -8,7 +8,7 @@ original request.
 from __future__ import annotations
 
 import logging
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -29,8 +29,6 @@ from bridge.client.auth.server_validation import AllowedAddresses, prefer_author
 from bridge.client.auth.token_binding import TokenBinding
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
-
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
     from mcp.client.auth.oauth2 import OAuthContext
 
@@ -83,17 +81,11 @@ async def refresh(renewal: Renewal, login: Login, grant: Grant) -> Login:
     provider = OAuthClientProvider(renewal.url, _metadata(OAuthLogin(), _UNUSED_REDIRECT), draft)
     _remember(provider, login)
     provider.context.token_expiry_time = _LONG_AGO
-    answer: httpx2.Response | None = None
-    binding = TokenBinding(login, renewal.nonces)
-    async with _flow(provider, renewal.request) as flow:
-        outgoing = await anext(flow)
-        while outgoing is not renewal.request:
-            try:
-                answer = await _sent(outgoing, renewal.http, AllowedAddresses(renewal.url, grant.issuer), binding)
-            except UnboundTokenError as error:
-                _logger.warning("the login to %s has ended: %s", login.server_url, error)
-                return login.renewed(None)
-            outgoing = await flow.asend(answer)
+    try:
+        answer = await _drive(renewal, provider, grant, None, TokenBinding(login, renewal.nonces))
+    except UnboundTokenError as error:
+        _logger.warning("the login to %s has ended: %s", login.server_url, error)
+        return login.renewed(None)
     if draft.has_new_tokens:
         return login.renewed(draft.tokens)
     status = answer.status_code if answer is not None else 0
@@ -229,42 +221,35 @@ def _check_key(pem: str, algorithm: str) -> None:
 
 
 async def _drive(
-    renewal: Renewal, provider: _Provider, grant: Grant, challenge: Challenge, binding: TokenBinding
-) -> None:
-    """Run the SDK's client on a challenge until it would send the original request."""
+    renewal: Renewal, provider: _Provider, grant: Grant, challenge: Challenge | None, binding: TokenBinding
+) -> httpx2.Response | None:
+    """Run the SDK's client until it would send the original request; returns the last response.
+
+    Without a challenge, the client refreshes the tokens. Its errors are raised, so its logging is suppressed.
+    """
     request, reach = renewal.request, AllowedAddresses(renewal.url, grant.issuer)
-    async with _flow(provider, request) as flow:
-        outgoing = await anext(flow)
-        assert outgoing is request, "no token was given that could be refreshed"
-        outgoing = await flow.asend(challenge.response(request, grant.scopes))
-        while outgoing is not request:
-            has_secrets = outgoing.method == "POST"  # metadata requests carry none
-            if has_secrets and isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
-                require_usable_server(provider.context, grant, reach)
-            answer = await _sent(outgoing, renewal.http, reach, binding)
-            if isinstance(grant, OAuthLogin) and isinstance(provider, OAuthClientProvider):
-                _fit_authentication(provider.context, grant, answer)
-            outgoing = await flow.asend(prefer_authorization_server(grant.issuer, answer))
-
-
-@asynccontextmanager
-async def _flow(
-    provider: _Provider, request: httpx2.Request
-) -> AsyncIterator[AsyncGenerator[httpx2.Request, httpx2.Response]]:
-    """Run the SDK's auth flow without its logging; errors are raised."""
+    login = grant if challenge is not None and isinstance(grant, OAuthLogin) else None
+    context = provider.context if isinstance(provider, OAuthClientProvider) else None
+    answer: httpx2.Response | None = None
     token = _is_driving.set(True)
     try:
         async with aclosing(provider.async_auth_flow(request)) as flow:
-            yield flow
+            outgoing = await anext(flow)
+            if challenge is not None:
+                assert outgoing is request, "no token was given that could be refreshed"
+                outgoing = await flow.asend(challenge.response(request, grant.scopes))
+            while outgoing is not request:
+                has_secrets = outgoing.method == "POST"  # metadata requests carry none
+                if has_secrets and login is not None and context is not None:
+                    require_usable_server(context, login, reach)
+                reach.check(outgoing.url)
+                answer = await binding.send(outgoing, renewal.http)
+                if login is not None and context is not None:
+                    _fit_authentication(context, login, answer)
+                outgoing = await flow.asend(prefer_authorization_server(grant.issuer, answer))
     finally:
         _is_driving.reset(token)
-
-
-async def _sent(
-    request: httpx2.Request, http: httpx2.AsyncClient, reach: AllowedAddresses, binding: TokenBinding
-) -> httpx2.Response:
-    reach.check(request.url)
-    return await binding.send(request, http)
+    return answer
 
 
 def _remember(provider: OAuthClientProvider, login: Login) -> None:

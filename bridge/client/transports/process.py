@@ -15,12 +15,12 @@ import signal
 import sys
 from collections import deque
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
@@ -142,33 +142,6 @@ InheritEnvironment: TypeAlias = Literal["minimal", "all"] | tuple[str, ...]
 essential ones and these."""
 
 
-class Command(Protocol):
-    """A program to start; a `bridge.client.transports.stdio.StdioTransport`."""
-
-    @property
-    def command(self) -> str:
-        """The program."""
-
-    @property
-    def args(self) -> tuple[str, ...]:
-        """Its arguments."""
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        """Environment variables in addition to the inherited ones."""
-
-    @property
-    def inherit_env(self) -> InheritEnvironment:
-        """Environment variables that it inherits."""
-
-    @property
-    def cwd(self) -> str | None:
-        """Its working directory."""
-
-    def scrub(self, text: str) -> str:
-        """Remove secrets from its output."""
-
-
 class ChildProcess:
     """A running child process.
 
@@ -178,13 +151,13 @@ class ChildProcess:
         stdout: Its standard output.
     """
 
-    def __init__(self, process: Process, command: Command, name: str) -> None:
+    def __init__(self, process: Process, name: str, scrub: Callable[[str], str]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self.pid = process.pid
         self._process = process
-        self._command = command
         self._name = name
+        self._scrub = scrub
         self.stdin: ByteSendStream = process.stdin
         self.stdout: ByteReceiveStream = process.stdout
         self._last_words: deque[str] = deque(maxlen=_MAX_WORDS)
@@ -203,7 +176,7 @@ class ChildProcess:
     def log_line(self, line: str) -> None:
         """Keep and log a line of output that is not a message."""
         if line.strip():
-            shown = self._command.scrub(line.rstrip()[:_MAX_WORD_CHARS])
+            shown = self._scrub(line.rstrip()[:_MAX_WORD_CHARS])
             self._last_words.append(shown)
             _logger.debug("server %r: %s", self._name, shown)
 
@@ -269,14 +242,26 @@ class ChildProcess:
 
 
 @asynccontextmanager
-async def child_process(command: Command, name: str) -> AsyncIterator[ChildProcess]:
+async def child_process(
+    command: Sequence[str],
+    name: str,
+    *,
+    environment: Mapping[str, str],
+    cwd: str | None,
+    scrub: Callable[[str], str],
+) -> AsyncIterator[ChildProcess]:
     """Start a server as a child process in this block; afterwards it has ended with all descendants.
+
+    Its name is that of the server, for logs; `scrub` removes secrets from its output.
 
     Raises:
         OSError: It cannot be started.
     """
     with anyio.CancelScope(shield=True):  # a cancelled start would leave an unknown child
-        child = await _started(command, name)
+        process = await anyio.open_process(command, env=environment, cwd=cwd, start_new_session=True)
+        _alive.add(process.pid)
+        _watchdog.add(process.pid)
+        child = ChildProcess(process, name, scrub)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(child.read_stderr)
@@ -288,18 +273,6 @@ async def child_process(command: Command, name: str) -> AsyncIterator[ChildProce
                 tasks.cancel_scope.cancel()
     finally:
         child.kill()  # if the shielded end was interrupted
-
-
-async def _started(command: Command, name: str) -> ChildProcess:
-    process = await anyio.open_process(
-        [command.command, *command.args],
-        env=child_environment(command.inherit_env, command.env),
-        cwd=command.cwd,
-        start_new_session=True,
-    )
-    _alive.add(process.pid)
-    _watchdog.add(process.pid)
-    return ChildProcess(process, command, name)
 
 
 async def _close(stream: ByteSendStream | ByteReceiveStream) -> None:

@@ -112,14 +112,22 @@ class StdioChannel(Channel):
         Raises:
             TransportFailedError: It cannot be started.
         """
-        from bridge.client.transports.process import child_process  # noqa: PLC0415 - only when a session is opened
+        from bridge.client.transports.process import child_environment, child_process  # noqa: PLC0415 - only when a session is opened
         from bridge.client.transports.stdio_streams import stdio_streams  # noqa: PLC0415 - imports the SDK
 
+        transport = self._transport
+        process = child_process(
+            [transport.command, *transport.args],
+            self._options.server,
+            environment=child_environment(transport.inherit_env, transport.env),
+            cwd=transport.cwd,
+            scrub=transport.scrub,
+        )
         async with AsyncExitStack() as stack:
             try:
-                child = await stack.enter_async_context(child_process(self._transport, self._options.server))
+                child = await stack.enter_async_context(process)
             except OSError as error:
-                raise TransportFailedError(_cause_of_start(error, self._transport)) from error
+                raise TransportFailedError(_cause_of_start(error, transport)) from error
             self._child = child
             events = self._options.events
             yield stdio_streams(child, events.peer_ended, events.stream_lost)  # over pipes, no other error follows

@@ -19,6 +19,9 @@ from tests.client.served import STUBBORN
 from tests.processes import ROOT
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from bridge.client.transports.process import ChildProcess
     from tests.client.reports import Reports
 
 pytestmark = pytest.mark.anyio
@@ -35,6 +38,12 @@ def transport(code: str, *arguments: object, **settings: Any) -> StdioTransport:
     return StdioTransport(sys.executable, args=("-c", code, *map(str, arguments)), **settings)
 
 
+def started(transport: StdioTransport) -> AbstractAsyncContextManager[ChildProcess]:
+    environment = child_environment(transport.inherit_env, transport.env)
+    command = [transport.command, *transport.args]
+    return child_process(command, "x", environment=environment, cwd=transport.cwd, scrub=transport.scrub)
+
+
 def is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -49,7 +58,7 @@ def is_running(pid: int) -> bool:
     ids=["ends first", "ends when its input does", "has to be killed"],
 )
 async def test_a_grandchild_that_ignores_every_request_ends_with_its_child(then: str, reports: Reports) -> None:
-    async with child_process(transport(WITH_GRANDCHILD + then, reports.port), "x") as child:
+    async with started(transport(WITH_GRANDCHILD + then, reports.port)) as child:
         assert await child.stdout.receive() == b"ready\n"
     await reports.wait_for("grandchild ended")
     assert child.exit_code is not None
@@ -130,12 +139,12 @@ asyncio.run(main())
 
 FORGETS_NOTHING = """
 import asyncio, os, signal, sys
-from bridge.client import StdioTransport
 from bridge.client.transports.process import child_process
 
 async def main():
     for code in ("", {code!r}):
-        async with child_process(StdioTransport(sys.executable, args=("-c", code, {port!r})), "x") as child:
+        command = [sys.executable, "-c", code, {port!r}]
+        async with child_process(command, "x", environment={{}}, cwd=None, scrub=str) as child:
             if code:
                 assert await child.stdout.receive() == b"ready\\n"
                 if signal.{signal} != signal.SIGKILL:
@@ -161,14 +170,13 @@ async def test_the_whole_tree_ends_with_a_program_that_is_killed(how: str, repor
 FORKS = """
 import asyncio, os, sys
 from threading import Event, Thread
-from bridge.client import StdioTransport
 from bridge.client.transports.process import child_process, running_children
 
 started, forked, answers = Event(), Event(), []
 
 async def main():
-    transport = StdioTransport(sys.executable, args=("-c", "print(input(), flush=True); print(input(), flush=True)"))
-    async with child_process(transport, "x") as child:
+    command = [sys.executable, "-c", "print(input(), flush=True); print(input(), flush=True)"]
+    async with child_process(command, "x", environment={}, cwd=None, scrub=str) as child:
         await child.stdin.send(b"before\\n")
         answers.append(await child.stdout.receive())
         started.set()
@@ -242,7 +250,7 @@ async def test_the_watchdog_leaves_alone_what_has_ended() -> None:
 
 async def test_a_server_that_floods_its_standard_error_is_not_blocked_by_it() -> None:
     code = "import sys\nfor n in range(20000): print('x' * 80, n, file=sys.stderr)\nprint('done', flush=True)"
-    async with child_process(transport(code), "x") as child:
+    async with started(transport(code)) as child:
         with anyio.fail_after(DEADLINE_SECONDS):
             assert await child.stdout.receive() == b"done\n"
             await child.settle(DEADLINE_SECONDS)
@@ -252,7 +260,7 @@ async def test_a_server_that_floods_its_standard_error_is_not_blocked_by_it() ->
 
 async def test_last_words_hold_no_secret() -> None:
     code = "import os, sys; sys.exit('cannot log in with ' + os.environ['TOKEN'])"
-    async with child_process(transport(code, env={"TOKEN": "hunter2-and-more"}), "x") as child:
+    async with started(transport(code, env={"TOKEN": "hunter2-and-more"})) as child:
         await child.settle(DEADLINE_SECONDS)
     assert child.last_words == ("cannot log in with ***",)
     assert child.exit_code == 1
@@ -260,7 +268,7 @@ async def test_last_words_hold_no_secret() -> None:
 
 async def test_what_cannot_be_started_leaves_nothing_behind() -> None:
     with pytest.raises(FileNotFoundError):
-        async with child_process(StdioTransport("there-is-no-such-command"), "x"):
+        async with started(StdioTransport("there-is-no-such-command")):
             raise AssertionError
 
 
@@ -285,10 +293,10 @@ async def test_a_daemon_that_keeps_the_pipes_open_costs_no_descriptor() -> None:
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         with anyio.fail_after(DEADLINE_SECONDS):
-            async with child_process(transport("", port), "x"):
+            async with started(transport("", port)):
                 pass  # whatever a first child needs for ever
             before = open_descriptors()
-            async with child_process(transport(DAEMON, port), "x") as child:
+            async with started(transport(DAEMON, port)) as child:
                 daemon = int(await child.stdout.receive())
             try:
                 assert is_running(daemon)
