@@ -73,19 +73,16 @@ def parse_challenge(response: httpx2.Response) -> Challenge | None:
         return None
     header = response.headers.get("WWW-Authenticate", "")
     proof_error = _PROOF_ERROR.search(header)
+    algorithms = extract_field_from_www_auth(response, "algs")
+    has_proofs = _PROOF_SCHEME.search(_QUOTED.sub('""', header)) is not None
     return Challenge(
         is_step_up=is_step_up,
         scope=extract_scope_from_www_auth(response),
         metadata_url=extract_resource_metadata_from_www_auth(response),
         error=error,
-        takes_proofs=_takes_proofs(header, extract_field_from_www_auth(response, "algs")),
+        takes_proofs=has_proofs and (algorithms is None or ALGORITHM in algorithms.split()),
         proof_error=proof_error[1] if proof_error is not None else None,
     )
-
-
-def _takes_proofs(header: str, algorithms: str | None) -> bool:
-    is_named = _PROOF_SCHEME.search(_QUOTED.sub('""', header)) is not None
-    return is_named and (algorithms is None or ALGORITHM in algorithms.split())
 
 
 def credentials_needed(challenge: Challenge, login: Login | None) -> str:

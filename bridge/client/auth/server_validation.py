@@ -20,7 +20,6 @@ from bridge.client.redaction import redact_url
 
 if TYPE_CHECKING:
     from mcp.client.auth.oauth2 import OAuthContext
-    from mcp.shared.auth import OAuthMetadata
 
     from bridge.client.auth.grants import OAuthLogin
 
@@ -46,17 +45,14 @@ class AllowedAddresses:
             raise SignInError(f"its login uses {shown!r}, which is not a valid HTTP URL")
         if parsed.scheme == "http" and not _is_this_machine(_host(parsed)):
             raise SignInError(f"its login uses {shown!r}, which is not encrypted: it must be https")
-        if _is_private(_host(parsed)) and not self._may_be_private(parsed):
+        server, issuer = _parsed(self.server_url), _parsed(self.issuer or "")
+        is_issuer = issuer is not None and (issuer.scheme, issuer.netloc) == (parsed.scheme, parsed.netloc)
+        may_be_private = is_issuer or (server is not None and _is_private(_host(server)))
+        if _is_private(_host(parsed)) and not may_be_private:
             raise SignInError(
                 f"its login uses {shown!r}, an address of a private network or of this machine: only a server that is"
                 " itself configured with such an address may use one"
             )
-
-    def _may_be_private(self, url: httpx2.URL) -> bool:
-        server, issuer = _parsed(self.server_url), _parsed(self.issuer or "")
-        if issuer is not None and (issuer.scheme, issuer.netloc) == (url.scheme, url.netloc):
-            return True
-        return server is not None and _is_private(_host(server))
 
 
 def _parsed(url: str) -> httpx2.URL | None:
@@ -100,7 +96,7 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def require_usable_server(context: OAuthContext, grant: OAuthLogin, reach: AllowedAddresses) -> None:
-    """Check an authorization server before any secret or user is sent to it.
+    """Check an authorization server before any secret or user is sent to it (MCP, Authorization Code Protection).
 
     Only a server of 2025-03-26 may be its own authorization server without metadata. The SDK's client also assumes this
     when an authorization server is unavailable, and would send the MCP server secrets meant for the authorization
@@ -117,7 +113,12 @@ def require_usable_server(context: OAuthContext, grant: OAuthLogin, reach: Allow
             f"its login uses {redact_url(issuer).shown!r}, not the configured issuer {redact_url(grant.issuer).shown!r}"
         )
     if metadata is not None:
-        _require_pkce(metadata)
+        # A server of 2025-03-26 without metadata cannot declare PKCE; it gets the code challenge anyway.
+        if "S256" not in (metadata.code_challenge_methods_supported or ()):
+            raise SignInError(
+                f"its authorization server {redact_url(issuer).shown!r} does not declare support for PKCE:"
+                " 'code_challenge_methods_supported' of its metadata must include 'S256'"
+            )
         for endpoint in (metadata.registration_endpoint, metadata.authorization_endpoint, metadata.token_endpoint):
             if endpoint is not None:
                 reach.check(endpoint)
@@ -140,17 +141,4 @@ def prefer_authorization_server(issuer: str | None, answer: httpx2.Response) -> 
     ordered = sorted(servers, key=lambda server: not issuers_match(server, issuer))
     return httpx2.Response(
         answer.status_code, json=metadata | {"authorization_servers": ordered}, request=answer.request
-    )
-
-
-def _require_pkce(metadata: OAuthMetadata) -> None:
-    """Require PKCE support (MCP, Authorization Code Protection).
-
-    A server of 2025-03-26 without metadata cannot declare it and is not checked; it gets the code challenge anyway.
-    """
-    if "S256" in (metadata.code_challenge_methods_supported or ()):
-        return
-    raise SignInError(
-        f"its authorization server {redact_url(str(metadata.issuer)).shown!r} does not declare support for PKCE:"
-        " 'code_challenge_methods_supported' of its metadata must include 'S256'"
     )

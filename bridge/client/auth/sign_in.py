@@ -91,7 +91,8 @@ class SignIn(httpx2.Auth):
         self._key_hint = key_hint or self._hint
         if logins is None:
             logins = LoginStore() if is_person else MemoryLogins()
-        self._keeping = StoredLogin(logins, self.key, shown=redact_url(url).shown, hint=self._hint)
+        self._shown = redact_url(url).shown
+        self._keeping = StoredLogin(logins, self.key, shown=self._shown, hint=self._hint)
         self._login: Login | None = None
         self._is_loaded = False
         self._lock = anyio.Lock()
@@ -104,7 +105,7 @@ class SignIn(httpx2.Auth):
         self._authority_nonces = Nonces()
 
     def __repr__(self) -> str:
-        return f"SignIn({redact_url(self._url).shown!r}, {self._grant!r})"
+        return f"SignIn({self._shown!r}, {self._grant!r})"
 
     # --- for every request -------------------------------------------------------------------------------------------
 
@@ -167,9 +168,7 @@ class SignIn(httpx2.Auth):
                 found = None if error.is_permanent else login
                 self._rests_until = monotonic() + _REST_SECONDS
             except Exception as error:  # noqa: BLE001 - any error of the storage; the token is still valid
-                _logger.warning(
-                    "the login to %s cannot be renewed: %s", redact_url(self._url).shown, self._scrubbed(error)
-                )
+                _logger.warning("the login to %s cannot be renewed: %s", self._shown, self._scrubbed(error))
 
         self._rests_until = monotonic() + _REST_SECONDS
         await _start_and_wait(renew, request, _SOON_SECONDS)
@@ -190,7 +189,7 @@ class SignIn(httpx2.Auth):
         """
         request = httpx2.Request("GET", self._url, headers={**(headers or {}), **_QUESTION_HEADERS})
         async with self._lock:
-            login = await self._keeping.load_if_readable() or self._blank()
+            login = await self._keeping.load_if_readable() or Login(server_url=self._shown)
             challenge = await self._asked(request)
             if login.wanted_scope is not None:
                 granted_scope = login.tokens.scope if login.tokens is not None else None
@@ -253,7 +252,7 @@ class SignIn(httpx2.Auth):
         if challenge is None:
             raise SignInError("its login has expired", hint=self._hint)
         if not (isinstance(self._grant, OAuthLogin) and self._show_page is None):
-            login = await self._logged_in(stored or self._blank(), challenge, request)
+            login = await self._logged_in(stored or Login(server_url=self._shown), challenge, request)
             await self._keep(login)
             return login
         if challenge.is_step_up and stored is not None:
@@ -277,8 +276,11 @@ class SignIn(httpx2.Auth):
 
     @asynccontextmanager
     async def _renewal(self, request: httpx2.Request) -> AsyncIterator[Renewal]:
+        version = request.headers.get(_PROTOCOL_HEADER)
+        headers = {_PROTOCOL_HEADER: version} if version else {}  # the SDK's client gets no tokens and no content
         async with authority_client() as http:
-            yield Renewal(url=self._url, request=_same(request), http=http, nonces=self._authority_nonces)
+            copy = httpx2.Request(request.method, request.url, headers=headers)
+            yield Renewal(url=self._url, request=copy, http=http, nonces=self._authority_nonces)
 
     async def _logged_in(self, login: Login, challenge: Challenge, request: httpx2.Request) -> Login:
         try:
@@ -318,9 +320,6 @@ class SignIn(httpx2.Auth):
 
     # --- keeping -----------------------------------------------------------------------------------------------------
 
-    def _blank(self) -> Login:
-        return Login(server_url=redact_url(self._url).shown)
-
     async def _keep(self, login: Login) -> None:
         """Store a login; if that fails, it is used until the program ends."""
         self._login, self._is_loaded = login, True
@@ -335,19 +334,11 @@ class SignIn(httpx2.Auth):
 
 def shared_sign_in(url: str, grant: Grant, *, hint: str, key_hint: str | None) -> SignIn:
     """Return the `SignIn` of a server and a grant that all connections of this event loop share; see `SignIn`."""
-    shared = _of_event_loop.get(None)
-    if shared is None:
-        shared = WeakValueDictionary()
-        _of_event_loop.set(shared)
+    if (shared := _of_event_loop.get(None)) is None:
+        _of_event_loop.set(shared := WeakValueDictionary())
     if (signing := shared.get((url, grant))) is None:
         signing = shared[url, grant] = SignIn(url, grant, hint=hint, key_hint=key_hint)
     return signing
-
-
-def _same(request: httpx2.Request) -> httpx2.Request:
-    """Copy a request without tokens and content, for the SDK's client."""
-    version = request.headers.get(_PROTOCOL_HEADER)
-    return httpx2.Request(request.method, request.url, headers={_PROTOCOL_HEADER: version} if version else {})
 
 
 async def _nobody(url: str) -> None:

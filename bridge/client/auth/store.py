@@ -125,7 +125,12 @@ class LoginStore:
     def _save(self, key: str, login: Login) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.path(key)
-        self._put_aside_what_is_none(key)
+        try:
+            self._load(key)
+        except WireError:
+            aside = path.with_suffix(".bad")
+            path.replace(aside)
+            _logger.warning("%s was not a valid login; it was renamed to %s", path, aside)
         descriptor, name = mkstemp(dir=self.folder, prefix=f".{key}.", suffix=".new")  # mkstemp makes it 0600
         new = Path(name)
         try:
@@ -137,16 +142,12 @@ class LoginStore:
         except BaseException:
             new.unlink(missing_ok=True)
             raise
-        _write_folder_through(self.folder)
-
-    def _put_aside_what_is_none(self, key: str) -> None:
-        try:
-            self._load(key)
-        except WireError:
-            path = self.path(key)
-            aside = path.with_suffix(".bad")
-            path.replace(aside)
-            _logger.warning("%s was not a valid login; it was renamed to %s", path, aside)
+        if sys.platform != "win32":  # sync the folder, so that the renaming survives a crash
+            descriptor = os.open(self.folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 class MemoryLogins:
@@ -237,17 +238,6 @@ def state_folder() -> Path:
         return Path(chosen)
     base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_STATE_HOME")
     return Path(base) / "bridge" if base else Path.home() / ".local" / "state" / "bridge"
-
-
-def _write_folder_through(folder: Path) -> None:
-    """Sync a folder, so that a rename survives a crash."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 async def log_out(url: str, grant: OAuthLogin, store: LoginStore | None = None) -> bool:
