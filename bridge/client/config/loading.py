@@ -19,21 +19,14 @@ from pydantic import ValidationError
 from bridge.client.config.document import Diagnostics, json_type_name, parse_jsonc
 from bridge.client.config.formats import canonical_key, is_disabled, normalize_entry, not_an_entry, read_root
 from bridge.client.config.schema import ServerEntry
-from bridge.client.config.servers import (
-    DEFAULT_CONNECT_TIMEOUT_SECONDS,
-    DEFAULT_CONNECT_WAIT_SECONDS,
-    DEFAULT_MAX_CALL_SECONDS,
-    DEFAULT_TIMEOUT_SECONDS,
-    Prefixing,
-    ServerConfig,
-    ServersConfig,
-)
+from bridge.client.config.servers import DEFAULT_MAX_CALL_SECONDS, Prefixing, ServerConfig, ServersConfig
 from bridge.client.config.variables import EntryReader, Inputs, InputSource, Variables
 from bridge.client.tool_pins import PinMode, ServerPins, load_pins
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
 from bridge.client.transports.transport import UnusableTransport
 from bridge.errors import ConfigError, ConfigProblem
+from bridge.types import without_none
 
 if TYPE_CHECKING:
     from bridge.client.config.servers import ProtocolPin
@@ -189,23 +182,26 @@ def _usable_server(
         if key in unused:
             reader.warning(f"has no effect with {transport.address_key!r}, ignored", key)
     held = locks.held(entry, reader)
+    given = without_none(
+        timeout_seconds=entry.timeout,
+        connect_timeout_seconds=entry.connect_timeout_seconds,
+        connect_wait_seconds=entry.connect_wait_seconds,
+        required=entry.required,
+        trusted=entry.trusted,
+        unjudged_results=entry.unjudged_results,
+        fast_path=entry.fast_path,
+    )
     return ServerConfig(
         name=name,
         transport=transport.from_entry(entry, reader),
-        timeout_seconds=entry.timeout or DEFAULT_TIMEOUT_SECONDS,
         max_call_seconds=entry.max_call_seconds or max(DEFAULT_MAX_CALL_SECONDS, entry.timeout or 0),
-        connect_timeout_seconds=entry.connect_timeout_seconds or DEFAULT_CONNECT_TIMEOUT_SECONDS,
-        connect_wait_seconds=entry.connect_wait_seconds or DEFAULT_CONNECT_WAIT_SECONDS,
-        required=entry.required or False,
-        trusted=entry.trusted or False,
         prefix=entry.prefix,
         include=None if entry.include is None else tuple(entry.include),
         exclude=tuple(entry.exclude or ()),
-        unjudged_results=entry.unjudged_results or "pass",
         protocol=_protocol(entry, reader),
-        fast_path=entry.fast_path is not False,
         pins=held.pins,
         lock=held.lock,
+        **given,
     )
 
 

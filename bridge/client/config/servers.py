@@ -17,17 +17,8 @@ if TYPE_CHECKING:
 ProtocolPin: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
 """The protocol: negotiated, the handshake era, or that version."""
 
-DEFAULT_TIMEOUT_SECONDS = 60.0
-"""Maximum seconds of a call without progress."""
-
 DEFAULT_MAX_CALL_SECONDS = 600.0
 """Maximum seconds of a call with progress."""
-
-DEFAULT_CONNECT_TIMEOUT_SECONDS = 30.0
-"""Maximum seconds of a server's start and handshake."""
-
-DEFAULT_CONNECT_WAIT_SECONDS = 5.0
-"""Maximum seconds that a call waits for an unavailable server."""
 
 Prefixing: TypeAlias = Literal["always", "on_collision", "never"]
 """When the server's name is prepended to its tool names."""
@@ -41,13 +32,13 @@ class ServerConfig:
     """Name in the configuration."""
     transport: Transport
     """Transport of the server."""
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    timeout_seconds: float = 60.0
     """Maximum seconds of a call without progress; each progress notification restarts them."""
     max_call_seconds: float = DEFAULT_MAX_CALL_SECONDS
     """Maximum seconds of a call in total."""
-    connect_timeout_seconds: float = DEFAULT_CONNECT_TIMEOUT_SECONDS
+    connect_timeout_seconds: float = 30.0
     """Maximum seconds of start and handshake."""
-    connect_wait_seconds: float = DEFAULT_CONNECT_WAIT_SECONDS
+    connect_wait_seconds: float = 5.0
     """Maximum seconds that a call waits for an unavailable server."""
     required: bool = False
     """True if startup fails without this server."""
