@@ -52,18 +52,9 @@ class _Entry:
 class ConnectionPool:
     """Connections to one server, by identity, created by `connect`. They belong to the event loop that opened them."""
 
-    def __init__(
-        self,
-        config: ServerConfig,
-        connect: Callable[[ServerConfig], Connection],
-        *,
-        max_idle: int = MAX_IDLE_CONNECTIONS,
-        max_idle_seconds: float = MAX_IDLE_SECONDS,
-    ) -> None:
+    def __init__(self, config: ServerConfig, connect: Callable[[ServerConfig], Connection]) -> None:
         self._config = config
         self._connect = connect
-        self._max_idle = max_idle
-        self._max_idle_seconds = max_idle_seconds
         self._entries: dict[Identity, _Entry] = {}
         self._ending: set[Connection] = set()
         self._is_closed = False
@@ -97,8 +88,8 @@ class ConnectionPool:
     def drop_idle(self) -> None:
         """Close the connections that were idle for too long, and the oldest ones beyond the maximum."""
         idle = [(identity, entry) for identity, entry in self._entries.items() if not entry.users]
-        latest = anyio.current_time() - self._max_idle_seconds
-        surplus = len(idle) - self._max_idle
+        latest = anyio.current_time() - MAX_IDLE_SECONDS
+        surplus = len(idle) - MAX_IDLE_CONNECTIONS
         for place, (identity, entry) in enumerate(idle):
             if place < surplus or entry.idle_since <= latest or self._is_closed:
                 del self._entries[identity]

@@ -75,16 +75,12 @@ class OutputSchema:
         schema: The JSON Schema, in the draft that its ``$schema`` names; 2020-12 by default.
         owner: Description of the tool, for the log.
         refuses_unjudged: Reject values that cannot be validated within the limits.
-        max_steps: Maximum steps of one validation.
     """
 
-    def __init__(
-        self, schema: Mapping[str, Any], owner: str, *, refuses_unjudged: bool = False, max_steps: int = MAX_STEPS
-    ) -> None:
+    def __init__(self, schema: Mapping[str, Any], owner: str, *, refuses_unjudged: bool = False) -> None:
         self._schema = dict(schema)
         self._owner = owner
         self._refuses_unjudged = refuses_unjudged
-        self._max_steps = max_steps
         self._bounded: BoundedSchema | None = None
         self._unusable: str | None = None
         self._warned: set[str] = set()
@@ -112,7 +108,7 @@ class OutputSchema:
     def _validate(self, value: Any) -> str | None:
         """Validate a value in a worker thread; raises `UnjudgedError` as `BoundedSchema` does."""
         with suppress(RecursionError):
-            if self._proof is not None and self._proof(value, Steps(_PROOF_STEPS_A_STEP * self._max_steps)):
+            if self._proof is not None and self._proof(value, Steps(_PROOF_STEPS_A_STEP * MAX_STEPS)):
                 return None
         if self._bounded is None:
             try:
@@ -120,7 +116,7 @@ class OutputSchema:
             except UnjudgedError as error:
                 self._unusable = str(error)
                 raise
-        return self._bounded.problem(value, self._max_steps)
+        return self._bounded.problem(value, MAX_STEPS)
 
     @cached_property
     def _one_at_a_time(self) -> anyio.CapacityLimiter:

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import anyio
 import pytest
 
-from bridge.client import Connection, ConnectionState, HttpTransport, ServerConfig, StdioTransport
+from bridge.client import Connection, ConnectionState, HttpTransport, ServerConfig, StdioTransport, connection_pool
 from bridge.client.connection_pool import ConnectionPool, with_headers
 from bridge.errors import ServerUnavailableError
 from tests.client.test_provider import NOWHERE, add, memory_config
-
-if TYPE_CHECKING:
-    from typing import Any
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("deadline")]
 
@@ -19,9 +14,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("deadline")]
 class Made:
     """A pool, and the connections that it made."""
 
-    def __init__(self, config: ServerConfig | None = None, **limits: Any) -> None:
+    def __init__(self, config: ServerConfig | None = None) -> None:
         self.connections: list[Connection] = []
-        self.pool = ConnectionPool(config or memory_config("one", add), self._connect, **limits)
+        self.pool = ConnectionPool(config or memory_config("one", add), self._connect)
 
     def _connect(self, config: ServerConfig) -> Connection:
         self.connections.append(Connection(config))
@@ -58,8 +53,11 @@ async def test_many_at_once_share_one_opening() -> None:
     await made.pool.aclose()
 
 
-async def test_too_many_unused_connections_are_ended_the_longest_unused_first() -> None:
-    made = Made(max_idle=2)
+async def test_too_many_unused_connections_are_ended_the_longest_unused_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_pool, "MAX_IDLE_CONNECTIONS", 2)
+    made = Made()
     ada, bob = await made.use("ada"), await made.use("bob")
     await made.use("ada")
     await made.use("eve")
@@ -69,8 +67,9 @@ async def test_too_many_unused_connections_are_ended_the_longest_unused_first() 
     await made.pool.aclose()
 
 
-async def test_a_connection_that_is_used_is_not_ended() -> None:
-    made = Made(max_idle=0)
+async def test_a_connection_that_is_used_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_pool, "MAX_IDLE_CONNECTIONS", 0)
+    made = Made()
     async with made.pool.connection({"X-User": "ada"}) as connection:
         await made.use("bob")
         assert connection.state is ConnectionState.READY
@@ -78,8 +77,9 @@ async def test_a_connection_that_is_used_is_not_ended() -> None:
     assert len(made.pool) == 0
 
 
-async def test_a_connection_that_nobody_used_for_long_is_ended() -> None:
-    made = Made(max_idle_seconds=0)
+async def test_a_connection_that_nobody_used_for_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_pool, "MAX_IDLE_SECONDS", 0)
+    made = Made()
     await made.closed(await made.use("ada"))
     assert len(made.pool) == 0
 

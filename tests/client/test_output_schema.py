@@ -8,6 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from bridge.client import output_schema
 from bridge.client.bounded_schema import MAX_SCHEMA_OBJECTS
 from bridge.client.output_schema import OutputSchema
 
@@ -136,13 +137,14 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_what_takes_too_much_work_is_passed_on_with_a_warning_or_refused(
-    name: str, caplog: pytest.LogCaptureFixture
+    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(output_schema, "MAX_STEPS", 5_000)
     schema, value = HOSTILE[name]
     with caplog.at_level(logging.WARNING, "bridge.client"):
-        assert await problem(schema, value, max_steps=5_000) is None
+        assert await problem(schema, value) is None
     assert "the tool 'f': some results cannot be validated against its output schema: " in caplog.text
-    refused = await problem(schema, value, max_steps=5_000, refuses_unjudged=True)
+    refused = await problem(schema, value, refuses_unjudged=True)
     assert (refused or "").startswith("it cannot be validated: ")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -33,7 +34,7 @@ from bridge import (
 from bridge.client.auth.assertions import exchange_assertion
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.auth.store import MemoryLogins
+from bridge.client.auth.store import STATE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -77,7 +78,8 @@ async def signing(scenario: str) -> Callable[[ServerConfig], SignIn | None]:
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     make_grant = GRANTS.get(scenario, a_person)
     grant = await make_grant(context, sys.argv[-1])
-    return lambda config: SignIn(sys.argv[-1], grant, logins=MemoryLogins(), show_page=browse)
+    os.environ[STATE_VARIABLE] = mkdtemp()
+    return lambda config: SignIn(sys.argv[-1], grant, show_page=browse)
 
 
 async def browse(url: str) -> None:

@@ -32,7 +32,7 @@ from bridge.client.auth.flow import Renewal, authorize, refresh, request_grant
 from bridge.client.auth.grants import OAuthLogin
 from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import listen_for_redirect
-from bridge.client.auth.store import LoginStore, MemoryLogins, StoredLogin, login_key
+from bridge.client.auth.store import LoginStore, StoredLogin, login_key
 from bridge.client.redaction import redact_url, scrub
 from bridge.client.transports.http_client import START_SOON
 from bridge.client.transports.limits import authority_client
@@ -61,10 +61,11 @@ _of_event_loop: RunVar[_Shared] = RunVar("bridge.client.auth.sign_in")
 class SignIn(httpx2.Auth):
     """Auth that signs the requests to one server, for one login; connections of one event loop may share it.
 
+    Logins in a browser are stored on disk (`LoginStore`), others in memory.
+
     Args:
         url: The server.
         grant: The grant type.
-        logins: Storage of logins; by default a `LoginStore` for browser logins, else memory.
         show_page: Shows a login page to the user; None if no browser may be opened.
         hint: Suggested action if a login is needed and `show_page` is None.
         key_hint: The same if the server names no authorization server; None for `hint`.
@@ -77,7 +78,6 @@ class SignIn(httpx2.Auth):
         url: str,
         grant: Grant,
         *,
-        logins: LoginStore | MemoryLogins | None = None,
         show_page: Callable[[str], Awaitable[None]] | None = None,
         hint: str | None = None,
         key_hint: str | None = None,
@@ -89,10 +89,9 @@ class SignIn(httpx2.Auth):
         self._show_page = show_page
         self._hint = (hint or "run: bridge login TARGET") if is_person else None
         self._key_hint = key_hint or self._hint
-        if logins is None:
-            logins = LoginStore() if is_person else MemoryLogins()
+        store = LoginStore() if is_person else None  # a program can request its tokens at any time
         self._shown = redact_url(url).shown
-        self._keeping = StoredLogin(logins, self.key, shown=self._shown, hint=self._hint)
+        self._keeping = StoredLogin(store, self.key, shown=self._shown, hint=self._hint)
         self._login: Login | None = None
         self._is_loaded = False
         self._lock = anyio.Lock()

@@ -1,4 +1,4 @@
-"""Logins on disk and in memory, and their revocation (RFC 7009).
+"""Logins on disk or in memory, and their revocation (RFC 7009).
 
 Each login is one file that only its user can read. A file is replaced atomically; a renewal holds a lock across
 processes.
@@ -150,33 +150,12 @@ class LoginStore:
                 os.close(descriptor)
 
 
-class MemoryLogins:
-    """Logins in memory, for tokens that the program can request again at any time."""
-
-    def __init__(self) -> None:
-        self._logins: dict[str, Login] = {}
-        self._lock = anyio.Lock()
-
-    async def load(self, key: str) -> Login | None:
-        """Load the login of a key."""
-        return self._logins.get(key)
-
-    async def save(self, key: str, login: Login) -> None:
-        """Store a login."""
-        self._logins[key] = login
-
-    @asynccontextmanager
-    async def locked(self, key: str) -> AsyncIterator[None]:  # noqa: ARG002 - one lock for all
-        """Hold the exclusive right to renew a login during this block."""
-        async with self._lock:
-            yield
-
-
 class StoredLogin:
-    """Access to the stored login of one server; `shown` and `hint` are for messages."""
+    """The login of one server, in memory only if there is no store; `shown` and `hint` are for messages."""
 
-    def __init__(self, logins: LoginStore | MemoryLogins, key: str, *, shown: str, hint: str | None) -> None:
-        self._logins = logins
+    def __init__(self, store: LoginStore | None, key: str, *, shown: str, hint: str | None) -> None:
+        self._store = store
+        self._login: Login | None = None
         self._key = key
         self._shown = shown
         self._hint = hint
@@ -187,8 +166,10 @@ class StoredLogin:
         Raises:
             SignInError: The login cannot be read.
         """
+        if self._store is None:
+            return self._login
         try:
-            return await self._logins.load(self._key)
+            return await self._store.load(self._key)
         except WireError as error:
             raise SignInError(str(error), hint=self._hint) from error
         except OSError as error:
@@ -203,8 +184,10 @@ class StoredLogin:
 
     async def save(self, login: Login) -> None:
         """Store a login; a failure is logged."""
+        self._login = login
         try:
-            await self._logins.save(self._key, login)
+            if self._store is not None:
+                await self._store.save(self._key, login)
         except OSError as error:
             _logger.warning("the login to %s cannot be saved: %s", self._shown, error)
 
@@ -213,7 +196,8 @@ class StoredLogin:
         """Lock the login against renewal by other processes; a failure to lock is logged."""
         async with AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(self._logins.locked(self._key))
+                if self._store is not None:
+                    await stack.enter_async_context(self._store.locked(self._key))
             except OSError as error:
                 _logger.warning("logins cannot be locked and are renewed without a lock: %s", error)
             yield

@@ -13,7 +13,7 @@ import pytest
 from bridge import Connection, ConnectionState, HttpTransport, OAuthLogin, ServerAuthError, ServerConfig
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.auth.store import LoginStore, MemoryLogins, login_key
+from bridge.client.auth.store import LoginStore, login_key
 from bridge.client.transports import limits
 from tests.client.auth import authority as authorities
 from tests.client.auth.conftest import DEADLINE_SECONDS, age, browse, log_in, stored_login
@@ -140,8 +140,6 @@ async def test_twenty_who_wait_share_one_failure(authority: Authority, resource:
     await log_in(resource.url)
     await age(resource.url)
     authority.refuses, authority.status = "temporarily_unavailable", 503
-    logins = MemoryLogins()
-    await logins.save(login_key(resource.url), await stored_login(resource.url))
 
     async def ask() -> None:
         with pytest.raises(SignInError, match="HTTP 503"):
@@ -149,7 +147,7 @@ async def test_twenty_who_wait_share_one_failure(authority: Authority, resource:
 
     with anyio.fail_after(DEADLINE_SECONDS), hanging(authority):
         async with (
-            httpx2.AsyncClient(auth=SignIn(resource.url, OAuthLogin(), logins=logins)) as http,
+            httpx2.AsyncClient(auth=SignIn(resource.url, OAuthLogin())) as http,
             anyio.create_task_group() as tasks,
         ):
             for _ in range(20):

@@ -14,7 +14,7 @@ from bridge.client.auth.dpop import ProofKey
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.login import Login
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.auth.store import MemoryLogins
+from bridge.client.auth.store import LoginStore
 from tests.client.auth.conftest import DEADLINE_SECONDS, log_in, stored_login
 from tests.client.auth.proofs import claims_of
 from tests.server.http_server import modern, modern_headers, request
@@ -178,13 +178,13 @@ def refusal(error: str, nonce: str | None = None) -> httpx2.Response:
 
 
 async def asked(server: Server) -> httpx2.Response:
-    logins = MemoryLogins()
-    signing = SignIn(URL, OAuthLogin(), logins=logins)
-    await logins.save(signing.key, LOGIN)
+    signing = SignIn(URL, OAuthLogin())
+    await LoginStore().save(signing.key, LOGIN)
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(server), auth=signing) as http:
         return await http.post(URL, json={})
 
 
+@pytest.mark.usefixtures("state_folder")
 async def test_a_server_that_wants_one_nonce_after_another_is_given_up() -> None:
     server = Server(refusal("use_dpop_nonce", "one"), refusal("use_dpop_nonce", "two"))
     with pytest.raises(SignInError, match="it rejects the nonce in the proof"):
@@ -192,6 +192,7 @@ async def test_a_server_that_wants_one_nonce_after_another_is_given_up() -> None
     assert [claims_of(proof).get("nonce") for proof in server.proofs] == [None, "one"]
 
 
+@pytest.mark.usefixtures("state_folder")
 @pytest.mark.parametrize(
     ("error", "said"), [("use_dpop_nonce", "rejects the nonce"), ("invalid_dpop_proof", "refuses the proof")]
 )
