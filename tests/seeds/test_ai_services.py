@@ -11,6 +11,7 @@ from bridge import (
     AiMessage,
     ChatMemory,
     DefinitionError,
+    ExecutionPolicy,
     InvocationContext,
     JsonObjectSchema,
     MemoryId,
@@ -34,7 +35,7 @@ from bridge.testing import ScriptedChatModel
 from tests.seeds.services import assistant, call, told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from bridge import ChatRequest
 
@@ -111,6 +112,47 @@ def test_the_memory_id_is_passed_to_tools_and_hidden_from_the_model() -> None:
     assert published == [[], ["preferences"]]
 
 
+@pytest.mark.parametrize("memory_id", ["user123", None])
+def test_the_memory_id_is_seen_by_providers_callbacks_and_handlers(memory_id: str | None) -> None:
+    seen: list[str | None] = []
+
+    def see(*values: Any) -> None:
+        seen.append(next(each for each in values if isinstance(each, InvocationContext)).memory_id)
+
+    def fail(user_id: Annotated[str | None, ToolMemoryId]) -> None:
+        seen.append(user_id)
+        raise ValueError("no")
+
+    service = ai_service(
+        Conversation,
+        chat_model=ScriptedChatModel([call("fail"), "No."]),
+        tools=[fail],
+        tool_providers=[lambda request: see(request.context)],
+        before_tool=see,
+        after_tool=see,
+        policy=ExecutionPolicy(on_execution_error=see),
+    )
+    service.chat(memory_id, "Fail")  # type: ignore[arg-type]  # a conversation that is not kept has no id
+    assert seen == [memory_id] * 5
+
+
+async def test_tools_are_found_once_when_the_service_is_built() -> None:
+    found: list[object] = []
+
+    def finding() -> Iterator[object]:
+        for each in (Calculator(), UserTools()):
+            found.append(each)
+            yield each
+
+    service, model = assistant("1", "2", tools=finding())
+    assert len(found) == 2
+    for _ in range(2):
+        await service.chat("Hello")
+    first, second = (request.tool_specifications for request in model.requests)
+    assert len(first) == 4
+    assert first is second
+
+
 BOOKINGS = {"B-12345": "Klaus Heisler, 3 nights"}
 GET_BOOKING_DETAILS = ToolSpecification(
     name="get_booking_details",
@@ -155,6 +197,33 @@ async def test_a_tool_is_provided_where_the_message_contains_booking() -> None:
     assert result.tool_executions[0].result.text == "Klaus Heisler, 3 nights"
     offered = [[each.name for each in request.tool_specifications] for request in model.requests]
     assert offered == [["add", "square_root"], *[["add", "square_root", "get_booking_details"]] * 2]
+
+
+@pytest.mark.parametrize(("is_dynamic", "times"), [(False, 1), (True, 3)])
+async def test_a_provider_is_called_once_an_invocation_or_before_each_request(is_dynamic: bool, times: int) -> None:
+    calls: list[ToolProviderRequest] = []
+
+    class Provider:
+        def __init__(self) -> None:
+            self.is_dynamic = is_dynamic
+
+        def provide_tools(self, request: ToolProviderRequest) -> object:
+            calls.append(request)
+            return Calculator()
+
+    service, _ = assistant(*[call("add", a=1, b=2)] * 2, "3", tool_providers=[Provider()])
+    await service.chat("1 + 2?")
+    assert len(calls) == times
+
+
+async def test_a_provider_that_fails_stops_the_invocation() -> None:
+    def provide(request: ToolProviderRequest) -> None:
+        raise LookupError("no catalogue")
+
+    service, model = assistant(tool_providers=[provide])
+    with pytest.raises(LookupError, match="no catalogue"):
+        await service.chat("Hello")
+    assert model.requests == []
 
 
 async def test_tools_are_provided_by_what_the_message_is_about() -> None:

@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 import pytest
 
-from bridge import InvocationContext, P, ToolBox, ToolExecutionRequest, execute, tool, tools_from
+from bridge import (
+    DefinitionError,
+    InvocationContext,
+    NameClashError,
+    P,
+    ToolBox,
+    ToolExecutionRequest,
+    execute,
+    tool,
+    tools_from,
+)
 from tests.seeds.services import assistant, call, told
 
 pytestmark = pytest.mark.anyio
@@ -145,6 +155,31 @@ def test_every_parameter_is_required_unless_it_says_otherwise() -> None:
     assert schema["properties"]["unit"]["description"] == "Unit of temperature"
 
 
+async def test_an_omitted_parameter_has_its_default_and_a_required_one_is_an_error() -> None:
+    @tool
+    def get_temperature(location: str, unit: Unit = Unit.CELSIUS, day: str | None = None) -> str:
+        return f"{location}, {unit.value}, {day}"
+
+    assert await run(get_temperature, location="Oslo") == "Oslo, CELSIUS, None"
+    assert "location: is required" in await run(get_temperature, unit="CELSIUS")
+
+
+def test_two_tools_of_one_name_are_refused_unless_one_is_renamed() -> None:
+    class Others:
+        @tool
+        def add(self) -> None: ...
+
+        @tool(name="add_days")
+        def add_up(self) -> None: ...
+
+    @tool
+    def add() -> None: ...
+
+    with pytest.raises(NameClashError, match=r"one from function .*add.*, one from method .*Others\.add"):
+        ToolBox(add, Others())
+    assert [each.name for each in ToolBox(Others())] == ["add", "add_days"]
+
+
 async def test_a_field_of_a_nested_object_may_be_optional() -> None:
     @tool
     def add(user: User) -> str:
@@ -191,6 +226,14 @@ async def test_text_is_returned_as_it_is() -> None:
     assert await run(say) == 'as "it" is'
 
 
+async def test_an_empty_text_is_a_result() -> None:
+    @tool
+    def clear() -> str:
+        return ""
+
+    assert await run(clear) == ""
+
+
 async def test_anything_else_is_returned_as_json() -> None:
     @tool
     def person() -> Person:
@@ -219,6 +262,9 @@ def test_metadata_is_kept_with_the_specification() -> None:
 
     (made,) = tools_from(look)
     assert made.specification.metadata == {"cache_control": {"type": "ephemeral"}}
+    text: Any = '{"cache_control": {"type": "ephemeral"}}'
+    with pytest.raises(DefinitionError, match="metadata"):
+        tool(metadata=text)(look)
 
 
 async def test_a_record_of_several_fields_is_one_parameter() -> None:

@@ -119,6 +119,26 @@ async def test_a_handler_may_try_again_with_a_corrected_request() -> None:
     assert told(model) == ["1 rows"]
 
 
+async def test_a_handler_that_always_tries_again_is_limited() -> None:
+    attempts: list[int] = []
+
+    def again(
+        error: Exception, request: ToolExecutionRequest, context: InvocationContext, attempt: int
+    ) -> ToolExecutionRequest:
+        attempts.append(attempt)
+        return request
+
+    service, model = assistant(
+        call("query_database", sql="DROP"),
+        "I give up.",
+        tools=[DatabaseTools()],
+        policy=ExecutionPolicy(on_execution_error=again, max_attempts=4),
+    )
+    await service.chat("How many?")
+    assert attempts == [1, 2, 3, 4]
+    assert told(model) == ["'query_database' failed 4 times; last: only SELECT is allowed"]
+
+
 async def test_a_handler_may_stop_the_invocation() -> None:
     def stop(error: Exception, request: ToolExecutionRequest, context: InvocationContext, attempt: int) -> str:
         raise InvocationError("that was too much") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -15,6 +16,7 @@ from tests.seeds.services import DEADLINE_SECONDS, Assistant, assistant, call
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from datetime import tzinfo
 
     from bridge import ChatRequest, TokenStream
     from bridge.service.chat_model import ChatEvent
@@ -42,6 +44,21 @@ async def test_callbacks_are_called_before_and_after_a_tool() -> None:
     service, _ = assistant(call("add", a=10, b=5), "15", tools=[CalculatorTools()], policy=policy)
     await service.chat("Calculate 10 + 5")
     assert shown == ["About to execute: add {'a': 10, 'b': 5}", "Executed: add → 15.0"]
+
+
+async def test_a_duration_is_not_negative_although_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(datetime(2026, 8, day, tzinfo=UTC) for day in range(31, 0, -1))
+
+    class SetBack:
+        @staticmethod
+        def now(_: tzinfo) -> datetime:
+            return next(times)
+
+    monkeypatch.setattr("bridge.tools.execution.datetime", SetBack)
+    service, _ = assistant(call("add", a=1, b=2), call("add", a=3, b=4), "7", tools=[CalculatorTools()])
+    first, second = (await service.chat("1 + 2, 3 + 4?")).tool_executions
+    assert first.started_at > second.started_at
+    assert min(first.duration_seconds, second.duration_seconds) > 0
 
 
 async def test_what_a_callback_raises_before_a_tool_stops_the_invocation() -> None:
@@ -125,7 +142,8 @@ async def test_a_single_tool_runs_in_the_task_of_its_caller() -> None:
     assert tasks == [anyio.get_current_task().id]
 
 
-async def test_a_streamed_call_runs_before_the_response_is_whole() -> None:
+@pytest.mark.parametrize("wanted", [WANTED, WANTED[:1]], ids=["several", "single"])
+async def test_a_streamed_call_runs_before_the_response_is_whole(wanted: list[ToolExecutionRequest]) -> None:
     ran = anyio.Event()
 
     @tool
@@ -145,12 +163,12 @@ async def test_a_streamed_call_runs_before_the_response_is_whole() -> None:
     class Streaming(Protocol):
         def chat(self, message: str) -> TokenStream: ...
 
-    model = Hesitating([WANTED, "Sunny."])
+    model = Hesitating([wanted, "Sunny."])
     service = ai_service(Streaming, streaming_chat_model=model, tools=[get_weather], execute_tools_concurrently=True)
     with anyio.fail_after(DEADLINE_SECONDS):
         result = await service.chat("What's the weather in NYC, London, and Tokyo?").start()
     assert result is not None
-    assert [each.result.text for each in result.tool_executions] == [f"{city}: sunny" for city in CITIES]
+    assert [each.result.text for each in result.tool_executions] == [f"{each.id}: sunny" for each in wanted]
 
 
 async def test_tools_of_several_objects_run_at_the_same_time() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.seeds.items import COVERED
+from tests.seeds.items import COVERED, DIFFERENT
 
 TESTS = Path(__file__).resolve().parent.parent
 HERE = "seeds/"
@@ -237,3 +237,9 @@ def test_each_statement_has_a_test_that_runs_and_is_listed_once() -> None:
     lines = [line for listed in COVERED.values() for line in listed.split()]
     assert sorted(lines) == sorted(set(lines))
     assert {line[:3] for line in lines} == {"000", "001", "002", "003", "004"}
+
+
+def test_what_holds_instead_of_a_statement_is_tested_where_its_line_is_covered() -> None:
+    for statement, (_, test) in DIFFERENT.items():
+        line, _, _ = statement.partition(" ")
+        assert line in COVERED[test].split(), statement
