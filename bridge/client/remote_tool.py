@@ -68,8 +68,7 @@ class RemoteExecutor:
                 server and tool; the cause is the `ServerError`.
             ArgumentsError: The arguments are not JSON data.
         """
-        arguments = request.parsed().arguments if isinstance(request.arguments, str) else request.arguments
-        assert not isinstance(arguments, str)
+        arguments = request.arguments_by_name()
         try:
             wire = await self.server.call_tool(self.tool, arguments, context=context, options=self.options)
         except ServerError as error:

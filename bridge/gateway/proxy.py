@@ -74,10 +74,11 @@ class ProxyExecutor:
                 tool.
             InputRequired: The server asked a question that only the caller's next request can answer.
             CallRefused: An answer does not match its question, or the server requires pages to be visited first.
+            ArgumentsError: The arguments are text that is not a JSON object.
         """
-        assert not isinstance(request.arguments, str)
+        arguments = request.arguments_by_name()
         try:
-            return result_from_wire(_without_server_info(await self._call(request.arguments, context)))
+            return result_from_wire(_without_server_info(await self._call(arguments, context)))
         except ServerRefusedError as error:
             if error.code != URL_ELICITATION_REQUIRED:
                 raise ToolError(error.brief) from error

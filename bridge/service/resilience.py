@@ -248,7 +248,7 @@ class _Cached:
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         if context.round or context.resumption is not None:
             return await self._executor.execute(request, context)  # depends on answers of this caller
-        key = (_frozen(request.arguments), _frozen(self._key(context)))
+        key = (_frozen(request.arguments_by_name()), _frozen(self._key(context)))
         run_key = (lowlevel.current_token(), key)  # only calls in the same event loop can wait for each other
         while True:
             with self._lock:

@@ -213,8 +213,7 @@ class _Search:
 
 
 def _query_of(request: ToolExecutionRequest) -> str:
-    arguments: Any = request.arguments
-    query = arguments.get("query")
+    query = request.argument("query")
     if not isinstance(query, str) or not query.strip():
         raise ToolError("query: should be text that says what the tool should do")
     return query

@@ -96,8 +96,15 @@ class ToolExecutionRequest:
         Raises:
             ArgumentsError: The arguments are text that is not a JSON object.
         """
-        arguments = self.parsed().arguments if isinstance(self.arguments, str) else self.arguments
-        return arguments.get(name)  # type: ignore[union-attr]  # a mapping once parsed
+        return self.arguments_by_name().get(name)
+
+    def arguments_by_name(self) -> Mapping[str, Any]:
+        """Return the arguments as a mapping, also if they are still JSON text.
+
+        Raises:
+            ArgumentsError: The arguments are text that is not a JSON object.
+        """
+        return self.parsed().arguments if isinstance(self.arguments, str) else self.arguments  # type: ignore[return-value]  # a mapping once parsed
 
     def parsed(self) -> ToolExecutionRequest:
         """Return the request with its arguments as an immutable mapping.

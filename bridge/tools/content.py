@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import mimetypes
 from base64 import b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.errors import WireError
+from bridge.errors import DefinitionError, WireError
 from bridge.text import short_repr
 from bridge.types import Json, optional_field, require_base64, require_object, require_text, without_none
 
@@ -138,21 +139,47 @@ def text_of(content: tuple[Content, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """Message of the user: text, images, audio and files."""
+    """Message of the user: text, images, audio and files.
+
+    Raises:
+        DefinitionError: The content is not a list of content blocks.
+    """
 
     content: tuple[Content, ...]
     name: str | None = None
     """Name of the user, for models that distinguish several users."""
 
+    def __post_init__(self) -> None:
+        content: Any = self.content
+        if type(content) is not tuple:
+            if isinstance(content, str | Block) or not isinstance(content, Iterable):
+                raise _unusable(content)
+            content = tuple(content)
+            object.__setattr__(self, "content", content)
+        for block in content:
+            if not isinstance(block, Block):
+                raise _unusable(block)
+
     @classmethod
     def of(cls, *content: str | Content, name: str | None = None) -> UserMessage:
-        """Create a message of text and blocks: ``UserMessage.of("What is this?", Image.from_path("cat.png"))``."""
+        """Create a message of text and blocks: ``UserMessage.of("What is this?", Image.from_path("cat.png"))``.
+
+        Raises:
+            DefinitionError: An item is neither text nor a content block.
+        """
         return cls(tuple(Text(block) if isinstance(block, str) else block for block in content), name)
 
     @property
     def text(self) -> str:
         """The text blocks joined by newlines."""
         return text_of(self.content)
+
+
+def _unusable(content: object) -> DefinitionError:
+    return DefinitionError(
+        f"the content of a UserMessage must be a list of content blocks, not {short_repr(content)}; "
+        "create one of text and blocks with UserMessage.of(…)"
+    )
 
 
 def _media_type_of(path: str | Path) -> str:

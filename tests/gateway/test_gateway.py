@@ -9,7 +9,7 @@ import anyio
 import anyio.abc
 import pytest
 
-from bridge import ToolBox, tool
+from bridge import InvocationContext, ToolBox, ToolExecutionRequest, tool
 from bridge.client import ConnectionState, HttpTransport, ReconnectPolicy, ServerConfig, StdioTransport
 from bridge.errors import DefinitionError, ServerUnavailableError
 from bridge.gateway import Gateway
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.client import Connection
-    from bridge.tools.context import InvocationContext
     from bridge.types import Json
     from tests.client.reports import Reports
 
@@ -89,6 +88,16 @@ async def test_a_local_tool_keeps_a_name_that_begins_with_a_servers() -> None:
         first, second, third = [each.name for each in gateway.tools]
         assert (first, second[:8], third) == ("one_add", "one_add_", "two_add")
         assert [await answer(connection, name) for name in (first, second)] == ["here", "one"]
+
+
+async def test_a_programs_call_may_have_its_arguments_as_text() -> None:
+    async def body(arguments: Mapping[str, Any], context: InvocationContext) -> str:
+        return f"{arguments['a']}"
+
+    async with between(server_config(made("show", body))) as (gateway, _):
+        (show,) = gateway.tools
+        request = ToolExecutionRequest("show", '{"a": "text"}')
+        assert (await show.executor.execute(request, InvocationContext())).text == "text"
 
 
 def test_local_tools_are_there_before_it_is_opened() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge import (
+    ArgumentsError,
     DefinitionError,
     InvocationContext,
     JsonObjectSchema,
@@ -16,8 +17,12 @@ from bridge import (
     ToolBox,
     ToolExecutionRequest,
     ToolExecutionResult,
+    ToolInputGuardrailRequest,
+    ToolSearch,
     ToolSpecification,
+    cached,
     execute,
+    guarded,
     tool,
     tools_from,
 )
@@ -92,6 +97,28 @@ async def test_the_executor_of_a_function_reads_json_text() -> None:
         (large, "50002"),
     ):
         assert (await made.executor.execute(request, InvocationContext())).text == text
+
+
+async def test_wrapped_executors_and_the_search_read_json_text() -> None:
+    seen: list[object] = []
+
+    @tool
+    def double(x: int) -> int:
+        seen.append(x)
+        return 2 * x
+
+    def see(call: ToolInputGuardrailRequest) -> None:
+        seen.append(call.request.arguments)
+
+    executor = cached(guarded(double, input_guardrails=see), ttl_seconds=60).executor
+    for request in (REQUEST, ToolExecutionRequest("double", {"x": 21})):
+        assert (await executor.execute(request, InvocationContext())).text == "42"
+    assert seen == [{"x": 21}, 21]
+    search = ToolSearch().tool(tools_from(double)).executor
+    query = ToolExecutionRequest("search_tools", '{"query": "double"}')
+    assert "double" in (await search.execute(query, InvocationContext())).text
+    with pytest.raises(ArgumentsError, match="JSON object"):
+        await search.execute(ToolExecutionRequest("search_tools", "double"), InvocationContext())
 
 
 @tool

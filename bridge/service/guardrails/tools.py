@@ -96,6 +96,8 @@ class _Guarded:
     after: tuple[ToolOutputGuardrail, ...]
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        if self.before and isinstance(request.arguments, str):
+            request = request.parsed()
         for check_input in self.before:
             call = ToolInputGuardrailRequest(request=request, specification=self.specification, context=context)
             rewrite = await ruling(check_input, call, f"the call of {request.name!r}")

@@ -125,9 +125,15 @@ class _Generator(GenerateJsonSchema):
         kind = schema.get("cls")
         return _with_descriptions(result, kind) if kind is not None and kind.__module__ != MADE_HERE else result
 
+    def named_tuple_schema(self, schema: core_schema.NamedTupleSchema) -> JsonSchemaValue:
+        """Use attribute docstrings as descriptions of items."""
+        return _with_descriptions(super().named_tuple_schema(schema), schema["cls"])
+
 
 def _with_descriptions(result: JsonSchemaValue, kind: type, keys: Mapping[str, str] | None = None) -> JsonSchemaValue:
-    properties = result.get("properties", {})
+    properties = result.get("properties") or dict(
+        zip(getattr(kind, "_fields", ()), result.get("prefixItems", ()), strict=False)
+    )
     for name, text in field_descriptions(kind).items():
         if (item := properties.get(keys.get(name, name) if keys else name)) is not None:
             item["description"] = text

@@ -6,7 +6,7 @@ from dataclasses import dataclass, make_dataclass, replace
 from datetime import date
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, NotRequired, Optional
+from typing import Annotated, Any, NamedTuple, NotRequired, Optional
 
 import pytest
 from pydantic import BaseModel, Field, create_model
@@ -209,6 +209,22 @@ class Options(TypedDict):
     gift: NotRequired[Annotated[bool, P("Wrap it")]]
 
 
+class Size(NamedTuple):
+    width: Annotated[int, P("In centimetres")]
+    height: int = 1
+    """In metres"""
+
+
+def test_p_and_docstrings_describe_the_items_of_a_named_tuple() -> None:
+    def cut(size: Size) -> Size:
+        return size
+
+    specification = tools_from(cut)[0].specification
+    described = [item["description"] for item in specification.parameters["$defs"]["Size"]["prefixItems"]]
+    assert described == ["In centimetres", "In metres"]
+    assert "In centimetres" in str(specification.output_schema)
+
+
 def test_p_describes_fields() -> None:
     def buy(order: Order, to: Address, options: Options) -> None: ...
 
@@ -230,7 +246,9 @@ def test_more_of_p_than_the_description_is_refused_on_fields(mark: P) -> None:
     line = make_dataclass("Line", [("item", Annotated[str, mark])])
     typed_dict: Any = TypedDict
     shape = typed_dict("Line", {"item": Annotated[str, mark]})
-    for kind in (model, line, shape):
+    named_tuple: Any = NamedTuple
+    line_as_tuple = named_tuple("Line", [("item", Annotated[str, mark])])
+    for kind in (model, line, shape, line_as_tuple):
 
         def buy(lines: Any) -> None: ...
 
