@@ -19,7 +19,7 @@ from bridge.tools.tool import Tool
 from bridge.wire.tools import result_from_wire, tool_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from bridge.tools.context import InvocationContext
     from bridge.tools.specification import ToolSpecification
@@ -75,9 +75,9 @@ class RemoteExecutor:
             raise ToolError(error.brief) from error
         return await self.read(wire)
 
-    async def call(
+    def call(
         self, arguments: Mapping[str, Any], context: InvocationContext, options: CallOptions | None = None
-    ) -> Json:
+    ) -> Coroutine[Any, Any, Json]:
         """Call the tool and return the result unparsed, for callers that pass it on.
 
         Args:
@@ -92,7 +92,7 @@ class RemoteExecutor:
             ServerError: As for `bridge.client.connection.connection.Connection.call_tool`.
             ArgumentsError: The arguments are not JSON data.
         """
-        return await self.server.call_tool(self.tool, arguments, context=context, options=options or self.options)
+        return self.server.call_tool(self.tool, arguments, context=context, options=options or self.options)
 
     async def read(self, wire: Json) -> ToolExecutionResult:
         """Parse a ``CallToolResult``; structured content without content becomes the model's text.

@@ -21,18 +21,18 @@ from bridge.server.channel import missing_capability
 from bridge.server.protocol import (
     INVALID_PARAMS,
     LIMIT_EXCEEDED,
-    SERVER_INFO_KEY,
     URL_ELICITATION_REQUIRED,
     CallRefused,
     ProtocolError,
 )
 from bridge.text import with_count
 from bridge.tools.questions import InputRequired
+from bridge.tools.tool import ToolExecutionResult
 from bridge.wire.questions import answer_from_wire, answer_to_wire, question_from_wire
-from bridge.wire.tools import result_from_wire
+from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from bridge.client.connection.call import CallOptions
     from bridge.client.connection.connection import Connection
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bridge.gateway.suspended_calls import PendingQuestions, SuspendedCall, SuspendedCalls
     from bridge.tools.context import InvocationContext
     from bridge.tools.questions import Answer, Question
-    from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
+    from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
 MAX_ROUNDS = 10
@@ -78,7 +78,7 @@ class ProxyExecutor:
         """
         arguments = request.arguments_by_name()
         try:
-            return result_from_wire(_without_server_info(await self._call(arguments, context)))
+            return ToolExecutionResult.passing_on(ReceivedResult.of(await self._call(arguments, context)))
         except ServerRefusedError as error:
             if error.code != URL_ELICITATION_REQUIRED:
                 raise ToolError(error.brief) from error
@@ -87,22 +87,19 @@ class ProxyExecutor:
             raise CallRefused(ProtocolError(error.code, message, error.data)) from error
         except ServerError as error:
             raise ToolError(error.brief) from error
-        except WireError as error:
-            raise ToolError(f"{self._label} returned a malformed result: {error}") from error
 
     @property
     def _label(self) -> str:
         return f"the tool {self.remote.tool!r} of the server {self.remote.server.name!r}"
 
-    async def _call(self, arguments: Mapping[str, Any], context: InvocationContext) -> Json:
+    def _call(self, arguments: Mapping[str, Any], context: InvocationContext) -> Coroutine[Any, Any, Json]:
         state = context.resumption.state if context.resumption is not None else {}
         if "held" in state:
-            return await self._attend(self._resumed(state, context), context)
-        may_be_asked = not _QUESTIONS.isdisjoint(context.client_capabilities)
-        if _UPSTREAM in state or self.connection.era == "modern" or not may_be_asked:
-            return await self._call_in_rounds(arguments, context)
+            return self._attend(self._resumed(state, context), context)
+        if _UPSTREAM in state or self.connection.era == "modern" or _QUESTIONS.isdisjoint(context.client_capabilities):
+            return self._call_in_rounds(arguments, context)
         suspended_call = self.holding.begin(lambda inner: self.remote.call(arguments, inner), context)
-        return await self._attend(suspended_call, context)
+        return self._attend(suspended_call, context)
 
     async def _call_in_rounds(self, arguments: Mapping[str, Any], context: InvocationContext) -> Json:
         options = self._options
@@ -187,14 +184,6 @@ class ProxyExecutor:
                 pending.refuse(error)
             else:
                 raise InputRequired(waiting.questions, state) from None
-
-
-def _without_server_info(result: Json) -> Json:
-    """Remove the name of the server from the metadata of a result; this server adds its own."""
-    meta = result.get("_meta")
-    if not isinstance(meta, dict) or SERVER_INFO_KEY not in meta:
-        return result
-    return {**result, "_meta": {key: value for key, value in meta.items() if key != SERVER_INFO_KEY}}
 
 
 def _answer_from(pending: PendingQuestions, answers: Mapping[str, Any]) -> bool:

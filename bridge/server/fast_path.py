@@ -23,13 +23,13 @@ from bridge.server.protocol import (
     CAPABILITIES_KEY,
     INTERNAL_ERROR,
     PROTOCOL_VERSION_KEY,
-    SERVER_INFO_KEY,
     ProtocolError,
     error_message,
     result_message,
     write_result,
 )
 from bridge.tools.questions import InputRequired
+from bridge.wire.tools import SERVER_INFO_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,6 +14,7 @@ from pydantic_core import from_json, to_json
 
 from bridge.errors import BridgeError
 from bridge.types import ValueBounds
+from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
     from bridge.types import Json
@@ -39,8 +40,6 @@ PROTOCOL_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 """Key in ``_meta`` of a modern request: the protocol version."""
 CLIENT_INFO_KEY = "io.modelcontextprotocol/clientInfo"
 """Key in ``_meta`` of a modern request: the client's name and version."""
-SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
-"""Key in ``_meta`` of a modern result: the server's name and version."""
 LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
 """Key in ``_meta`` of a modern request: the minimum severity of log messages."""
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -97,6 +96,8 @@ def error_message(request: MessageId, error: Json) -> bytes:
 
 def write_result(result: Json) -> bytes:
     """Write a result as JSON; numbers that are not finite become null, as by the SDK."""
+    if isinstance(result, ReceivedResult):
+        return result.written()
     return to_json(result, inf_nan_mode="null")
 
 

@@ -7,8 +7,8 @@ once; from then on callbacks, executors and executions receive the same immutabl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from pydantic_core import to_json
 
@@ -126,6 +126,14 @@ class ToolExecutionRequest:
             raise ArgumentsError(self.name, [ArgumentProblem("", "should be nested less deeply")]) from None
 
 
+class ReceivedResult(Protocol):
+    """Result of another server, in the form that it was received in."""
+
+    def read(self) -> ToolExecutionResult:
+        """Convert it to a result."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolExecutionResult:
     """Result of one request."""
@@ -144,6 +152,26 @@ class ToolExecutionResult:
     """Content for the model if an output budget shortened it; None if the model reads `content`."""
     value: Any = field(default=None, compare=False, repr=False)
     """Value that a function of this process returned, before its conversion; None for other tools."""
+    received: ReceivedResult | None = field(default=None, init=False, compare=False, repr=False)
+    """Result of another server that is passed on unchanged; None for any other, and for a changed copy."""
+
+    @classmethod
+    def passing_on(cls, received: ReceivedResult) -> ToolExecutionResult:
+        """Create the result of another server, which is read when a field is first used."""
+        result = object.__new__(cls)
+        object.__setattr__(result, "received", received)
+        return result
+
+    if not TYPE_CHECKING:  # every attribute would exist
+
+        def __getattr__(self, name: str) -> Any:
+            """Read the fields, which a result to be passed on does not have."""
+            if name not in _RESULT_FIELDS or self.received is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            result = self.received.read()
+            for each in _RESULT_FIELDS:
+                object.__setattr__(self, each, getattr(result, each))
+            return getattr(self, name)
 
     @property
     def text(self) -> str:
@@ -164,6 +192,9 @@ class ToolExecutionResult:
     def of_text(cls, text: str) -> ToolExecutionResult:
         """Create a successful result with one text block."""
         return cls((Text(text),))
+
+
+_RESULT_FIELDS = frozenset(each.name for each in fields(ToolExecutionResult) if each.init)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

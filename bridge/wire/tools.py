@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import to_json
+
 from bridge.errors import DefinitionError, WireError
 from bridge.text import short_repr
 from bridge.tools.content import block_from_json, block_to_json
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
 
 STRICT_META_KEY = "io.github.mcp-toolbridge/strict"
 """Key of a specification's ``strict`` in ``_meta``, since MCP has no field for it."""
+SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+"""Key in ``_meta`` of a modern result: the server's name and version."""
+
+_BODY = frozenset({"content", "isError", "structuredContent"})
+_OWN = frozenset({"resultType", "_meta"})
+_UNSAFE = (b"\n", b"\r", b"NaN", b"Infinity")
+"""Line breaks, which end a message over stdio and in event streams, and numbers that only some parsers read."""
 
 
 def forwarded_meta(meta: Mapping[str, Any] | None) -> Json:
@@ -100,6 +109,8 @@ def _object_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def result_to_wire(result: ToolExecutionResult) -> Json:
     """Convert a result to MCP's ``CallToolResult``: the model's content, and the complete structured content."""
+    if isinstance(result.received, ReceivedResult):
+        return result.received.passed_on()
     content = result.content if result.model_content is None else result.model_content
     wire: Json = {"content": [block_to_json(block) for block in content], "isError": result.is_error}
     if result.structured_content is not None:
@@ -124,3 +135,75 @@ def result_from_wire(wire: Mapping[str, Any]) -> ToolExecutionResult:
         wire.get("isError") is True,
         metadata=optional_field(wire, "_meta", dict) or {},
     )
+
+
+class ReceivedResult(Json):
+    """MCP's ``CallToolResult`` of another server, with the text that it was read from.
+
+    A gateway passes this text on, and reads the result only for those who look at it (`ToolExecutionResult.received`).
+    """
+
+    __slots__ = ("text",)
+
+    text: bytes | None
+    """JSON of the result; None if it is not known, or was changed."""
+
+    @classmethod
+    def of(cls, result: Json, text: bytes | None = None) -> ReceivedResult:
+        """Return a result with its text; a received result as it is."""
+        if isinstance(result, ReceivedResult):
+            return result
+        received = cls(result)
+        received.text = text
+        return received
+
+    def __delitem__(self, key: str) -> None:
+        super().__delitem__(key)
+        self.text = None
+
+    def read(self) -> ToolExecutionResult:
+        """Convert it to a result; one that is malformed becomes an error."""
+        try:
+            return result_from_wire(self)
+        except WireError as error:
+            return ToolExecutionResult.error(f"the server returned a malformed result: {error}")
+
+    def passed_on(self) -> ReceivedResult:
+        """Return a copy for a client, without the members that belong to the connection to the server.
+
+        These are the type of the result, and the server's name in ``_meta``.
+        """
+        copy = ReceivedResult(self)
+        copy.text = None
+        own = {key: copy.pop(key) for key in self if key not in _BODY}
+        if self.text is not None and own.keys() <= _OWN:
+            copy.text = _body_in(self.text, own)
+        meta = own.get("_meta")
+        if isinstance(meta, dict) and (rest := {key: meta[key] for key in meta if key != SERVER_INFO_KEY}):
+            copy["_meta"] = rest
+        return copy
+
+    def written(self) -> bytes:
+        """Return its JSON: the received text with this result's type and metadata, or all of it written anew."""
+        if self.text is None:
+            return to_json(self, inf_nan_mode="null")
+        own = {key: value for key, value in self.items() if key not in _BODY}
+        return self.text + (b"," + to_json(own)[1:] if own else b"}")
+
+
+def _body_in(text: bytes, own: Json) -> bytes | None:
+    """Cut the members of a protocol from the beginning or end of a result's JSON, and its closing brace.
+
+    Returns:
+        None if they stand elsewhere, or the text is no single line of standard JSON.
+    """
+    if any(each in text for each in _UNSAFE):
+        return None
+    if not own:
+        return text[:-1]
+    members = to_json(own)
+    if text.endswith(ending := b"," + members[1:]):
+        return text[: -len(ending)]
+    if text.startswith(beginning := members[:-1] + b","):
+        return b"{" + text[len(beginning) : -1]
+    return None

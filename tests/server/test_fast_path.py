@@ -13,13 +13,13 @@ from bridge.server.protocol import (
     CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
     PROTOCOL_VERSION_KEY,
-    SERVER_INFO_KEY,
     error_message,
     result_message,
 )
 from bridge.server.publisher import Publisher
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.toolbox import ToolBox
+from bridge.wire.tools import SERVER_INFO_KEY
 from tests.server.http_server import CLIENT_INFO, call, initialize, modern, request
 from tests.server.tools import GREET, silent
 

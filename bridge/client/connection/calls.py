@@ -48,7 +48,7 @@ MAX_SENDS = 3
 _MAX_SESSIONS = 2
 """Maximum sends of other calls, if the server rejects the session and so did not run them."""
 
-_as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 _STATE_ONLY_SECONDS = 0.1
 _EXIT_CODE_SECONDS = 0.5
@@ -62,7 +62,7 @@ async def call_tool(
     options: CallOptions,
 ) -> Json:
     """Call a tool, with all its rounds; see `bridge.client.connection.connection.Connection.call_tool`."""
-    _check_sendable(name, arguments, options)
+    text = _written(name, arguments, options)
     config = supervisor.config
     phase = f"calling {name!r}"
     send = _Sending(supervisor, phase, is_repeatable=options.repeatable and config.trusted)
@@ -74,7 +74,7 @@ async def call_tool(
     )
     with call:
         for _ in range(MAX_ROUNDS + 1):
-            result = await send.through(call, _calling(name, arguments, options, call))
+            result = await send.through(call, _calling(name, arguments, text, options, call))
             if options.hands_on_questions or result.get("resultType") != "input_required":
                 await call.finish()
                 return result
@@ -122,9 +122,10 @@ async def _repeatable(
 
 
 def _calling(
-    name: str, arguments: Mapping[str, Any], options: CallOptions, call: Call
+    name: str, arguments: Mapping[str, Any], text: bytes, options: CallOptions, call: Call
 ) -> Callable[[Session, OutgoingRequest], Awaitable[Json]]:
     def ask(session: Session, outgoing: OutgoingRequest) -> Awaitable[Json]:
+        outgoing.arguments = text
         params = _params(name, arguments, options, session, call.context)
         return session.request("tools/call", params, outgoing, call.on_progress)
 
@@ -283,10 +284,16 @@ async def _answers(supervisor: Supervisor, result: Json, call: Call) -> Json | N
         raise supervisor.failures.unreadable(f"calling, {', '.join(questions)}", problem) from error
 
 
-def _check_sendable(name: str, arguments: Mapping[str, Any], options: CallOptions) -> None:
-    """Check that the arguments are JSON; the SDK's transports would close the connection on an encoding error."""
+def _written(name: str, arguments: Mapping[str, Any], options: CallOptions) -> bytes:
+    """Write the arguments as JSON, and check ``_meta``; the SDK's transports would close the connection on an error.
+
+    Raises:
+        ArgumentsError: They are not JSON data.
+    """
     try:
-        _as_json((dict(arguments), options.meta and dict(options.meta))).encode()
+        if options.meta:
+            _as_json(dict(options.meta)).encode()
+        return _as_json(arguments if type(arguments) is dict else dict(arguments)).encode()
     except (TypeError, ValueError, RecursionError) as error:
         problem = ArgumentProblem("", f"JSON data ({error})")
         raise ArgumentsError(name, [problem]) from error

@@ -26,7 +26,7 @@ from bridge.errors import ServerFailure, ServerUnavailableError
 from bridge.portal import start_detached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from types import TracebackType
 
     import httpx2
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from bridge.errors import ServerError
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
+
+    ToolCaller = Callable[
+        [Supervisor, str, Mapping[str, Any], InvocationContext | None, CallOptions], Coroutine[Any, Any, Json]
+    ]
 
 _logger = logging.getLogger("bridge.client")
 
@@ -66,6 +70,7 @@ class Connection:
         self._reconnect = reconnect or ReconnectPolicy()
         self._auth = auth
         self._supervisor: Supervisor | None = None
+        self._call_tool: ToolCaller | None = None  # imports the SDK, at the first opening
         self._events = ConnectionEvents()
 
     # --- opening and closing -----------------------------------------------------------------------------------------
@@ -217,14 +222,14 @@ class Connection:
         tools, refused = pins.admitted(self.name, listing.tools)
         return listing._replace(tools=tools, refused=refused)
 
-    async def call_tool(
+    def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any],
         *,
         context: InvocationContext | None = None,
         options: CallOptions = NO_OPTIONS,
-    ) -> Json:
+    ) -> Coroutine[Any, Any, Json]:
         """Call a tool.
 
         Args:
@@ -245,10 +250,11 @@ class Connection:
             ServerAnswerError: The response violates the protocol.
             ArgumentsError: The arguments are not JSON data.
         """
-        from bridge.client.connection.calls import call_tool  # noqa: PLC0415 - imports the SDK
-
-        supervisor = self._opened(f"calling {name!r}")
-        return await call_tool(supervisor, name, arguments, context, options)
+        supervisor = self._supervisor
+        if supervisor is None or supervisor.is_stopping:
+            supervisor = self._opened(f"calling {name!r}")
+        assert self._call_tool is not None
+        return self._call_tool(supervisor, name, arguments, context, options)
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, context: InvocationContext | None = None
@@ -284,7 +290,10 @@ class Connection:
         return self._supervisor
 
     def _start(self) -> None:
+        from bridge.client.connection.calls import call_tool  # noqa: PLC0415 - imports the SDK
         from bridge.client.connection.supervisor import Supervisor  # noqa: PLC0415 - imports the SDK
+
+        self._call_tool = call_tool
 
         self._supervisor = Supervisor(
             self.config,

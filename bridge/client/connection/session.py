@@ -297,21 +297,27 @@ class Session:
         self, method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressListener | None
     ) -> Json:
         outgoing.sent = not self.channel.records_requests
-        token = current_request.set(outgoing)
+        send = self._send_directly
+        sending = None if send is None else send(method, params, outgoing, on_progress)
+        result = None if sending is None else await sending
+        if result is None:
+            result = await self._request_over_sdk(method, params, outgoing, on_progress)
+        self.answers += 1
+        return result
+
+    async def _request_over_sdk(
+        self, method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressListener | None
+    ) -> Json:
+        request = _Asked(method=method, params=params)
         try:
-            send = self._send_directly
-            sending = None if send is None else send(method, params, outgoing, on_progress)
-            result = None if sending is None else await sending
-            if result is None:
-                request = _Asked(method=method, params=params)
-                result = await self.client.session.send_request(request, _AS_IT_CAME, progress_callback=on_progress)
+            with as_current_request(outgoing):
+                result: Json = await self.client.session.send_request(
+                    request, _AS_IT_CAME, progress_callback=on_progress
+                )
         except BaseException:
             if outgoing.received is not None:  # the SDK has not read it, and will not
                 await outgoing.received.aclose()
             raise
-        finally:
-            current_request.reset(token)
-        self.answers += 1
         return result
 
     async def ping(self, outgoing: OutgoingRequest) -> None:

@@ -48,6 +48,8 @@ class OutgoingRequest:
     """Error of the transport; None if there is none, or the transport does not report it."""
     plain_id: int | None = None
     """ID of the request, if it was sent without the SDK's session."""
+    arguments: bytes | None = None
+    """JSON of the arguments in its parameters; None if they are not written yet."""
     received: httpx2.Response | None = None
     """Response to it that the SDK's session must read; None for none."""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bridge.client.config.variables import EntryReader, Expanded
     from bridge.client.transports.channel import ChannelOptions, RequestSender
     from bridge.client.transports.http_client import TrackedHttpClient
-    from bridge.client.transports.plain_requests import PlainRequests
+    from bridge.client.transports.plain_http import PlainHttp
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -200,9 +200,7 @@ class _HttpChannel(Channel):
         """Return the authentication of the requests."""
         return self._options.auth if self._options.auth is not None else self._transport.sign_in()
 
-    def _client(
-        self, *, is_sse: bool, auth: httpx2.Auth | None, plain: PlainRequests | None = None
-    ) -> TrackedHttpClient:
+    def _client(self, *, is_sse: bool, auth: httpx2.Auth | None, plain: PlainHttp | None = None) -> TrackedHttpClient:
         """Create the HTTP client."""
         from bridge.client.transports.http_client import TrackedHttpClient  # noqa: PLC0415 - only for a session
 
@@ -239,7 +237,7 @@ class StreamableHttpChannel(_HttpChannel):
 
     def __init__(self, transport: HttpTransport, options: ChannelOptions) -> None:
         super().__init__(transport, options)
-        self._plain: PlainRequests | None = None
+        self._plain: PlainHttp | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Any]:
@@ -266,7 +264,7 @@ class StreamableHttpChannel(_HttpChannel):
         return None if self._plain is None else self._plain.sender(client)
 
     @contextmanager
-    def _plain_requests(self, auth: httpx2.Auth | None) -> Iterator[PlainRequests | None]:
+    def _plain_requests(self, auth: httpx2.Auth | None) -> Iterator[PlainHttp | None]:
         """Open what sends plain requests without the SDK's session; None if the SDK must send all."""
         from bridge.client.auth.sign_in import SignIn  # noqa: PLC0415 - imports the SDK
 
@@ -277,10 +275,10 @@ class StreamableHttpChannel(_HttpChannel):
         if not is_possible or not self._options.fast_path:
             yield None
             return
-        from bridge.client.transports.plain_requests import PlainRequests  # noqa: PLC0415 - needs httptools
+        from bridge.client.transports.plain_http import PlainHttp  # noqa: PLC0415 - needs httptools
 
         assert isinstance(auth, SignIn | None)
-        self._plain = PlainRequests(self, self._record_status, self._options, self._transport.url, auth)
+        self._plain = PlainHttp(self, self._record_status, self._options, self._transport.url, auth)
         try:
             yield self._plain
         finally:

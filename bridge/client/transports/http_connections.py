@@ -67,7 +67,7 @@ class HttpConnections:
         """
         connection = self._reusable() or await self._opened()
         try:
-            return await connection.exchange(request)
+            return await connection.sent(request)
         except BaseException:
             connection.abort()
             raise
@@ -135,17 +135,19 @@ class HttpResponse:
     Attributes:
         status: HTTP status.
         headers: Names, in lower case, and values.
+        content_type: Type of the body, in lower case; empty without one.
         content: The whole body of a success in JSON; otherwise empty.
         stream: The body of any other response, which may be read while it is received.
     """
 
-    __slots__ = ("content", "headers", "status", "stream")
+    __slots__ = ("content", "content_type", "headers", "status", "stream")
 
-    def __init__(self, status: int, headers: list[tuple[bytes, bytes]], stream: ResponseStream | None) -> None:
+    def __init__(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.status = status
         self.headers = headers
+        self.content_type = self.header(b"content-type").lower()
         self.content = b""
-        self.stream = stream
+        self.stream: ResponseStream | None = None
 
     def header(self, name: bytes) -> bytes:
         """Value of a header, joined if there are several; empty without it."""
@@ -276,14 +278,12 @@ class _Connection(asyncio.Protocol):
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    async def exchange(self, request: bytes) -> HttpResponse:
-        """Send a request and return its response."""
-        transport = self._transport
-        assert transport is not None
-        answer: asyncio.Future[HttpResponse] = self._loop.create_future()
-        self._answer = answer
-        transport.write(request)
-        return await answer
+    def sent(self, request: bytes) -> asyncio.Future[HttpResponse]:
+        """Send a request; return its future response."""
+        assert self._transport is not None
+        self._answer = answer = self._loop.create_future()
+        self._transport.write(request)
+        return answer
 
     @property
     def is_open(self) -> bool:
@@ -345,9 +345,8 @@ class _Connection(asyncio.Protocol):
                 raise httpx2.RemoteProtocolError("the server switched to another protocol, unasked")
             return
         self._header_bytes = 0
-        response = self._response = HttpResponse(status, headers, None)
-        is_json = response.header(b"content-type").lower().startswith(b"application/json")  # as in the SDK
-        if status not in SUCCESS or not is_json:
+        response = self._response = HttpResponse(status, headers)
+        if status not in SUCCESS or not response.content_type.startswith(b"application/json"):  # as in the SDK
             response.stream = ResponseStream(self)
             self._answered(response)
 

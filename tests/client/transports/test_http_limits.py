@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from bridge import InvocationContext, tool
 from bridge.client import CallOptions, HttpTransport, ServerConfig
-from bridge.client.transports import http_client, http_connections, limits, plain_responses
+from bridge.client.transports import http_client, http_connections, limits, plain_http, plain_responses
 from bridge.errors import OutcomeUnknownError, ServerAnswerError, ServerRefusedError
 from bridge.server.http.app import http_app
 from bridge.tools.context import LocalChannel
@@ -71,7 +71,7 @@ def flood(
 async def test_an_answer_that_is_too_long_is_read_up_to_the_limit(
     era: str, encoding: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (http_client, http_connections, plain_responses):
+    for module in (http_client, http_connections, plain_http):
         monkeypatch.setattr(module, "MAX_MESSAGE_BYTES", 2**20)
     chunk, headers = b"[" * 2**16, None
     if encoding is not None:

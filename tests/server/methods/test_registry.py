@@ -12,10 +12,11 @@ from bridge.server.core import ServerCore
 from bridge.server.http.app import http_app
 from bridge.server.methods.method import ERAS, Method, Target
 from bridge.server.methods.registry import METHODS, methods_of
-from bridge.server.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_KEY, ProtocolError
+from bridge.server.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError
 from bridge.telemetry.conventions import SERVER_OPERATION_DURATION
 from bridge.telemetry.switch import enabled
 from bridge.tools.toolbox import ToolBox
+from bridge.wire.tools import SERVER_INFO_KEY
 from tests.server.http_server import answer, modern, modern_headers, open_session, request, serving
 from tests.server.test_telemetry_paths import Watched
 from tests.server.tools import ADD

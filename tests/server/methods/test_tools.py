@@ -12,13 +12,14 @@ import pytest
 from bridge.errors import ToolError
 from bridge.server.fast_path import FastPath
 from bridge.server.methods.method import PlainRequest
-from bridge.server.protocol import SERVER_INFO_KEY, CallRefused, ProtocolError
+from bridge.server.protocol import CallRefused, ProtocolError
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.questions import Elicitation, InputRequired
 from bridge.tools.tool import ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
+from bridge.wire.tools import SERVER_INFO_KEY
 from tests.server.http_server import call, modern
 from tests.server.tools import ADD, Waiting, silent
 

@@ -1,0 +1,284 @@
+"""Plain requests over streamable HTTP, without a general HTTP client.
+
+    send ──> JSON, or events: progress, response ──────────────> result, or the server's error
+      ├────> 401, 403 with a challenge, redirect: nothing ran ─> the SDK sends the request again
+      ╰────> anything else ────────────────────────────────────> the SDK reads this response
+
+A response in any other form is handed over to the SDK's transport as if that had sent the request, so errors, other
+events, resumption and server requests are handled in one place.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from mcp import MCPError
+from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, NAME_BEARING_METHODS, encode_header_value
+from mcp_types import CancelledNotification, CancelledNotificationParams
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from pydantic_core import from_json
+
+from bridge.client.transports.channel import CONNECTION_CLOSED
+from bridge.client.transports.event_stream import BLANK_LINE, MAX_BLANK_LINE_BYTES, fields_of
+from bridge.client.transports.http_client import NEVER_SENT, UNAUTHORIZED
+from bridge.client.transports.http_connections import HttpConnections
+from bridge.client.transports.limits import (
+    LARGE_BYTES,
+    MAX_MESSAGE_BYTES,
+    SUCCESS,
+    decompressed,
+    default_ssl_context,
+    media_type,
+)
+from bridge.client.transports.plain_requests import PlainRequests
+from bridge.client.transports.plain_responses import is_response, progress_in, result_in, result_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from mcp import Client
+    from mcp.shared.dispatcher import ProgressFnT
+
+    from bridge.client.auth.sign_in import SignIn
+    from bridge.client.transports.channel import (
+        Channel,
+        ChannelEvents,
+        ChannelOptions,
+        OutgoingRequest,
+        RequestSender,
+    )
+    from bridge.client.transports.http_connections import HttpResponse, ResponseStream
+    from bridge.client.transports.plain_requests import PlainRequest
+    from bridge.types import Json
+
+DRAIN_SECONDS = 1.0
+"""Seconds that a server may take to end an event stream after its response; then the connection is closed."""
+
+_MAX_HEADS = 1000
+_OWN_HEADERS = frozenset({"content-length", "transfer-encoding", MCP_METHOD_HEADER.lower(), MCP_NAME_HEADER.lower()})
+_SIGNATURE_HEADERS = frozenset({"authorization", "dpop"})
+_PARAM_PREFIX = "mcp-param-"
+_ENCODING = b"content-encoding"
+_NOTHING = object()
+_FORBIDDEN = 403
+_ACCEPTED = 202
+_REDIRECTS = range(300, 400)
+
+
+class PlainHttp:
+    """Sends the plain requests of one session.
+
+    Requests are built from a template: the headers and stamps of a request that the SDK has sent in the same session.
+
+    Args:
+        channel: The channel of the session.
+        record_status: Called with the status of each response.
+        options: The channel's settings.
+        url: The server's URL.
+        sign_in: Signs the requests; None if nothing has to.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        record_status: Callable[[int], None],
+        options: ChannelOptions,
+        url: str,
+        sign_in: SignIn | None,
+    ) -> None:
+        parts = httpx2.URL(url)
+        tls = default_ssl_context() if parts.scheme == "https" else None
+        port = parts.port or (80 if tls is None else 443)
+        self._connections = HttpConnections(parts.host, port, tls, options.connect_seconds)
+        self._channel = channel
+        self._record_status = record_status
+        self._events: ChannelEvents | None = options.events
+        self._sign_in = sign_in
+        self._requests = PlainRequests()
+        self._common_head = b""  # of all requests; empty until there is a template
+        self._client: Client | None = None
+        self._heads: dict[tuple[str, str | None], bytes] = {}
+        self._is_redirected = False
+
+    def sender(self, client: Client) -> RequestSender:
+        """Return the function that sends requests after the handshake."""
+        self._client = client
+        return self._sending
+
+    def close(self) -> None:
+        """Close all connections, and forget the credentials and whoever holds them."""
+        self._connections.close()
+        self._common_head = b""
+        self._sign_in = self._client = self._events = None
+
+    def learn(self, request: httpx2.Request, response: httpx2.Response) -> None:
+        """Take a request that the SDK sends as the template: the last one of the handshake, or the first after it."""
+        version = request.headers.get("mcp-protocol-version", "")
+        is_ready = self._client is not None and bool(self._common_head)
+        if is_ready or version not in KNOWN_PROTOCOL_VERSIONS:
+            return
+        if (network_stream := response.extensions.get("network_stream")) is not None:
+            self._connections.address = network_stream.get_extra_info("server_addr")
+        self._requests.learn(version, from_json(request.content).get("params"))
+        left_out = _OWN_HEADERS if self._sign_in is None else _OWN_HEADERS | _SIGNATURE_HEADERS
+        lines = [b"POST " + request.url.raw_path + b" HTTP/1.1"]
+        for raw_name, value in request.headers.raw:
+            name = raw_name.decode("latin-1").lower()
+            if name not in left_out and not name.startswith(_PARAM_PREFIX):
+                lines.append(raw_name + b": " + value)
+        self._common_head = b"\r\n".join((*lines, b""))
+
+    def _sending(
+        self, method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressFnT | None
+    ) -> Coroutine[Any, Any, Json | None] | None:
+        """Build a request and send it; None if the SDK must send it (`RequestSender`)."""
+        if not self._common_head or self._is_redirected:
+            return None
+        signature = {} if self._sign_in is None else self._sign_in.ready_headers()
+        name_key = NAME_BEARING_METHODS.get(method)
+        name = params.get(name_key) if name_key is not None else None
+        if signature is None or name in self._channel.mirrored_tools:
+            return None
+        request = self._requests.write(method, params, outgoing, on_progress)
+        if request is None:
+            return None
+        signed = "".join([f"{key}: {value}\r\n" for key, value in signature.items()]).encode("latin-1")
+        head = self._heads.get((method, name)) or self._head(method, name)
+        data = b"%b%bcontent-length: %d\r\n\r\n%b" % (head, signed, len(request.text), request.text)
+        return self._send(request, data, outgoing)
+
+    async def _send(self, request: PlainRequest, data: bytes, outgoing: OutgoingRequest) -> Json | None:
+        events = self._events
+        assert events is not None
+        outgoing.sent = True
+        outgoing.plain_id = request.id
+        try:
+            response = await self._connections.send(data)
+            if response.status in SUCCESS:
+                outgoing.status = response.status
+                self._record_status(response.status)
+                if response.stream is None:
+                    result = _result_in_json(response, request)
+                else:
+                    result = await _result_in_events(response, response.stream, request)
+                if result is not None:
+                    return result
+        except httpx2.TransportError as error:
+            outgoing.failure, outgoing.cut_off, outgoing.sent = error, True, not isinstance(error, NEVER_SENT)
+            events.undelivered(error)
+            raise MCPError(CONNECTION_CLOSED, "Connection closed") from error
+        except CancelledError:
+            outgoing.request_id = request.id
+            if request.version not in MODERN_PROTOCOL_VERSIONS:  # there, the closed connection cancels it
+                events.start_soon(self._cancel, request.id)
+            raise
+        outgoing.status = None
+        self._is_redirected = response.status in _REDIRECTS
+        if response.stream is not None and (self._is_redirected or _is_challenge(response)):
+            outgoing.plain_id, outgoing.sent = None, False
+            response.stream.drain(DRAIN_SECONDS)
+        else:
+            outgoing.received = _for_sdk(response)
+        return None
+
+    async def _cancel(self, request_id: int) -> None:
+        """Cancel a request of the handshake era."""
+        if self._client is None:
+            return
+        params = CancelledNotificationParams(request_id=request_id, reason="caller cancelled")
+        await self._client.session.send_notification(CancelledNotification(params=params))
+
+    def _head(self, method: str, name: str | None) -> bytes:
+        """Request line and headers of a method's requests for one name."""
+        lines = self._common_head
+        if self._requests.version in MODERN_PROTOCOL_VERSIONS:
+            lines += b"%b: %b\r\n" % (MCP_METHOD_HEADER.encode(), method.encode())
+            if name is not None:
+                lines += b"%b: %b\r\n" % (MCP_NAME_HEADER.encode(), encode_header_value(name).encode())
+        if len(self._heads) >= _MAX_HEADS:
+            self._heads.clear()
+        self._heads[method, name] = lines
+        return lines
+
+
+def _result_in_json(response: HttpResponse, request: PlainRequest) -> Json | None:
+    """Return the result in the JSON that answers a request; None if the SDK must read it.
+
+    Raises:
+        ResponseTooLongError: It is too long, or has too many values.
+        httpx2.RemoteProtocolError: It cannot be decompressed.
+        MCPError, ValidationError: As `result_in`.
+    """
+    if response.status == _ACCEPTED:
+        return None
+    content = response.content
+    if encoding := response.header(_ENCODING):
+        content = decompressed(content, encoding.decode("latin-1"), MAX_MESSAGE_BYTES)
+    return result_in(content, request)
+
+
+async def _result_in_events(response: HttpResponse, stream: ResponseStream, request: PlainRequest) -> Json | None:
+    """Read an event stream until its response, and return the result.
+
+    Returns:
+        None if the SDK must read the stream from the first event that is neither a progress notification nor the
+        response.
+
+    Raises:
+        MCPError, ValidationError: As `result_in`.
+    """
+    is_stream = media_type(response.content_type.decode("latin-1")) == "text/event-stream"
+    if not is_stream or response.status == _ACCEPTED or response.header(_ENCODING):
+        return None
+    text, searched, last_id = bytearray(), 0, b""
+    while len(text) <= LARGE_BYTES and (chunk := await stream.next()) is not None:
+        text += chunk
+        while (blank := BLANK_LINE.search(text, searched)) is not None:
+            fields = fields_of(bytes(text[: blank.start()]))
+            message: Any = _plain_message(fields)
+            if is_response(message, request):
+                stream.drain(DRAIN_SECONDS)
+                return result_of(message, request)
+            if message is not _NOTHING:
+                if (progress := progress_in(message, request)) is None:
+                    stream.put_back(_resumable(last_id, text))
+                    return None
+                assert request.on_progress is not None
+                await request.on_progress(*progress)
+            last_id = fields.get(b"id", last_id)
+            del text[: blank.end()]
+            searched = 0
+        searched = max(0, len(text) - MAX_BLANK_LINE_BYTES)
+    stream.put_back(_resumable(last_id, text))
+    return None
+
+
+def _plain_message(fields: dict[bytes, bytes]) -> Any:
+    """Message of an event; `_NOTHING` for an event without one, and None for an event that the SDK must read."""
+    if fields.keys() - {b"data", b"event", b"id"} or fields.get(b"event", b"message") != b"message":
+        return None
+    if not (data := fields.get(b"data")):
+        return _NOTHING
+    try:
+        return from_json(data)
+    except ValueError:
+        return None
+
+
+def _resumable(last_id: bytes, text: bytearray) -> bytes:
+    """Text of an event stream after the event with this ID."""
+    return (b"id: " + last_id + b"\ndata:\n\n" if last_id else b"") + text
+
+
+def _is_challenge(response: HttpResponse) -> bool:
+    """True for a request for credentials, or for others: the server ran nothing."""
+    is_step_up = response.status == _FORBIDDEN and bool(response.header(b"www-authenticate"))
+    return response.status == UNAUTHORIZED or is_step_up
+
+
+def _for_sdk(response: HttpResponse) -> httpx2.Response:
+    """Response for the SDK's transport."""
+    stream = response.stream or httpx2.ByteStream(response.content)
+    return httpx2.Response(response.status, headers=response.headers, stream=stream)

@@ -1,0 +1,90 @@
+"""A gateway passes the bytes of a result on, and builds nothing of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridge.client.remote_tool import RemoteExecutor, remote_tool
+from bridge.gateway.proxy import ProxyExecutor
+from bridge.gateway.suspended_calls import SuspendedCalls
+from bridge.server.core import ServerCore
+from bridge.server.fast_path import FastPath
+from bridge.server.methods.method import PlainRequest
+from bridge.tools.context import InvocationContext
+from bridge.tools.toolbox import ToolBox
+from bridge.wire import tools as wire
+from tests.client.raw_http import MODERN, Request, http, opened, raw_server
+from tests.server.http_server import call, modern
+
+if TYPE_CHECKING:
+    from bridge.client.connection.connection import Connection
+
+pytestmark = pytest.mark.anyio
+
+LISTED = {"name": "add", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object", "required": ["x"]}}
+BODY = (
+    '"content":[{"type":"image","data":"' + "AAAA" * 1000 + '","mimeType":"image/png"},'
+    '{"type":"text","text":"\\u00e9","annotations":{"priority":1.0}}],"structuredContent":{"a":1.50,"b":[1E2]}'
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"  # plain requests need it
+
+
+def gateway_to(connection: Connection) -> FastPath:
+    """The fast path of a server with the proxy of one tool."""
+    tool = remote_tool(LISTED, connection, validates_results=False)
+    assert isinstance(tool.executor, RemoteExecutor)
+    proxy = ProxyExecutor(tool.executor, connection, SuspendedCalls())
+    return FastPath(ServerCore(ToolBox([replace(tool, executor=proxy)]), name="gateway", version="2"))
+
+
+async def answered(gateway: FastPath, era: str, **arguments: Any) -> bytes:
+    message = call("add", arguments)
+    plan = gateway.modern(modern(message)) if era == MODERN else gateway.handshake(message, "2025-11-25")
+    assert isinstance(plan, PlainRequest)
+    return (await plan.run(InvocationContext()))[0]
+
+
+@pytest.mark.parametrize("era", ["legacy", MODERN])
+@pytest.mark.parametrize("server_era", ["legacy", MODERN])
+async def test_the_bytes_of_a_result_are_passed_on_and_nothing_of_it_is_built(
+    era: str, server_era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meta = '"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"behind","version":"1"},"x/y":[1]}'
+
+    def answer(request: Request) -> list[bytes | None]:
+        own = f',"resultType":"complete",{meta}' if server_era == MODERN else ""
+        text = f'{{"jsonrpc":"2.0","id":{request.call_id},"result":{{{BODY}{own}}}}}'
+        return [http(200, text.encode(), Content_Type="application/json")]
+
+    async with raw_server(server_era, answer) as server, opened(server.config()) as connection:
+        monkeypatch.setattr(wire, "block_from_json", None)
+        response = await answered(gateway_to(connection), era, text="é", n=1.5)
+        (sent,) = server.calls
+    assert sent.message["params"]["arguments"] == {"text": "é", "n": 1.5}
+    assert response.startswith(b'{"jsonrpc":"2.0","id":1,"result":{' + BODY.encode())
+    result = json.loads(response)["result"]
+    expected: dict[str, Any] = {} if server_era != MODERN else {"x/y": [1]}
+    if era == MODERN:
+        expected["io.modelcontextprotocol/serverInfo"] = {"name": "gateway", "version": "2"}
+    assert result.get("_meta", {}) == expected
+    assert result.get("resultType") == ("complete" if era == MODERN else None)
+
+
+async def test_structured_content_that_an_older_client_cannot_take_is_left_out() -> None:
+    def answer(request: Request) -> list[bytes | None]:
+        result = f'{{"content":[],"structuredContent":[{"1," * 1000}1],"resultType":"complete"}}'
+        text = f'{{"jsonrpc":"2.0","id":{request.call_id},"result":{result}}}'
+        return [http(200, text.encode(), Content_Type="application/json")]
+
+    async with raw_server(MODERN, answer) as server, opened(server.config()) as connection:
+        gateway = gateway_to(connection)
+        assert json.loads(await answered(gateway, "legacy"))["result"] == {"content": []}
+        assert len(json.loads(await answered(gateway, MODERN))["result"]["structuredContent"]) == 1001
