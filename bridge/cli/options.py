@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -13,7 +14,7 @@ from click.core import ParameterSource
 from bridge.cli.targets import UrlTarget, split_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from bridge.cli.targets import Target
     from bridge.client.config.servers import Prefixing
@@ -119,6 +120,15 @@ def typed_options(ctx: click.Context) -> list[click.Option]:
         for each in ctx.command.params
         if isinstance(each, click.Option) and ctx.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
     ]
+
+
+@contextmanager
+def usage_errors(ctx: click.Context, kind: type[Exception]) -> Iterator[None]:
+    """Report exceptions of a type as wrong usage."""
+    try:
+        yield
+    except kind as error:
+        raise click.UsageError(str(error), ctx) from error
 
 
 def with_headers(

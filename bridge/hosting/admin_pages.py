@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 from starlette.datastructures import Headers
@@ -16,11 +16,12 @@ from bridge.server.auth.bearer import BearerAuthGuard
 from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.auth.identity import CredentialCache, access_of_request
 from bridge.server.http.guards import GuardMiddleware
-from bridge.server.http.host_origin import AllowedHosts, HostOriginGuard
+from bridge.server.http.host_origin import HostOriginGuard
 from bridge.server.http.probes import METRICS_PATH, PATHS, STATUS_PATH, PageRouter, StatusPage, probe_pages
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
     from bridge.server.auth.auth import Auth
     from bridge.server.http.app import BridgeApp
     from bridge.server.http.guards import Guard
+    from bridge.server.http.host_origin import AllowedHosts
     from bridge.server.http.probes import HealthState
+
+    MetricsText = Callable[[str], tuple[bytes, str]]
+    """Collects metrics, of one process or of all workers; see `bridge.telemetry.prometheus.PrometheusMetrics.text`."""
 
 
 def admin_pages(
@@ -40,10 +45,9 @@ def admin_pages(
     path: str,
     admin_host: str,
     admin_port: int | None,
-    allowed_hosts: tuple[str, ...],
-    allowed_origins: tuple[str, ...],
+    hosts: AllowedHosts,
     is_open: bool,
-    metrics: MetricsSource | None,
+    metrics: MetricsText | None,
     auth: Auth | None,
     inheritance: InheritedSockets | None,
 ) -> serve.AdminPages:
@@ -60,10 +64,9 @@ def admin_pages(
         path: Path of the MCP endpoint.
         admin_host: Host of the admin port.
         admin_port: The admin port; None for pages on the application's port.
-        allowed_hosts: Additional hosts accepted at the admin port.
-        allowed_origins: Additional origins accepted there.
+        hosts: Hosts and origins accepted there.
         is_open: True if authentication was disabled explicitly.
-        metrics: The metrics; None if metrics are off.
+        metrics: Collects the metrics; None if metrics are off.
         auth: Verifies credentials; None without authentication.
         inheritance: Sockets from a parent process; None in the first one.
 
@@ -81,8 +84,7 @@ def admin_pages(
             app.router.routes.append(Route(METRICS_PATH, FullAccessRequired(MetricsPage(metrics)), methods=["GET"]))
             app.any_host_paths.add(METRICS_PATH)
         return serve.AdminPages(times=times, pages=probes)
-    names = AllowedHosts(admin_host, allowed_hosts, allowed_origins)
-    guards: list[Guard] = [HostOriginGuard(names, lambda: True)]
+    guards: list[Guard] = [HostOriginGuard(hosts, lambda: True)]
     if auth is not None:
         guards.append(BearerAuthGuard(auth, CredentialCache(auth), metadata_url=None))
     pages = dict(probes)
@@ -122,22 +124,10 @@ class FullAccessRequired:
         await send_challenge(send, Challenge(status=403, error="insufficient_scope", description=reason), None)
 
 
-class MetricsSource(Protocol):
-    """Metrics of one process, or of all workers."""
-
-    def text(self, accept: str = "") -> tuple[bytes, str]:
-        """See `bridge.telemetry.prometheus.PrometheusMetrics.text`."""
-        ...
-
-
 class MetricsPage:
-    """ASGI application for ``/metrics`` (Prometheus). Metrics contain names of tools and servers, but not of callers.
+    """ASGI application for ``/metrics`` (Prometheus). Metrics name tools and servers, but not callers."""
 
-    Args:
-        metrics: The metrics; None if metrics are off.
-    """
-
-    def __init__(self, metrics: MetricsSource | None) -> None:
+    def __init__(self, metrics: MetricsText) -> None:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -145,11 +135,9 @@ class MetricsPage:
         response: Response
         if scope["method"] not in {"GET", "HEAD"}:
             response = PlainTextResponse("only GET is answered here\n", 405, {"allow": "GET, HEAD"})
-        elif self._metrics is None:
-            response = PlainTextResponse("metrics are off; start with bridge serve --metrics\n", 404)
         else:
             accept = Headers(scope=scope).get("accept", "")
             # Formatting takes milliseconds, which would block the event loop.
-            text, content_type = await anyio.to_thread.run_sync(self._metrics.text, accept)
+            text, content_type = await anyio.to_thread.run_sync(self._metrics, accept)
             response = Response(text, headers={"content-type": content_type, "cache-control": "no-store"})
         await response(scope, receive, send)

@@ -21,8 +21,6 @@ from bridge.hosting.process import HostingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bridge.telemetry.prometheus import PrometheusMetrics
-
 _VARIABLE = "BRIDGE_INHERITANCE"
 
 _SECRETS = {
@@ -58,20 +56,19 @@ class InheritedSockets:
     @property
     def descriptors(self) -> list[int]:
         """File descriptors that the child inherits."""
-        channels = [each for each in (self.channel, self.opened) if each is not None]
-        return [each.fileno() for each in (*self.sockets, *self.admin_sockets, *channels)]
+        return [number for numbers in self._numbers().values() for number in numbers]
 
     def to_text(self) -> str:
         """Serialise for the child's environment."""
-        return json.dumps(
-            {
-                "sockets": [each.fileno() for each in self.sockets],
-                "admin_sockets": [each.fileno() for each in self.admin_sockets],
-                "channel": None if self.channel is None else self.channel.fileno(),
-                "opened": None if self.opened is None else self.opened.fileno(),
-                "is_late": self.is_late,
-            }
-        )
+        return json.dumps({**self._numbers(), "is_late": self.is_late})
+
+    def _numbers(self) -> dict[str, list[int]]:
+        channels = {"channel": self.channel, "opened": self.opened}
+        return {
+            "sockets": [each.fileno() for each in self.sockets],
+            "admin_sockets": [each.fileno() for each in self.admin_sockets],
+            **{name: [] if channel is None else [channel.fileno()] for name, channel in channels.items()},
+        }
 
 
 @cache
@@ -81,12 +78,14 @@ def inherited_sockets() -> InheritedSockets | None:
     if text is None:
         return None
     given: dict[str, Any] = json.loads(text)
+    is_late = given.pop("is_late")
+    opened = {name: [_opened(number) for number in numbers] for name, numbers in given.items()}
     return InheritedSockets(
-        sockets=[_opened(number) for number in given["sockets"]],
-        admin_sockets=[_opened(number) for number in given["admin_sockets"]],
-        channel=None if given["channel"] is None else _opened(given["channel"]),
-        opened=None if given["opened"] is None else _opened(given["opened"]),
-        is_late=given["is_late"],
+        sockets=opened["sockets"],
+        admin_sockets=opened["admin_sockets"],
+        channel=next(iter(opened["channel"]), None),
+        opened=next(iter(opened["opened"]), None),
+        is_late=is_late,
     )
 
 
@@ -147,11 +146,11 @@ class WorkerChannel:
     Args:
         channel: The socket.
         is_ending: Returns True if this process is shutting down.
-        metrics: The metrics of this process; None if metrics are off.
+        metrics: Collects the metrics of this process; None if metrics are off.
     """
 
     def __init__(
-        self, channel: socket.socket, is_ending: Callable[[], bool], metrics: PrometheusMetrics | None
+        self, channel: socket.socket, is_ending: Callable[[], bool], metrics: Callable[[], tuple[bytes, str]] | None
     ) -> None:
         self._channel = channel
         self._is_ending = is_ending
@@ -190,7 +189,7 @@ class WorkerChannel:
                     case {"end": number}:
                         self._end(number)
                     case {"give": "metrics"}:
-                        self._tell({"metrics": "" if self._metrics is None else self._metrics.text()[0].decode()})
+                        self._tell({"metrics": "" if self._metrics is None else self._metrics()[0].decode()})
                     case {"metrics of all": texts}:
                         self._given.put(texts)
         self._end(signal.SIGTERM)  # the parent has ended

@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import subprocess
+from importlib import import_module
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,9 @@ from bridge.hosting.process import print_message
 from bridge.hosting.serve import RELOAD_GRACEFUL_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
     from pathlib import Path
+    from types import ModuleType
 
 _CHECK_MILLISECONDS = 200
 _KILL_SECONDS = RELOAD_GRACEFUL_SECONDS + 4
@@ -45,7 +47,13 @@ def run_with_reload(
     require_inheritable_sockets("--reload")
     stop = Event()
     before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    changes = _changes(directories, stop)
+    changes = _watchfiles().watch(
+        *directories,
+        watch_filter=_watchfiles().PythonFilter(),
+        stop_event=stop,
+        rust_timeout=_CHECK_MILLISECONDS,
+        yield_on_timeout=True,
+    )
     children = _Children(sockets, admin_sockets)
     try:
         children.start()
@@ -116,21 +124,6 @@ class _Children:
         self._opened = self._starting = None
 
 
-def _changes(directories: Sequence[str], stop: Event) -> Iterator[Collection[object]]:
-    """Sets of changes, repeatedly; empty on timeout."""
-    try:
-        from watchfiles import PythonFilter, watch  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("--reload", "watchfiles", "reload") from error
-    return watch(
-        *directories,
-        watch_filter=PythonFilter(),
-        stop_event=stop,
-        rust_timeout=_CHECK_MILLISECONDS,
-        yield_on_timeout=True,
-    )
-
-
 def _end(child: subprocess.Popen[bytes]) -> None:
     child.terminate()
     try:
@@ -146,18 +139,22 @@ def watch_files(files: Collection[Path]) -> AsyncIterator[object]:
     Raises:
         MissingExtraError: ``watchfiles`` is not installed.
     """
-    try:
-        from watchfiles import awatch  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("--reload", "watchfiles", "reload") from error
     wanted = {str(file.resolve()) for file in files}
-    return awatch(
+    changes: AsyncIterator[object] = _watchfiles().awatch(
         *sorted({str(file.resolve().parent) for file in files}),
         watch_filter=lambda _, path: path in wanted,
         debounce=_DEBOUNCE_MILLISECONDS,
         step=_STEP_MILLISECONDS,
         recursive=False,
     )
+    return changes
+
+
+def _watchfiles() -> ModuleType:
+    try:
+        return import_module("watchfiles")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("--reload", "watchfiles", "reload") from error
 
 
 async def apply_changes(changes: AsyncIterator[object], apply: Callable[[], Awaitable[None]]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from bridge.cli.options import setting, texts_setting
+from bridge.cli.options import setting, texts_setting, usage_errors
 from bridge.errors import BridgeError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class AuthOptions:
             return None
         from bridge.server.auth import Auth  # noqa: PLC0415 - only with authentication
 
-        try:
+        with usage_errors(ctx, BridgeError):
             return Auth(
                 *self._key_verifiers(ctx),
                 *self._token_verifiers(),
@@ -79,8 +79,6 @@ class AuthOptions:
                 required_scopes=self.required_scope,
                 tool_scopes=self._tool_scopes(ctx),
             )
-        except BridgeError as error:
-            raise click.UsageError(str(error), ctx) from error
 
     def _check(self, ctx: click.Context) -> None:
         for parameter, value in (("api_key", self.api_key), ("oauth_issuer", self.oauth_issuer)):

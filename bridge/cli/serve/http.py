@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.client_entries import configuration, url_entry
+from bridge.cli.options import usage_errors
 from bridge.cli.serve.options import name_of, publisher_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_enabled
 from bridge.cli.targets import FileTarget, split_targets
@@ -21,20 +21,18 @@ from bridge.hosting.admin_pages import admin_pages, admin_sockets
 from bridge.hosting.child_process import WorkerChannel, inherited_sockets
 from bridge.hosting.connection_limits import ConnectionLimits
 from bridge.hosting.process import DrainTimes, print_message
+from bridge.server.http.host_origin import AllowedHosts
 from bridge.server.http.probes import HealthState
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
     from bridge.cli.serve.options import ServeOptions
     from bridge.cli.targets import LocalTarget, Target
-    from bridge.hosting.admin_pages import MetricsSource
     from bridge.hosting.child_process import InheritedSockets
     from bridge.server.auth import Auth
     from bridge.server.http.app import BridgeApp
     from bridge.server.publisher import Publisher
-    from bridge.server.unmatched_names import UnmatchedNames
 
 
 def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
@@ -76,36 +74,23 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
                 "call; set the same BRIDGE_STATE_KEYS for all replicas"
             )
     sockets = sockets_module.bind(addresses) if inheritance is None else inheritance.sockets
-    if inheritance is None and options.reload and local:
-        directories = sorted({directory for target in local for directory in _directories_of(target)})
-        reload.run_with_reload(
-            directories, sockets, admin_sockets(options.operations.admin_host, options.operations.admin_port)
-        )
-    elif inheritance is None and options.scaling.workers > 1:
-        _serve_by_workers(ctx, name, sockets, options)
-    else:
+    workers = options.scaling.workers
+    if inheritance is not None or not ((options.reload and local) or workers > 1):
         _serve_here(ctx, name, targets, options, auth, sockets, inheritance)
-
-
-def _serve_by_workers(ctx: click.Context, name: str, sockets: list[socket.socket], options: ServeOptions) -> None:
-    from bridge.hosting.workers import run_workers  # noqa: PLC0415 - only with several workers
-
-    scaling = options.scaling
-    has_keys = scaling.secrets(ctx) is not None
+        return
+    admin = admin_sockets(options.operations.admin_host, options.operations.admin_port)
+    if workers == 1:
+        directories = sorted({directory for target in local for directory in _directories_of(target)})
+        reload.run_with_reload(directories, sockets, admin)
+        return
 
     def announce() -> None:
         _announce(name, sockets, options)
-        print_message(scaling.missing_features())
+        print_message(options.scaling.missing_features())
 
-    ctx.exit(
-        run_workers(
-            scaling.workers,
-            sockets,
-            admin_sockets(options.operations.admin_host, options.operations.admin_port),
-            announce,
-            has_keys=has_keys,
-        )
-    )
+    from bridge.hosting.workers import run_workers  # noqa: PLC0415 - only with several workers
+
+    ctx.exit(run_workers(workers, sockets, admin, announce, has_keys=bool(options.scaling.state_keys)))
 
 
 def _announce(name: str, sockets: list[socket.socket], options: ServeOptions) -> None:
@@ -127,8 +112,6 @@ def _serve_here(
     inheritance: InheritedSockets | None,
 ) -> None:
     serving = serving_of(targets, options)
-    announce: Callable[[], None] = partial(_announce, name, sockets, options)
-    channel = None if inheritance is None else inheritance.channel
     from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - after errors of the targets
 
     with telemetry_enabled(options.telemetry, name) as watched:
@@ -138,111 +121,82 @@ def _serve_here(
             serving.last_act()
 
         publisher = publisher_of(ctx, serving, name, options, options.scaling.secrets(ctx))
-        app = _app(ctx, publisher, options, auth)
-        lifespan = with_unmatched_warnings(publisher, serving.lifespan)
         operations = HealthState(servers=serving.servers, is_held=True)
         set_draining_source(lambda: operations.is_draining)
-        metrics: MetricsSource | None = watched.metrics
-        if channel is not None:
-            worker = WorkerChannel(channel, lambda: operations.is_draining, watched.metrics)
-            announce, metrics = worker.opened, None if metrics is None else worker
-        if inheritance is not None and inheritance.opened is not None:
-            announce = _noted(announce, inheritance.opened)
-        if app.unmatched_names is not None and serving.lifespan is not None:
-            announce = _held_until(announce, app.unmatched_names)
+        metrics = None if watched.metrics is None else watched.metrics.text
+        worker = None
+        if inheritance is not None and inheritance.channel is not None:
+            worker = WorkerChannel(inheritance.channel, lambda: operations.is_draining, metrics)
+            metrics = None if metrics is None else worker.text
+        chosen = options.operations
+        with usage_errors(ctx, ValueError):
+            app = _app(publisher, options, auth)
+            pages = admin_pages(
+                app,
+                operations,
+                times=DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout),
+                path=options.path,
+                admin_host=chosen.admin_host,
+                hosts=AllowedHosts(chosen.admin_host, options.allowed_hosts, options.allowed_origins),
+                admin_port=chosen.admin_port,
+                is_open=options.no_auth,
+                metrics=metrics,
+                auth=auth,
+                inheritance=inheritance,
+            )
+        unmatched = None if serving.lifespan is None else app.unmatched_names
+        if unmatched is not None:
+            unmatched.hold()  # until upstream servers had time to list their tools
+
+        def announce() -> None:
+            if inheritance is not None and inheritance.opened is not None:
+                with inheritance.opened as parent:
+                    parent.send(b".")
+            if worker is None:
+                _announce(name, sockets, options)
+            else:
+                worker.opened()
+            if unmatched is not None:
+                unmatched.release()
+
         serve.serve_app(
             app,
             sockets,
             announce,
             operations=operations,
-            operated=_operated(ctx, app, operations, options, metrics=metrics, auth=auth, inheritance=inheritance),
+            operated=pages,
             is_debug=options.log_level == "debug",
-            is_child=inheritance is not None and channel is None,
+            is_child=inheritance is not None and worker is None,
             bounds=ConnectionLimits(
                 max_header_bytes=options.limits.max_header_bytes, max_connections=options.limits.max_connections
             ),
             is_late=inheritance is not None and inheritance.is_late,
-            lifespan=lifespan,
+            lifespan=with_unmatched_warnings(publisher, serving.lifespan),
             last_act=last_act,
         )
 
 
-def _noted(announce: Callable[[], None], opened: socket.socket) -> Callable[[], None]:
-    """Notify the reload process, then announce."""
-
-    def noted() -> None:
-        with opened:
-            opened.send(b".")
-        announce()
-
-    return noted
-
-
-def _operated(
-    ctx: click.Context,
-    app: BridgeApp,
-    operations: HealthState,
-    options: ServeOptions,
-    *,
-    metrics: MetricsSource | None,
-    auth: Auth | None,
-    inheritance: InheritedSockets | None,
-) -> serve.AdminPages:
-    chosen = options.operations
-    try:
-        return admin_pages(
-            app,
-            operations,
-            times=DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout),
-            path=options.path,
-            admin_host=chosen.admin_host,
-            admin_port=chosen.admin_port,
-            allowed_hosts=options.allowed_hosts,
-            allowed_origins=options.allowed_origins,
-            is_open=options.no_auth,
-            metrics=metrics,
-            auth=auth,
-            inheritance=inheritance,
-        )
-    except ValueError as error:
-        raise click.UsageError(str(error), ctx) from error
-
-
-def _held_until(announce: Callable[[], None], unmatched: UnmatchedNames) -> Callable[[], None]:
-    """Announce, then warn of configured names without a tool, after upstream servers had time to list theirs."""
-    unmatched.hold()
-
-    def opened() -> None:
-        announce()
-        unmatched.release()
-
-    return opened
-
-
-def _app(ctx: click.Context, publisher: Publisher, options: ServeOptions, auth: Auth | None) -> BridgeApp:
+def _app(publisher: Publisher, options: ServeOptions, auth: Auth | None) -> BridgeApp:
     from bridge.server.http.app import http_app  # noqa: PLC0415 - after errors of the targets
 
     for modern in (False, True):  # build the pages before objects are frozen for the garbage collector
         publisher.catalog.page(modern=modern)
-    try:
-        return http_app(
-            publisher.tools,
-            publisher=publisher,
-            max_sessions=options.limits.max_sessions,
-            path=options.path,
-            sse=not options.no_sse and options.scaling.workers == 1,
-            stateless=options.scaling.are_sessions_lost,
-            redis_url=options.scaling.redis_url,
-            streamable=options.transport == "http",
-            host=options.host,
-            allowed_hosts=options.allowed_hosts,
-            allowed_origins=options.allowed_origins,
-            max_request_bytes=options.max_request_bytes,
-            fast_path=not options.no_fast_path,
-            auth=auth,
-        )
-    except ValueError as error:
-        raise click.UsageError(str(error), ctx) from error
+    return http_app(
+        publisher.tools,
+        publisher=publisher,
+        max_sessions=options.limits.max_sessions,
+        path=options.path,
+        sse=not options.no_sse and options.scaling.workers == 1,
+        stateless=options.scaling.are_sessions_lost,
+        redis_url=options.scaling.redis_url,
+        streamable=options.transport == "http",
+        host=options.host,
+        allowed_hosts=options.allowed_hosts,
+        allowed_origins=options.allowed_origins,
+        max_request_bytes=options.max_request_bytes,
+        fast_path=not options.no_fast_path,
+        auth=auth,
+    )
 
 
 def _directories_of(target: LocalTarget) -> list[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-import click
-
-from bridge.cli.options import count_setting, setting, texts_setting
+from bridge.cli.options import count_setting, setting, texts_setting, usage_errors
 from bridge.errors import DefinitionError
 from bridge.hosting.connection_limits import DEFAULT_MAX_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import click
 
     from bridge.server.limits import Limits
     from bridge.tools.execution import ExecutionPolicy
@@ -100,7 +100,7 @@ class LimitsOptions:
             return None
         from bridge.server.limits import Limits, Rate  # noqa: PLC0415 - only with limits
 
-        try:
+        with usage_errors(ctx, DefinitionError):
             return Limits(
                 rate=None if self.rate is None else Rate.read(self.rate),
                 concurrency=self.concurrency,
@@ -112,8 +112,6 @@ class LimitsOptions:
                     "--tool-max-result-bytes", self.tool_max_result_bytes, _count_of("--tool-max-result-bytes")
                 ),
             )
-        except DefinitionError as error:
-            raise click.UsageError(str(error), ctx) from error
 
     def policy(self) -> ExecutionPolicy | None:
         """Build the execution policy; None for the default."""

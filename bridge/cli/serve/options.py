@@ -16,6 +16,7 @@ from bridge.cli.options import (
     setting,
     texts_setting,
     typed_options,
+    usage_errors,
 )
 from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
@@ -172,7 +173,7 @@ def publisher_of(
     """
     from bridge.server.publisher import Publisher  # noqa: PLC0415 - after errors of the targets
 
-    try:
+    with usage_errors(ctx, ValueError):
         return Publisher(
             serving.tools,
             name=name,
@@ -184,5 +185,3 @@ def publisher_of(
             limits=options.limits.limits(ctx),
             max_calls=None if options.transport == "stdio" else options.limits.max_calls,
         )
-    except ValueError as error:
-        raise click.UsageError(str(error), ctx) from error
