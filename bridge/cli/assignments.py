@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +30,8 @@ _NEED_QUOTES = set('[]{}" ')
 """Characters that a shell may interpret."""
 _JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 _TYPES = frozenset({*_JSON_TYPES.values(), "null"})
+_NOTHING = object()
+"""Stands for text that is not JSON."""
 
 
 def read_assignments(texts: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,42 +56,45 @@ def parameters_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return properties if isinstance(properties, dict) else {}
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Values that a schema accepts."""
+
+    types: set[str]
+    """JSON types; empty if unrestricted."""
+    is_choice: bool
+    """True for an enumeration, whose values may have names that only the tool knows."""
+    items: Any
+    """Schema of the items, if arrays are accepted."""
+
+
 def _read(name: str, texts: list[str], root: Mapping[str, Any]) -> Any:
-    kind = _resolved(parameters_of(root).get(name), root)
-    types, is_choice = _types(kind, root), _is_choice(kind, root)
-    if "array" in types and "string" not in types:
-        return _array(name, texts, kind, root)
+    kind = _kind_of(parameters_of(root).get(name), root)
+    if "array" in kind.types and "string" not in kind.types:
+        if len(texts) == 1 and isinstance(whole := _json(texts[0]), list):
+            return whole
+        items = _kind_of(kind.items, root)
+        return [_value(name, text, items, is_item=True) for text in texts]
     if len(texts) > 1:
         raise click.UsageError(f"the argument {name!r} is given {len(texts)} times, but takes one value")
-    return _value(name, texts[0], types, is_choice=is_choice)
+    return _value(name, texts[0], kind)
 
 
-def _array(name: str, texts: list[str], kind: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    if len(texts) == 1 and isinstance(whole := _json(texts[0]), list):
-        return whole
-    items: Any = next((s["items"] for s in _alternatives(kind, root) if isinstance(s.get("items"), dict)), {})
-    types, is_choice = _types(items, root), _is_choice(items, root)
-    return [_value(name, text, types, is_choice=is_choice, is_item=True) for text in texts]
-
-
-def _is_choice(kind: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
-    """True for an enumeration, whose values may have names that only the tool knows."""
-    return any("enum" in alternative for alternative in _alternatives(kind, root))
-
-
-def _value(name: str, text: str, types: set[str], *, is_choice: bool, is_item: bool = False) -> Any:
+def _value(name: str, text: str, kind: _Kind, *, is_item: bool = False) -> Any:
+    types = kind.types
     if "string" in types:
         return text
     value = _json(text.lower() if "boolean" in types and text.lower() in {"true", "false"} else text)
-    if not types:
-        return text if value is _NOTHING else value
-    if _type_of(value) in types or (_type_of(value) == "integer" and "number" in types) or _is_whole(value, types):
-        return value
-    if is_choice and value is _NOTHING:
+    if value is _NOTHING and (kind.is_choice or not types):
         return text
+    own = _type_of(value)
+    is_whole = "integer" in types and isinstance(value, float) and value.is_integer()
+    if not types or own in types or (own == "integer" and "number" in types) or is_whole:
+        return value
     wanted = " or ".join(sorted(types))
+    example = _example(name, text, types, is_item)
     raise click.UsageError(
-        f"the argument {name!r} takes {wanted}, not {_cut(text)!r}; write it as {_example(name, text, types, is_item)}"
+        f"the argument {name!r} takes {wanted}, not {clip(text, _MAX_SHOWN_CHARS)!r}; write it as {example}"
     )
 
 
@@ -99,17 +107,6 @@ def _example(name: str, text: str, types: set[str], is_item: bool) -> str:
         return f"{name}=true or {name}=false"
     written = f"{name}={value}"
     return f"'{written}'" if set(written) & _NEED_QUOTES else written
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
-
-
-class _Nothing:
-    """Marker for text that is not JSON."""
-
-
-_NOTHING = _Nothing()
 
 
 def _json(text: str) -> Any:
@@ -127,30 +124,25 @@ def _type_of(value: object) -> str | None:
     return "null" if value is None else _JSON_TYPES.get(type(value))
 
 
-def _is_whole(value: object, types: set[str]) -> bool:
-    return "integer" in types and isinstance(value, float) and value.is_integer()
-
-
-def _types(kind: Mapping[str, Any], root: Mapping[str, Any]) -> set[str]:
-    """JSON types that a schema accepts; empty if unrestricted."""
-    found: set[str] = set()
-    for alternative in _alternatives(kind, root):
-        values = [alternative["const"]] if "const" in alternative else _listed(alternative, "enum")
-        declared = _declared(alternative) or {name for value in values if (name := _type_of(value))}
-        if not declared:
-            return set()
-        found |= declared
-    return found
+def _kind_of(schema: Any, root: Mapping[str, Any]) -> _Kind:
+    alternatives = _alternatives(schema, root)
+    types = [_declared(each) for each in alternatives]
+    return _Kind(
+        set().union(*types) if all(types) else set(),
+        any("enum" in each for each in alternatives),
+        next((each["items"] for each in alternatives if isinstance(each.get("items"), dict)), {}),
+    )
 
 
 def _declared(schema: Mapping[str, Any]) -> set[str]:
-    """Valid types that a schema declares."""
-    declared = schema.get("type")
-    names = [declared] if isinstance(declared, str) else _listed(schema, "type")
-    return {name for name in names if isinstance(name, str) and name in _TYPES}
+    """Types that a schema declares, or else those of the values that it lists."""
+    names = [schema["type"]] if isinstance(schema.get("type"), str) else _listed(schema, "type")
+    values = [schema["const"]] if "const" in schema else _listed(schema, "enum")
+    listed = {name for value in values if (name := _type_of(value))}
+    return {name for name in names if isinstance(name, str) and name in _TYPES} or listed
 
 
-def _alternatives(kind: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _alternatives(kind: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The schema, or the members of its union, at any depth."""
     found: list[Mapping[str, Any]] = []
     waiting = deque([kind])
@@ -158,17 +150,13 @@ def _alternatives(kind: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapp
         if not waiting:
             break
         schema = _resolved(waiting.popleft(), root)
-        branches = _branches(schema)
+        branches = [
+            branch for key in ("anyOf", "oneOf", "allOf") for branch in _listed(schema, key) if isinstance(branch, dict)
+        ]
         waiting.extend(branches)
         if not branches:
             found.append(schema)
     return found
-
-
-def _branches(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [
-        branch for key in ("anyOf", "oneOf", "allOf") for branch in _listed(schema, key) if isinstance(branch, dict)
-    ]
 
 
 def _listed(schema: Mapping[str, Any], key: str) -> list[Any]:
