@@ -6,19 +6,20 @@ import os
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 import click
 from pydantic_core import to_json
 
-from bridge.cli.options import header_option, option, prefix_option, with_headers
+from bridge.cli.options import group_values, header_option, option, prefix_option, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.cli.terminal import InteractiveInput, run_interruptible
 from bridge.errors import ChatModelError, DefinitionError, InvocationError, MemoryStoreError, ServerError
 from bridge.hosting.process import INTERRUPTED, exit_process, print_message
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
+from bridge.telemetry.writer import write_all
 from bridge.text import escape_controls, escaped_json, truncate, with_count
 
 if TYPE_CHECKING:
@@ -71,17 +72,13 @@ class _Conversation(Protocol):
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     targets: tuple[str, ...],
     model: str,
     base_url: str | None,
-    system: str | None,
-    memory: str | None,
-    approve: str,
-    hide_errors: bool,
     headers: tuple[str, ...],
-    prefix: Prefixing | None,
-    once: str | None,
     log_level: str,
+    **settings: Any,
 ) -> int:
     """Talk to a chat model that uses the tools of any number of TARGETs.
 
@@ -95,8 +92,7 @@ def command(
     output = os.dup(1)
     os.dup2(2, 1)
     conversation = _Terminal(output)
-    options = _Options(system=system, memory=memory, approve=approve, hide_errors=hide_errors, prefix=prefix, once=once)
-    return exit_process(anyio.run(_converse, meant, chat_model, options, conversation))
+    return exit_process(anyio.run(_converse, meant, chat_model, group_values(_Options, settings), conversation))
 
 
 def _model(ctx: click.Context, text: str, base_url: str | None) -> StreamingChatModel:
@@ -130,9 +126,7 @@ class _Terminal:
 
     def write(self, text: str) -> None:
         """Write a piece of the answer; control characters are escaped on a terminal."""
-        rest = (escape_controls(text) if self._is_watched else text).encode("utf-8", "replace")
-        while rest:
-            rest = rest[os.write(self._output, rest) :]
+        write_all(self._output, (escape_controls(text) if self._is_watched else text).encode("utf-8", "replace"))
         self._is_mid_line = bool(text) and not text.endswith("\n")
 
     def end_line(self) -> None:

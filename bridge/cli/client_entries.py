@@ -77,17 +77,8 @@ def _own_command() -> list[str]:
     return [sys.executable, "-m", "bridge"]
 
 
-def redacted_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Entry:
-    """`serving_entry` with secrets in URLs and commands redacted, for display only.
-
-    Args:
-        targets: The targets.
-        options: Options of ``bridge serve``.
-    """
-    return serving_entry([_redacted(target) for target in targets], options)
-
-
-def _redacted(target: Target) -> Target:
+def redacted(target: Target) -> Target:
+    """Redact the secrets in a URL or a command, for display only."""
     from bridge.client.redaction import redact_command, redact_url  # noqa: PLC0415 - not needed for most targets
 
     match target:

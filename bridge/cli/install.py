@@ -145,7 +145,8 @@ def command(
     elif not yes and sys.stdin.isatty() and not click.confirm(f"Write this entry to {path}?", err=True, default=True):
         print_message("nothing was written")
     else:
-        _install(path, client, name, entry)
+        with only_writer(path):
+            _write(path, client, name, entry)
 
 
 def _check(target: Target) -> None:
@@ -171,11 +172,6 @@ def _with_environment(entry: Entry, variables: tuple[str, ...]) -> Entry:
         if not key or not equals:
             raise click.UsageError(f"--env {variable!r} does not have the form NAME=VALUE")
     return entry | {"env": entry.get("env", {}) | {key: value for key, _, value in pairs}}
-
-
-def _install(path: Path, client: Client, name: str, entry: Entry) -> None:
-    with only_writer(path):
-        _write(path, client, name, entry)
 
 
 def _write(path: Path, client: Client, name: str, entry: Entry) -> None:

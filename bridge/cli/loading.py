@@ -66,8 +66,13 @@ def _sources_of(target: LocalTarget) -> list[object]:
     if not sources or any(isinstance(source, Sized) and not len(source) for source in sources):
         raise TargetError(f"{_shown(target)} has no tools: {_remedy(module, target)}")
     for source in sources:
-        if isinstance(source, type) and _needs_instance(source):
-            raise TargetError(_instance_wanted(source, target))
+        methods = _tool_methods(source) if isinstance(source, type) else []
+        if isinstance(source, type) and any(not isinstance(each, staticmethod | classmethod) for each in methods):
+            name = source.__name__.lower()
+            raise TargetError(
+                f"{_shown(target)} is a class whose tools need an instance: "
+                f"write {name} = {source.__name__}(…) at module level, and name {_file_of(target)}:{name}"
+            )
     return sources
 
 
@@ -124,32 +129,14 @@ def _is_decorated(value: object) -> bool:
     """True for a decorated function, or an object with decorated methods."""
     from bridge.tools.function import settings_of  # noqa: PLC0415 - after standard output is diverted
 
-    return not isinstance(value, type) and (settings_of(value) is not None or _has_tools(type(value)))
+    return not isinstance(value, type) and (settings_of(value) is not None or bool(_tool_methods(type(value))))
 
 
-def _has_tools(kind: type) -> bool:
+def _tool_methods(kind: type) -> list[object]:
+    """The decorated methods of a class."""
     from bridge.tools.function import settings_of  # noqa: PLC0415 - after standard output is diverted
 
-    return any(settings_of(attribute) for base in kind.__mro__ for attribute in vars(base).values())
-
-
-def _needs_instance(kind: type) -> bool:
-    """True if a class has decorated methods that need an instance."""
-    from bridge.tools.function import settings_of  # noqa: PLC0415 - after standard output is diverted
-
-    return any(
-        settings_of(attribute) and not isinstance(attribute, staticmethod | classmethod)
-        for base in kind.__mro__
-        for attribute in vars(base).values()
-    )
-
-
-def _instance_wanted(kind: type, target: LocalTarget) -> str:
-    name = kind.__name__.lower()
-    return (
-        f"{_shown(target)} is a class whose tools need an instance: "
-        f"write {name} = {kind.__name__}(…) at module level, and name {_file_of(target)}:{name}"
-    )
+    return [attribute for base in kind.__mro__ for attribute in vars(base).values() if settings_of(attribute)]
 
 
 def _started(target: LocalTarget) -> str:
@@ -160,7 +147,7 @@ def _started(target: LocalTarget) -> str:
 def _remedy(module: ModuleType, target: LocalTarget) -> str:
     if any(_is_server(value) for value in vars(module).values()):
         return f"it contains a server: {_started(target)}"
-    classes = [value for value in vars(module).values() if isinstance(value, type) and _has_tools(value)]
+    classes = [value for value in vars(module).values() if isinstance(value, type) and _tool_methods(value)]
     if classes:
         name = classes[0].__name__
         return f"its class {name!r} has tools, but needs an instance at module level, such as tools = {name}(…)"
@@ -251,10 +238,6 @@ def _shown(target: LocalTarget) -> str:
     return _file_of(target) + (f":{target.attribute}" if target.attribute else "")
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Serving:
     """Tools to serve, with their lifespan."""
@@ -263,7 +246,7 @@ class Serving:
     """The tools."""
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
     """Context during which they are served; None for none."""
-    last_act: Callable[[], None] = _nothing
+    last_act: Callable[[], None] = lambda: None
     """Called, from any thread, if the process ends before the lifespan is closed."""
     servers: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     """Status of each upstream server, as in ``bridge status --json``."""

@@ -8,12 +8,11 @@ import click
 
 from bridge.cli.options import Number
 from bridge.cli.reporting import CommandError, configure_logging, log_level_option
-from bridge.cli.targets import FileTarget, ModuleTarget, only_target
+from bridge.cli.targets import only_remote_target
 from bridge.hosting.process import print_message, redirect_stdout
 from bridge.text import with_count
 
 if TYPE_CHECKING:
-    from bridge.cli.targets import Target
     from bridge.client.config.servers import ServerConfig
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
@@ -45,7 +44,7 @@ def command(
     shows the URL, and the port of the redirect has to be forwarded.
     """
     configure_logging(log_level)
-    server = server_to_log_in_to(ctx, only_target(ctx, target))
+    server = server_to_log_in_to(ctx, target)
     import anyio  # noqa: PLC0415 - after usage errors
 
     with redirect_stdout():
@@ -53,10 +52,9 @@ def command(
     print_message(f"logged in to {server.name!r}, which has {with_count(tools, 'tool')}")
 
 
-def server_to_log_in_to(ctx: click.Context, target: Target) -> ServerConfig:
+def server_to_log_in_to(ctx: click.Context, text: str) -> ServerConfig:
     """Find the one server of a target that supports a login."""
-    if isinstance(target, FileTarget | ModuleTarget):
-        raise click.UsageError("a Python target has no server to log in to", ctx)
+    target = only_remote_target(ctx, text, "to log in to")
     from bridge.cli.servers import servers_of  # noqa: PLC0415 - after usage errors
 
     servers = servers_of(target)

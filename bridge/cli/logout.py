@@ -6,7 +6,6 @@ import click
 
 from bridge.cli.login import server_to_log_in_to
 from bridge.cli.reporting import configure_logging, log_level_option
-from bridge.cli.targets import only_target
 from bridge.hosting.process import print_message
 
 
@@ -20,7 +19,7 @@ def command(ctx: click.Context, target: str, log_level: str) -> None:
     Its tokens are revoked if the authorization server supports that (RFC 7009), and deleted in any case.
     """
     configure_logging(log_level)
-    server = server_to_log_in_to(ctx, only_target(ctx, target))
+    server = server_to_log_in_to(ctx, target)
     import anyio  # noqa: PLC0415 - after usage errors
 
     from bridge.client.auth.store import log_out  # noqa: PLC0415

@@ -10,13 +10,13 @@ import click
 from bridge.cli.config_files import only_writer, regular_file
 from bridge.cli.options import Number
 from bridge.cli.reporting import FAILED, CommandError, configure_logging, log_level_option
-from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
+from bridge.cli.targets import ConfigTarget, TargetCommand, only_remote_target
 from bridge.cli.terminal import write_data
 from bridge.hosting.process import print_message, redirect_stdout
 from bridge.text import with_count
 
 if TYPE_CHECKING:
-    from bridge.cli.targets import RemoteTarget, Target
+    from bridge.cli.targets import RemoteTarget
     from bridge.client.config.servers import ServerConfig
     from bridge.client.tool_pins import ServerPins
 
@@ -45,9 +45,7 @@ def command(
     the pins of that server are updated.
     """
     configure_logging(log_level)
-    chosen = only_target(ctx, target)
-    if isinstance(chosen, FileTarget | ModuleTarget):
-        raise click.UsageError("a Python target has no server to pin", ctx)
+    chosen = only_remote_target(ctx, target, "to pin")
     with redirect_stdout():
         servers, tools = _listed(chosen, timeout)
     outcomes = [0]
@@ -73,7 +71,7 @@ def _lock_of(target: RemoteTarget) -> Path:
 
 
 def _listed(
-    target: Target, timeout_seconds: float | None
+    target: RemoteTarget, timeout_seconds: float | None
 ) -> tuple[list[ServerConfig], dict[str, list[dict[str, object]]]]:
     """List the tools of all servers, by server name."""
     import anyio  # noqa: PLC0415 - after usage errors
@@ -82,7 +80,6 @@ def _listed(
     from bridge.client.connection.connection import Connection  # noqa: PLC0415
     from bridge.errors import ServerError  # noqa: PLC0415
 
-    assert not isinstance(target, FileTarget | ModuleTarget)
     servers = [with_timeout(server, timeout_seconds) for server in servers_of(target, reads_pins=False)]
     tools: dict[str, list[dict[str, object]]] = {}
     errors: list[ServerError] = []
@@ -121,7 +118,7 @@ def _checked(path: Path, tools: dict[str, list[dict[str, object]]]) -> int:
     return FAILED if found else 0
 
 
-def _written(path: Path, target: Target, tools: dict[str, list[dict[str, object]]]) -> int:
+def _written(path: Path, target: RemoteTarget, tools: dict[str, list[dict[str, object]]]) -> int:
     from bridge.client.tool_pins import load_pins, pins_of, write_pins  # noqa: PLC0415
 
     pins: dict[str, ServerPins] = {server: pins_of(its_tools) for server, its_tools in tools.items()}

@@ -8,7 +8,7 @@ import click
 
 from bridge.cli.options import ServerOptions, group_values, server_options, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
-from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
+from bridge.cli.targets import TargetCommand, only_remote_target
 from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout
 
@@ -34,9 +34,8 @@ def command(ctx: click.Context, /, target: str | None, as_json: bool, log_level:
     """
     configure_logging(log_level)
     options = group_values(ServerOptions, settings)
-    [chosen] = with_headers(ctx, [only_target(ctx, target)], options.headers)
-    if isinstance(chosen, FileTarget | ModuleTarget):
-        raise click.UsageError("a Python target has no server whose status could be shown", ctx)
+    chosen = only_remote_target(ctx, target, "whose status could be shown")
+    [chosen] = with_headers(ctx, [chosen], options.headers)
     with redirect_stdout():
         rows = _rows(chosen, options)
     if as_json:

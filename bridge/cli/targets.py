@@ -220,3 +220,11 @@ def only_target(ctx: click.Context, text: str | None) -> Target:
     if text is None and after_dashes is None:
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
     return after_dashes or parse_target(str(text))
+
+
+def only_remote_target(ctx: click.Context, text: str | None, purpose: str) -> RemoteTarget:
+    """`only_target`, whose servers have a purpose such as ``to pin``; also raises UsageError for Python."""
+    target = only_target(ctx, text)
+    if isinstance(target, FileTarget | ModuleTarget):
+        raise click.UsageError(f"a Python target has no server {purpose}", ctx)
+    return target

@@ -126,17 +126,17 @@ def print_message(message: str, level: str = "info", traceback: str | None = Non
         level: Severity, used by some formats: ``info``, ``warning`` or ``error``.
         traceback: Traceback, appended in the plain format.
     """
-    click.echo(_plain(message, level, traceback) if _format is None else _format(message, level, traceback), err=True)
+    if _format is not None:
+        text = _format(message, level, traceback)
+    else:
+        text = escape_controls(message if traceback is None else f"{message}\n{traceback.rstrip()}")
+    click.echo(text, err=True)
 
 
 def set_message_format(form: Callable[[str, str, str | None], str] | None) -> None:
     """Set the format of diagnostic lines, such as JSON; None for the plain one."""
     global _format  # noqa: PLW0603 - standard error is global
     _format = form
-
-
-def _plain(message: str, _level: str, traceback: str | None) -> str:
-    return escape_controls(message if traceback is None else f"{message}\n{traceback.rstrip()}")
 
 
 def exit_process(code: int) -> int:

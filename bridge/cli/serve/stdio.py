@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from bridge.cli.client_entries import configuration, redacted_entry
+from bridge.cli.client_entries import configuration, redacted, serving_entry
 from bridge.cli.options import typed_options
 from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
@@ -54,7 +54,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     arguments += [f"--instructions={options.instructions}"] if options.instructions else []
     arguments += [f"--page-size={options.page_size}"] if options.page_size else []
     print_message(f"serving {name} over stdio; for a client's configuration:")
-    print_message(configuration(name, redacted_entry(targets, arguments)))
+    print_message(configuration(name, serving_entry([*map(redacted, targets)], arguments)))
     from bridge.server.stdio import server  # noqa: PLC0415 - after errors of the targets
 
     lifespan = serving.lifespan

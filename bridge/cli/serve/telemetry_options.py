@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,14 +72,10 @@ class TelemetryOptions:
 class ActiveTelemetry:
     """Active telemetry of a server."""
 
-    metrics: PrometheusMetrics | None = None
+    metrics: PrometheusMetrics | None
     """The metrics, for ``/metrics``; None if metrics are off."""
-    closings: list[Callable[[], object]] = field(default_factory=list)
-
-    def close(self) -> None:
-        """Flush and close, once."""
-        while self.closings:
-            self.closings.pop()()
+    close: Callable[[], None]
+    """Flush and close, once."""
 
 
 @contextmanager
@@ -92,27 +88,27 @@ def telemetry_enabled(options: TelemetryOptions, name: str) -> Iterator[ActiveTe
     """
     has_traces = options.are_traces_wanted
     if not (has_traces or options.metrics or options.audit_log or options.log_format == "json"):
-        yield ActiveTelemetry()
+        yield ActiveTelemetry(None, lambda: None)
         return
     from bridge.telemetry.instruments import Instruments  # noqa: PLC0415 - only where telemetry is wanted
     from bridge.telemetry.observer import Observer  # noqa: PLC0415 - as above
     from bridge.telemetry.switch import enabled  # noqa: PLC0415 - as above
 
-    closings: list[Callable[[], object]] = []
-    result = ActiveTelemetry(closings=closings)
-    try:
-        tracer = _tracer(name, closings) if has_traces else None
+    with ExitStack() as closing:
+        tracer = _tracer(name, closing) if has_traces else None
+        metrics = None
         if options.metrics:
-            result = replace(result, metrics=_metrics(name, closings))
-        instruments = Instruments(None if result.metrics is None else result.metrics.provider)
+            from bridge.telemetry.prometheus import PrometheusMetrics  # noqa: PLC0415 - an extra
+
+            metrics = PrometheusMetrics(name)
+            closing.callback(metrics.close)
+        instruments = Instruments(None if metrics is None else metrics.provider)
         instruments.observe(CHILDREN, "Child processes: the stdio servers of this process.", _running_children)
-        sinks = list(_sinks(options, instruments, closings))
+        sinks = list(_sinks(options, instruments, closing))
         observer = Observer(instruments, tracer=tracer, sinks=sinks, shows_arguments=options.log_arguments)
-        closings.append(observer.flush)
+        closing.callback(observer.flush)
         with enabled(observer):
-            yield result
-    finally:
-        result.close()
+            yield ActiveTelemetry(metrics, closing.close)
 
 
 def set_draining_source(is_draining: Callable[[], bool]) -> None:
@@ -121,41 +117,31 @@ def set_draining_source(is_draining: Callable[[], bool]) -> None:
         observer.is_draining = is_draining
 
 
-def _tracer(name: str, closings: list[Callable[[], object]]) -> Tracing:
+def _tracer(name: str, closing: ExitStack) -> Tracing:
     from bridge.telemetry.otel_setup import DEFAULT_RATIO, tracing_from_environment  # noqa: PLC0415 - an extra
 
     try:
         tracer, close = tracing_from_environment(name)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    closings.append(close)
+    closing.callback(close)
     if "OTEL_TRACES_SAMPLER" not in os.environ:
         print_message(f"tracing {DEFAULT_RATIO:.0%} of calls, and those that callers trace (see OTEL_TRACES_SAMPLER)")
     return tracer
 
 
-def _metrics(name: str, closings: list[Callable[[], object]]) -> PrometheusMetrics:
-    from bridge.telemetry.prometheus import PrometheusMetrics  # noqa: PLC0415 - an extra
-
-    metrics = PrometheusMetrics(name)
-    closings.append(metrics.close)
-    return metrics
-
-
-def _sinks(
-    options: TelemetryOptions, instruments: Instruments, closings: list[Callable[[], object]]
-) -> Iterator[CallSink]:
+def _sinks(options: TelemetryOptions, instruments: Instruments, closing: ExitStack) -> Iterator[CallSink]:
     from bridge.telemetry import records  # noqa: PLC0415 - only where telemetry is wanted
     from bridge.telemetry.writer import BackgroundWriter, StandardError  # noqa: PLC0415 - as above
 
     if options.log_format == "json":
         writer = BackgroundWriter("log of calls", StandardError(), records.log_gap_line)
-        closings.append(writer.close)
+        closing.callback(writer.close)
         yield records.CallLog(writer)
     if options.audit_log is not None:
         lost = instruments.lost_audit_lines
         writer = BackgroundWriter("audit log", _audit_file(options), records.audit_gap_line, lost.add)
-        closings.append(writer.close)
+        closing.callback(writer.close)
         yield records.AuditLog(writer)
 
 
