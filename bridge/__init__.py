@@ -63,12 +63,17 @@ if TYPE_CHECKING:
     from bridge.hosting.run import run
     from bridge.models.anthropic.model import AnthropicChatModel
     from bridge.models.bedrock.model import BedrockChatModel
-    from bridge.models.fallback import is_worth_another_model, with_fallback
-    from bridge.models.listeners import ChatModelCall, ChatModelListener, observed
     from bridge.models.openai.model import OpenAiChatModel, OpenAiDialect
     from bridge.models.prompted import PromptedToolsChatModel
     from bridge.models.provider import chat_model_named
     from bridge.models.sampling import sampling_with
+    from bridge.models.wrappers import (
+        ChatModelCall,
+        ChatModelListener,
+        is_worth_another_model,
+        observed,
+        with_fallback,
+    )
     from bridge.portal import call_blocking
     from bridge.service.ai_service import ai_service, resume
     from bridge.service.approval import (
@@ -243,12 +248,11 @@ _NAMES = {
     "bridge.hosting.run": "run",
     "bridge.models.anthropic.model": "AnthropicChatModel",
     "bridge.models.bedrock.model": "BedrockChatModel",
-    "bridge.models.fallback": "is_worth_another_model with_fallback",
-    "bridge.models.listeners": "ChatModelCall ChatModelListener observed",
     "bridge.models.openai.model": "OpenAiChatModel OpenAiDialect",
     "bridge.models.prompted": "PromptedToolsChatModel",
     "bridge.models.provider": "chat_model_named",
     "bridge.models.sampling": "sampling_with",
+    "bridge.models.wrappers": "ChatModelCall ChatModelListener is_worth_another_model observed with_fallback",
     "bridge.portal": "call_blocking",
     "bridge.service.ai_service": "ai_service resume",
     "bridge.service.approval": (

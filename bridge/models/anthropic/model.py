@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError
-from bridge.models.anthropic.messages import PROVIDER, written_messages
-from bridge.models.anthropic.replies import AnthropicReply
+from bridge.models.anthropic.messages import PROVIDER, AnthropicReply, written_messages
 from bridge.models.profiles.profile import ANTHROPIC
 from bridge.models.provider import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_SECONDS, SdkChatModel
 from bridge.models.provider_schemas import ProviderSchemas

@@ -13,8 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError, MissingExtraError
-from bridge.models.bedrock.messages import PROVIDER, MessageWriter
-from bridge.models.bedrock.replies import BedrockReply
+from bridge.models.bedrock.messages import PROVIDER, BedrockReply, MessageWriter
 from bridge.models.bedrock.request import BlockingRequest, watch
 from bridge.models.encoding import json_text
 from bridge.models.profiles.profile import BEDROCK

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.errors import ChatModelError
-from bridge.models.openai.messages import PROVIDER, MessageWriter
-from bridge.models.openai.replies import OpenAiReply
+from bridge.models.openai.messages import PROVIDER, MessageWriter, OpenAiReply
 from bridge.models.profiles.profile import OPENAI, Profile
 from bridge.models.provider import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_SECONDS, SdkChatModel
 from bridge.models.provider_schemas import ProviderSchemas, format_name
