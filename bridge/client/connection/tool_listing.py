@@ -9,8 +9,8 @@ drops malformed notifications.
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
@@ -68,46 +68,21 @@ async def list_all_pages(session: Session, outgoing: OutgoingRequest | None = No
         WireError: The list does not end, or is too long.
     """
     outgoing = outgoing or OutgoingRequest()
-    listed = _Listed()
+    listed = _Listed(session)
     cursor: str | None = None
-    ttl_seconds: float | None = None
     async with session.listing:
         for _ in range(MAX_PAGES):
             page = await _page(session, cursor, outgoing)
-            await _add_page(listed, session, page, cursor)
-            ttl_seconds = _shorter(ttl_seconds, page.get("ttlMs"))
+            await listed.add(page, cursor)
             following = page.get("nextCursor")
             if following is None:
-                return ToolListing(listed.tools, ttl_seconds, tuple(listed.malformed))
+                return ToolListing(listed.tools, listed.ttl_seconds, tuple(listed.malformed))
             if following == cursor:
                 break
             cursor = following
     raise WireError(
         f"its list of tools does not end: the page after {cursor!r} repeats its cursor, or there are too many pages"
     )
-
-
-@dataclass(slots=True)
-class _Listed:
-    """Tools listed so far."""
-
-    tools: list[dict[str, Any]] = field(default_factory=list)
-    malformed: list[str] = field(default_factory=list)
-    count: int = 0
-    size_bytes: int = 0
-
-    def add(self, tools: list[Any], size_bytes: int) -> None:
-        """Count tools, including malformed ones.
-
-        Raises:
-            WireError: There are too many, or they are too large.
-        """
-        self.count += len(tools)
-        self.size_bytes += size_bytes
-        if self.count > MAX_TOOLS:
-            raise WireError(f"it lists more than {MAX_TOOLS:,} tools")
-        if self.size_bytes > MAX_LIST_BYTES:
-            raise WireError(f"its list of tools is longer than {MAX_LIST_BYTES / 2**20:g} MiB")
 
 
 async def _page(session: Session, cursor: str | None, outgoing: OutgoingRequest) -> dict[str, Any]:
@@ -122,39 +97,54 @@ async def _page(session: Session, cursor: str | None, outgoing: OutgoingRequest)
         session.taken_tools.clear()
 
 
-async def _add_page(listed: _Listed, session: Session, page: dict[str, Any], cursor: str | None) -> None:
-    """Add the tools of a page in batches, so that other tasks can run."""
-    tools, frame = page["tools"], {**page, "tools": []}
-    size_bytes, wants_headers = 0, False
-    found: list[dict[str, Any]] = []
-    for start in range(0, len(tools), _TOOLS_AT_ONCE):
-        some = tools[start : start + _TOOLS_AT_ONCE]
-        text = to_json(some)
-        size_bytes += len(text)
-        wants_headers = wants_headers or _HEADER_KEYWORD in text
-        listed.add(some, len(text))
-        valid, malformed = sift(frame, some, session.protocol_version)
-        found += valid
-        listed.malformed += malformed
-        await anyio.lowlevel.checkpoint()
-    if wants_headers and session.channel.mirrors_arguments and session.era == "modern":
-        if size_bytes > MAX_HEADER_PAGE_BYTES:
-            raise WireError(
-                f"a page of tools that declare headers is longer than {MAX_HEADER_PAGE_BYTES / 2**20:g} MiB: "
-                "configure the server to use smaller pages"
-            )
-        # The SDK records their headers, and drops tools with invalid header declarations.
-        noted = await session.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-        names = {tool.name for tool in noted.tools}
-        session.channel.mirrored_tools |= names
-        found = [tool for tool in found if tool["name"] in names]
-    listed.tools += found
+class _Listed:
+    """Tools of a session listed so far."""
 
+    def __init__(self, session: Session) -> None:
+        self.tools: list[dict[str, Any]] = []
+        self.malformed: list[str] = []
+        self.ttl_seconds: float | None = None
+        self._session = session
+        self._count = 0
+        self._size_bytes = 0
 
-def _shorter(seconds: float | None, ttl_milliseconds: Any) -> float | None:
-    if not isinstance(ttl_milliseconds, int | float):
-        return seconds
-    return min(ttl_milliseconds / 1000, float("inf") if seconds is None else seconds)
+    async def add(self, page: dict[str, Any], cursor: str | None) -> None:
+        """Add the tools of a page in batches, so that other tasks can run.
+
+        Raises:
+            WireError: There are too many, or they are too large.
+        """
+        session, tools, frame = self._session, page["tools"], {**page, "tools": []}
+        size_before, wants_headers = self._size_bytes, False
+        found: list[dict[str, Any]] = []
+        for start in range(0, len(tools), _TOOLS_AT_ONCE):
+            some = tools[start : start + _TOOLS_AT_ONCE]
+            text = to_json(some)
+            wants_headers = wants_headers or _HEADER_KEYWORD in text
+            self._count += len(some)
+            self._size_bytes += len(text)
+            if self._count > MAX_TOOLS:
+                raise WireError(f"it lists more than {MAX_TOOLS:,} tools")
+            if self._size_bytes > MAX_LIST_BYTES:
+                raise WireError(f"its list of tools is longer than {MAX_LIST_BYTES / 2**20:g} MiB")
+            valid, malformed = sift(frame, some, session.protocol_version)
+            found += valid
+            self.malformed += malformed
+            await anyio.lowlevel.checkpoint()
+        if wants_headers and session.channel.mirrors_arguments and session.era == "modern":
+            if self._size_bytes - size_before > MAX_HEADER_PAGE_BYTES:
+                raise WireError(
+                    f"a page of tools that declare headers is longer than {MAX_HEADER_PAGE_BYTES / 2**20:g} MiB: "
+                    "configure the server to use smaller pages"
+                )
+            # The SDK records their headers, and drops tools with invalid header declarations.
+            noted = await session.client.session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+            names = {tool.name for tool in noted.tools}
+            session.channel.mirrored_tools |= names
+            found = [tool for tool in found if tool["name"] in names]
+        self.tools += found
+        if isinstance(ttl_milliseconds := page.get("ttlMs"), int | float):
+            self.ttl_seconds = min(ttl_milliseconds / 1000, math.inf if self.ttl_seconds is None else self.ttl_seconds)
 
 
 class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
@@ -245,7 +235,9 @@ def sift(page: Json, tools: list[Any], protocol_version: str) -> tuple[list[Any]
         if problem is None:
             valid.append(tool)
         else:
-            malformed.append(f"{_shown(tool)} is malformed: {problem}")
+            name = tool.get("name") if isinstance(tool, dict) else None
+            shown = repr(name) if isinstance(name, str) and name else short_repr(tool)
+            malformed.append(f"the tool {shown} is malformed: {problem}")
     return valid, malformed
 
 
@@ -258,8 +250,3 @@ def _problem(page: Json, tools: list[Any], protocol_version: str) -> str | None:
         path = ".".join(map(str, first["loc"][2:]))
         return f"{path}: {first['msg']}" if path else first["msg"]
     return None
-
-
-def _shown(tool: Any) -> str:
-    name = tool.get("name") if isinstance(tool, dict) else None
-    return f"the tool {name!r}" if isinstance(name, str) and name else f"the tool {short_repr(tool)}"
