@@ -168,9 +168,6 @@ def _check_keywords(schema: Mapping[str, Any]) -> None:
         raise UnjudgedError(f"the schema's $ref {reference[:_MAX_PROBLEM_CHARS]!r} does not point into the schema")
 
 
-# --- keywords --------------------------------------------------------------------------------------------------------
-
-
 @cache
 def _counted_kind(kind: Any) -> Any:
     """Derive a validator class that counts the steps of each keyword."""
@@ -283,9 +280,6 @@ _OURS: Mapping[str, Callable[..., Iterator[Any]]] = {
     "patternProperties": _pattern_properties,
     "uniqueItems": _unique_items,
 }
-
-
-# --- regular expressions ---------------------------------------------------------------------------------------------
 
 
 class LinearRegex:

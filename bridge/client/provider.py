@@ -103,8 +103,6 @@ class McpToolProvider:
         for server in servers_from(servers):
             self._adopt(server)
 
-    # --- opening and closing -----------------------------------------------------------------------------------------
-
     async def open(self, *, wait: bool = True) -> None:
         """Open all servers concurrently.
 
@@ -142,8 +140,6 @@ class McpToolProvider:
     ) -> None:
         with anyio.CancelScope(shield=True):  # each connection bounds its own shutdown
             await self.aclose()
-
-    # --- tools -------------------------------------------------------------------------------------------------------
 
     @property
     def is_dynamic(self) -> bool:
@@ -192,8 +188,6 @@ class McpToolProvider:
     def origins(self) -> Mapping[str, RemoteName]:
         """Server and remote name of each tool, by local name."""
         return self._catalog.origins
-
-    # --- servers -----------------------------------------------------------------------------------------------------
 
     @property
     def connections(self) -> Mapping[str, Connection]:
@@ -273,8 +267,6 @@ class McpToolProvider:
             for upstream in self._upstreams.values()
         )
 
-    # --- notifications -----------------------------------------------------------------------------------------------
-
     def on_change(self, listener: Callable[[ToolsChange], None]) -> Callable[[], None]:
         """Call a listener on each change of the tools; returns a function that removes it. Exceptions are logged."""
         return self._change_listeners.add(listener)
@@ -282,8 +274,6 @@ class McpToolProvider:
     def on_state(self, listener: Callable[[str, ConnectionState], None]) -> Callable[[], None]:
         """Call a listener with each server's new state; returns a function that removes it. Exceptions are logged."""
         return self._state_listeners.add(listener)
-
-    # --- internals ---------------------------------------------------------------------------------------------------
 
     def _adopt(self, server: ServerConfig | Connection) -> Upstream:
         connection = server if isinstance(server, Connection) else self._connect(server)

@@ -109,8 +109,6 @@ class Upstream:
         self._listed = anyio.Event()
         self._done = anyio.Event()
 
-    # --- opening and closing -----------------------------------------------------------------------------------------
-
     async def start(self) -> None:
         """Start connecting and listing; see `settled`."""
         self._scope = anyio.CancelScope()
@@ -153,8 +151,6 @@ class Upstream:
             stop()
         self._stop_listening = ()
 
-    # --- calling -----------------------------------------------------------------------------------------------------
-
     def call_tool(
         self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, options: CallOptions
     ) -> Coroutine[Any, Any, Json]:
@@ -196,8 +192,6 @@ class Upstream:
         else:
             async with self._pool.connection(headers or {}) as connection:
                 yield connection
-
-    # --- listing -----------------------------------------------------------------------------------------------------
 
     @property
     def has_expired(self) -> bool:

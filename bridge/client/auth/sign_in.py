@@ -106,8 +106,6 @@ class SignIn(httpx2.Auth):
     def __repr__(self) -> str:
         return f"SignIn({self._shown!r}, {self._grant!r})"
 
-    # --- for every request -------------------------------------------------------------------------------------------
-
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Sign a request, and again if the server asks for another token.
 
@@ -177,8 +175,6 @@ class SignIn(httpx2.Auth):
         """True if the token must be renewed before use, unless a renewal was just tried."""
         may_wait = not login.has_ended and monotonic() < self._rests_until
         return login.is_stale and login.can_be_refreshed and not may_wait
-
-    # --- renewing ----------------------------------------------------------------------------------------------------
 
     async def log_in(self, headers: Mapping[str, str] | None = None) -> None:
         """Log in even if there is a login, for example as another user or with more scopes; sends the headers as well.
@@ -316,8 +312,6 @@ class SignIn(httpx2.Auth):
                 return uri
         except (SignInError, KeyError):
             return None
-
-    # --- keeping -----------------------------------------------------------------------------------------------------
 
     async def _keep(self, login: Login) -> None:
         """Store a login; if that fails, it is used until the program ends."""

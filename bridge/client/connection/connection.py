@@ -73,8 +73,6 @@ class Connection:
         self._call_tool: ToolCaller | None = None  # imports the SDK, at the first opening
         self._events = ConnectionEvents()
 
-    # --- opening and closing -----------------------------------------------------------------------------------------
-
     async def open(self, *, wait: bool = True) -> None:
         """Start the connection; does nothing if it is open.
 
@@ -122,8 +120,6 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
-
-    # --- status ------------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -199,8 +195,6 @@ class Connection:
             self._supervisor.want_changes()
         return self._events.tools_listeners.add(listener)
 
-    # --- requests ----------------------------------------------------------------------------------------------------
-
     async def list_tools(self) -> ToolListing:
         """List the server's tools, all pages, without caching; tools refused by pins are left out.
 
@@ -275,8 +269,6 @@ class Connection:
         from bridge.client.connection.calls import request  # noqa: PLC0415 - imports the SDK
 
         return await request(self._opened(f"requesting {method}"), method, params or {}, context)
-
-    # --- internals ---------------------------------------------------------------------------------------------------
 
     @property
     def _last_session(self) -> Session | None:

@@ -123,8 +123,6 @@ class ErrorTranslator:
             detail = f": {error}"
         return ServerAnswerError(self._failure(phase, Cause(f"its response is not valid MCP{detail}")))
 
-    # --- causes ------------------------------------------------------------------------------------------------------
-
     def _unavailable(self, phase: str, cause: Cause, session: Session | None = None) -> ServerUnavailableError:
         failure = self._failure(phase, cause, session)
         return ServerAuthError(failure) if cause.is_auth else ServerUnavailableError(failure)

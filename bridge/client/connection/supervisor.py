@@ -44,7 +44,7 @@ _SETTLE_SECONDS = 0.5
 
 
 class Supervisor:
-    """Opens and closes one connection; `run` is its task."""
+    """Opens and closes one connection. `run` is its task; its other methods may be called from any task."""
 
     def __init__(
         self,
@@ -80,8 +80,6 @@ class Supervisor:
         self._was_useful = False
         self._connecting: anyio.CancelScope | None = None
         self._finishing: set[Session] = set()
-
-    # --- called from any task ----------------------------------------------------------------------------------------
 
     @property
     def is_stopping(self) -> bool:
@@ -164,8 +162,6 @@ class Supervisor:
     def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
-
-    # --- supervisor task ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Run the supervisor until `stop`."""
