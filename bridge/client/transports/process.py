@@ -58,23 +58,23 @@ class Watchdog:
     """
 
     def __init__(self) -> None:
-        self._groups: set[int] = set()
+        self.groups: set[int] = set()
+        """The process groups of running children; they are also killed when this process ends."""
         self._pipe: int | None = None
 
     def add(self, group: int) -> None:
         """Register a process group."""
-        self._groups.add(group)
+        self.groups.add(group)
         self._write(group)
 
     def discard(self, group: int) -> None:
         """Unregister a process group that has ended."""
-        if group in self._groups:
-            self._groups.discard(group)
-            self._write(-group)
+        self.groups.discard(group)
+        self._write(-group)
 
     def forget(self) -> None:
-        """Unregister all groups in a fork, and close the pipe: they belong to the parent."""
-        self._groups.clear()
+        """Forget all groups in a fork, and close the pipe: they belong to the parent."""
+        self.groups.clear()
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None
@@ -95,21 +95,21 @@ class Watchdog:
     def _start(self) -> None:
         """Start the shell, and register all groups."""
         reading, writing = os.pipe()
+        nowhere = (os.devnull, os.O_WRONLY, 0)
+        actions = [
+            (os.POSIX_SPAWN_DUP2, reading, 0),
+            (os.POSIX_SPAWN_OPEN, 1, *nowhere),
+            (os.POSIX_SPAWN_OPEN, 2, *nowhere),
+        ]
         try:
-            actions = [(os.POSIX_SPAWN_DUP2, reading, 0)]
-            null = os.open(os.devnull, os.O_WRONLY)
-            try:
-                actions += [(os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
-                os.posix_spawn(_SHELL, [_SHELL, "-c", _SCRIPT], {}, file_actions=actions, setsid=True)
-            finally:
-                os.close(null)
+            os.posix_spawn(_SHELL, [_SHELL, "-c", _SCRIPT], {}, file_actions=actions, setsid=True)
         except BaseException:
             os.close(writing)
             raise
         finally:
             os.close(reading)
         self._pipe = writing
-        for group in self._groups:
+        for group in self.groups:
             _written(writing, group)
 
 
@@ -120,11 +120,7 @@ def _written(pipe: int, number: int) -> bool:
     return False
 
 
-_alive: set[int] = set()
-"""Process groups of running children; they are killed when this process ends."""
-
 _watchdog = Watchdog()
-"""Kills them if this process is killed."""
 
 MINIMAL = (
     (
@@ -223,8 +219,7 @@ class ChildProcess:
 
     def kill(self) -> None:
         """Kill the child with all descendants."""
-        if self.pid in _alive:
-            _alive.discard(self.pid)
+        if self.pid in _watchdog.groups:
             _signal_group(self.pid, _KILL)
             _watchdog.discard(self.pid)
 
@@ -259,7 +254,6 @@ async def child_process(
     """
     with anyio.CancelScope(shield=True):  # a cancelled start would leave an unknown child
         process = await anyio.open_process(command, env=environment, cwd=cwd, start_new_session=True)
-        _alive.add(process.pid)
         _watchdog.add(process.pid)
         child = ChildProcess(process, name, scrub)
     try:
@@ -306,24 +300,18 @@ else:
 
 def running_children() -> int:
     """Number of running children."""
-    return len(_alive)
+    return len(_watchdog.groups)
 
 
 @atexit.register
 def kill_all_children() -> None:
     """Kill all children with their descendants, before this process ends."""
-    for pid in tuple(_alive):
+    for pid in tuple(_watchdog.groups):
         _signal_group(pid, _KILL)
 
 
-def _forget_children() -> None:
-    """Forget the children in a fork: they belong to its parent."""
-    _alive.clear()
-    _watchdog.forget()
-
-
 if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_forget_children)
+    os.register_at_fork(after_in_child=_watchdog.forget)
 
 
 def child_environment(
