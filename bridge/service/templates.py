@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from pydantic_core import PydanticSerializationError, to_json
 
 from bridge.errors import DefinitionError
+from bridge.tools.checks import require_type
 
 if TYPE_CHECKING:
     import os
@@ -55,9 +56,9 @@ def system_message(template: str | None = None, *, file: str | os.PathLike[str] 
         file: File with the template in UTF-8, in place of ``template``; relative to the file that defines the method.
 
     Raises:
-        DefinitionError: The file cannot be read, or not exactly one of the arguments is given.
+        DefinitionError: The file cannot be read, the template is not text, or not exactly one of them is given.
     """
-    return lambda function: _set_template(function, _SYSTEM, template, file)
+    return _template_decorator(_SYSTEM, template, file)
 
 
 @overload
@@ -72,9 +73,9 @@ def user_message(template: str | None = None, *, file: str | os.PathLike[str] | 
         file: File with the template in UTF-8, in place of ``template``; relative to the file that defines the method.
 
     Raises:
-        DefinitionError: The file cannot be read, or not exactly one of the arguments is given.
+        DefinitionError: The file cannot be read, the template is not text, or not exactly one of them is given.
     """
-    return lambda function: _set_template(function, _USER, template, file)
+    return _template_decorator(_USER, template, file)
 
 
 def system_template_of(function: Any) -> str | None:
@@ -133,13 +134,19 @@ def format_value(value: Any) -> str:
         return str(value)
 
 
-def _set_template(function: F, key: str, template: str | None, file: str | os.PathLike[str] | None) -> F:
-    if not inspect.isfunction(function):
-        raise DefinitionError(f"{function!r} cannot have a template; decorate a method of the service's interface")
+def _template_decorator(key: str, template: str | None, file: str | os.PathLike[str] | None) -> Callable[[F], F]:
     if (template is None) == (file is None):
-        raise DefinitionError(f"the template of {function.__qualname__} is a text or a file; give one of them")
-    setattr(function, key, template if file is None else _read(file, function))
-    return function
+        raise DefinitionError("a template is a text or a file; give one of them")
+    if file is None:
+        require_type(template, str, "template", "text, or file=… for a file")
+
+    def decorate(function: F) -> F:
+        if not inspect.isfunction(function):
+            raise DefinitionError(f"{function!r} cannot have a template; decorate a method of the service's interface")
+        setattr(function, key, template if file is None else _read(file, function))
+        return function
+
+    return decorate
 
 
 def _read(file: str | os.PathLike[str], function: FunctionType) -> str:

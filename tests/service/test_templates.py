@@ -102,3 +102,5 @@ def test_a_template_that_cannot_be_read_is_refused_with_its_path(tmp_path: Path)
         decorate: Any = user_message
         with pytest.raises(DefinitionError, match="is a text or a file; give one of them"):
             decorate(**given_twice)(chat)
+    with pytest.raises(DefinitionError, match=r"template must be text, or file=… for a file, not PosixPath"):
+        decorate(tmp_path)
