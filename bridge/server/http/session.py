@@ -105,8 +105,11 @@ class Session:
     """Handlers that have passed their response to the open POST, by the ids of `posts`."""
     requests: int = 0
     """Number of requests that are being answered, open streams included, and of calls that run in the SDK."""
-    opened_at: float = field(default_factory=monotonic)
-    unused_since: float = field(default_factory=monotonic)
+    opened_at: float = field(init=False)
+    unused_since: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.opened_at = self.unused_since = monotonic()
 
     def __enter__(self) -> None:
         self.requests += 1
