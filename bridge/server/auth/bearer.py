@@ -110,7 +110,9 @@ class BearerAuthGuard:
         store = self._cache.writer()
         try:
             with self._throttle.verifying(scope):
-                found = await self._backend.authenticate(HTTPConnection(_with_one_space(scope, values[0])))
+                # In the form that the SDK requires.
+                headers = [(HEADER, b"Bearer " + _token_in(values[0]).encode("latin-1"))]
+                found = await self._backend.authenticate(HTTPConnection({**scope, "headers": headers}))
         except TokenRefusedError as error:
             return replace(self._unauthorized(str(error)), is_guess=not isinstance(error, TokenExpiredError))
         except IssuerUnavailableError as error:
@@ -167,11 +169,6 @@ class BearerAuthGuard:
 
 def _malformed(description: str) -> Challenge:
     return Challenge(status=400, error="invalid_request", description=description)
-
-
-def _with_one_space(scope: Scope, value: bytes) -> Scope:
-    """Return a scope with the credential in the form that the SDK requires."""
-    return {**scope, "headers": [(HEADER, b"Bearer " + _token_in(value).encode("latin-1"))]}
 
 
 def _token_in(value: bytes) -> str:

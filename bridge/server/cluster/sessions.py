@@ -11,6 +11,7 @@ import logging
 import math
 import re
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from mcp.server.connection import Connection
 from mcp.server.runner import serve_connection
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp_types import InitializeRequestParams
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
@@ -76,8 +77,8 @@ class ClusterSessions:
         self._tasks: TaskGroup | None = None
         self._levels = ClusterLogLevels(server.log_levels, replica, self._store, self._find)
         replica.on_message("post", self._receive_post)
-        replica.on_message("ended", self._receive_end)
-        replica.on_return.append(self._renew_all)
+        replica.on_message("ended", lambda message: self.end_here(message["session"]))
+        replica.on_return.append(partial(self._renew, -math.inf))
         replica.on_use.append(self._store_unstored)
 
     @asynccontextmanager
@@ -174,7 +175,8 @@ class ClusterSessions:
             return False
         try:
             with self._replica.bounded_wait():
-                post = {"kind": "post", "session": session.id, "body": body.decode()}
+                cancelled = message["params"].get("requestId") if to == "all" else None
+                post = {"kind": "post", "session": session.id, "body": body.decode(), "cancelled": cancelled}
                 is_lost = not await self._replica.publish(post, to=to) and not await self._replica.has_ended(to)
         except self._replica.failures as error:
             self._replica.failed(error)
@@ -192,15 +194,9 @@ class ClusterSessions:
         alive = self._alive.get(message["session"])
         if alive is None:
             return
-        body = message["body"].encode()
-        posted = from_json(body)
-        session = self._sessions.find(message["session"])
-        if session is not None and posted.get("method") == "notifications/cancelled":
-            session.cancel((posted.get("params") or {}).get("requestId"))
-        await request_in_session(alive.transport.handle_request, "POST", message["session"], body)
-
-    async def _receive_end(self, message: Mapping[str, Any]) -> None:
-        await self.end_here(message["session"])
+        if (session := self._sessions.find(message["session"])) is not None:
+            session.cancel(message.get("cancelled"))
+        await request_in_session(alive.transport.handle_request, "POST", message["session"], message["body"].encode())
 
     async def _restore(self, session_id: str, scope: Scope) -> str | None:
         """Restore a session of this caller that was opened elsewhere; return the reason if that is impossible now."""
@@ -321,9 +317,6 @@ class ClusterSessions:
                 await self._renew(before)
             except self._replica.failures as error:
                 self._replica.failed(error)
-
-    async def _renew_all(self) -> None:
-        await self._renew(-math.inf)
 
     async def _renew(self, since: float) -> None:
         """Renew the records of sessions used since a time; end those that were ended elsewhere."""

@@ -100,10 +100,14 @@ class HealthState:
             if server["required"] and server["state"] != "ready"
         ]
 
+    def readiness(self) -> dict[str, Any]:
+        """Return readiness, and the reasons against it, as JSON."""
+        missing = self.missing()
+        return {"ready": not missing, "missing": missing}
+
     def status(self) -> dict[str, Any]:
         """Return readiness, the reasons against it, and the state of each server, as JSON."""
-        missing = self.missing()
-        return {"ready": not missing, "missing": missing, "servers": list(self._servers())}
+        return self.readiness() | {"servers": list(self._servers())}
 
 
 class StatusPage:
@@ -194,13 +198,8 @@ class Probes:
 
 def probe_pages(operations: HealthState) -> dict[str, ASGIApp]:
     """Return the pages that need no credential."""
-    readiness = StatusPage(lambda: _readiness(operations), shows_readiness=True)
+    readiness = StatusPage(operations.readiness, shows_readiness=True)
     return {HEALTH_PATH: StatusPage(lambda: {"status": "ok"}), READY_PATH: readiness}
-
-
-def _readiness(operations: HealthState) -> dict[str, Any]:
-    missing = operations.missing()
-    return {"ready": not missing, "missing": missing}
 
 
 class PageRouter:

@@ -32,6 +32,8 @@ POLL_SECONDS = 1.0
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _END = b"\0"  # not the number of a signal
+_ENDS = frozenset({*_END, *_ENDING_SIGNALS})
+"""Bytes that request the shutdown."""
 _READ_BYTES = 4096
 
 
@@ -84,8 +86,8 @@ class Watchdog:
         interval_seconds = POLL_SECONDS if self._parent and parent_fd is None else 3600.0
         while (left_seconds := self._deadline - time.monotonic()) > 0:
             ready = {fd for fd, _ in poller.poll(min(left_seconds, interval_seconds) * 1000)}
-            if self._wakeup_read in ready and not self._is_end(os.read(self._wakeup_read, _READ_BYTES)):
-                ready.remove(self._wakeup_read)
+            if self._wakeup_read in ready and _ENDS.isdisjoint(os.read(self._wakeup_read, _READ_BYTES)):
+                ready.remove(self._wakeup_read)  # a signal that the tools file handles
             for fd in ready:
                 poller.unregister(fd)
             if self._input_fd in ready:
@@ -94,11 +96,6 @@ class Watchdog:
                 self._shorten(END_SECONDS)
                 self._stop()
         self._exit()
-
-    @staticmethod
-    def _is_end(written: bytes) -> bool:
-        """True if one of the bytes requests the shutdown; a tools file may handle other signals."""
-        return not set(written).isdisjoint({*_END, *_ENDING_SIGNALS})
 
     def _wait_for_wakeup(self) -> None:
         """Wait on systems without poll (Windows), where the end of the parent closes the input."""
