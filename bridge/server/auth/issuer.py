@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import httpx2
+from mcp.client.auth.utils import build_oauth_authorization_server_metadata_discovery_urls
 from pydantic_core import from_json
 
 from bridge.errors import DefinitionError
@@ -48,7 +49,7 @@ class Issuer:
             IssuerUnavailableError: There is none, or it has another ``issuer``.
         """
         error: IssuerUnavailableError | None = None
-        for address in _metadata_addresses(self.url):
+        for address in build_oauth_authorization_server_metadata_discovery_urls(self.url, self.url):
             try:
                 found = await self.get(address)
             except IssuerUnavailableError as failed:
@@ -135,15 +136,3 @@ def _is_this_machine(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _metadata_addresses(issuer: str) -> tuple[str, ...]:
-    """Return the URLs of an issuer's metadata: those of RFC 8414, then those of OpenID Connect."""
-    parsed = httpx2.URL(issuer)
-    path = parsed.path.rstrip("/")
-    paths = (
-        f"/.well-known/oauth-authorization-server{path}",
-        f"/.well-known/openid-configuration{path}",
-        f"{path}/.well-known/openid-configuration",
-    )
-    return tuple(str(parsed.copy_with(path=each, query=None)) for each in dict.fromkeys(paths))

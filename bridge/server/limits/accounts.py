@@ -6,6 +6,7 @@ import math
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from ipaddress import IPv6Network
+from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from bridge.server.limits.limits import Limits, MakeMeter
+
+    _Meters = tuple[tuple[Rate, Meter], ...]
 
 MAX_ACCOUNTS = 10_000
 """Maximum number of remembered callers; unused accounts are dropped first."""
@@ -49,16 +52,13 @@ class ToolAccount:
         self.calls = 0
         self.concurrency = min((n for each, n in limits.tool_concurrency.items() if matches((each,), name)), default=0)
         rates = [(each, rate) for each, rate in limits.tool_rates.items() if matches((each,), name)]
-        self.meters = tuple((rate, make_meter(name, each, rate=rate)) for each, rate in rates)
+        self.meters: _Meters = tuple((rate, make_meter(name, each, rate=rate)) for each, rate in rates)
 
     def refusal(self, now: float) -> LimitExceeded | None:
         """Return the refusal of a further call; None if it may run."""
         if self.concurrency and self.calls >= self.concurrency:
             return too_many(f"too many calls of {self.name!r} at once", self.concurrency, "--tool-concurrency")
-        for rate, meter in self.meters:
-            if (wait := meter.wait_seconds(now)) > 0:
-                return too_often(f"{self.name!r} was called too often", rate, wait, "--tool-rate")
-        return None
+        return _over_rate(self.meters, now, f"{self.name!r} was called too often", "--tool-rate")
 
     def leave(self) -> None:
         """Note the end of a call."""
@@ -69,12 +69,12 @@ class ToolAccount:
 class Account:
     """Usage of a server by one caller."""
 
-    __slots__ = ("_limits", "_make_meter", "_meter", "_refusals", "_tools", "calls", "requests", "streams")
+    __slots__ = ("_limits", "_make_meter", "_meters", "_refusals", "_tools", "calls", "requests", "streams")
 
     def __init__(self, limits: Limits, make_meter: MakeMeter = local_meter) -> None:
         self._limits = limits
         self._make_meter = make_meter
-        self._meter = None if limits.rate is None else make_meter(rate=limits.rate)
+        self._meters: _Meters = () if limits.rate is None else ((limits.rate, make_meter(rate=limits.rate)),)
         self._refusals = Meter(_IMMEDIATE_REFUSALS)
         self._tools: dict[str, ToolAccount] = {}
         self.requests = 0
@@ -90,11 +90,9 @@ class Account:
         In a session, a client answers the questions of a running call by a further request, so that calls are limited,
         and some more requests are admitted.
         """
-        limits = self._limits
-        if self._meter is not None and (wait := self._meter.wait_seconds(now)) > 0:
-            assert limits.rate is not None
-            return too_often("too many requests", limits.rate, wait, "--rate")
-        most = limits.concurrency
+        if (refusal := _over_rate(self._meters, now, "too many requests", "--rate")) is not None:
+            return refusal
+        most = self._limits.concurrency
         if most is None or self.requests < most > self.calls:
             return None
         if version in _MODERN or self.requests >= most + _MAX_OTHER_REQUESTS:
@@ -103,18 +101,17 @@ class Account:
 
     def stream_refusal(self, now: float) -> LimitExceeded | None:
         """Return the refusal of a further stream; None if it is admitted."""
-        limits = self._limits
-        if self._meter is not None and (wait := self._meter.wait_seconds(now)) > 0:
-            assert limits.rate is not None
-            return too_often("too many requests", limits.rate, wait, "--rate")
-        if limits.max_streams is not None and self.streams >= limits.max_streams:
-            return too_many("too many open streams", limits.max_streams, "--max-streams")
+        if (refusal := _over_rate(self._meters, now, "too many requests", "--rate")) is not None:
+            return refusal
+        most = self._limits.max_streams
+        if most is not None and self.streams >= most:
+            return too_many("too many open streams", most, "--max-streams")
         return None
 
     def count(self, now: float) -> None:
         """Count an admitted request."""
-        if self._meter is not None:
-            self._meter.count(now)
+        for _, meter in self._meters:
+            meter.count(now)
 
     def is_answered_at_once(self, now: float) -> bool:
         """Return True if a refusal is sent without delay, which the first few of a caller are."""
@@ -142,9 +139,10 @@ class Account:
 
     def is_unused(self, now: float) -> bool:
         """True if the account can be dropped."""
-        if self.requests or self.streams or self.calls or not (self._meter is None or self._meter.is_unused(now)):
+        if self.requests or self.streams or self.calls:
             return False
-        return all(meter.is_unused(now) for tool in self._tools.values() for _, meter in tool.meters)
+        meters = chain(self._meters, *(tool.meters for tool in self._tools.values()))
+        return all(meter.is_unused(now) for _, meter in meters)
 
 
 class Accounts:
@@ -264,9 +262,11 @@ class LimitExceeded(NamedTuple):
         )
 
 
-def too_often(what: str, rate: Rate, wait_seconds: float, limit: str) -> LimitExceeded:
-    """Return the refusal of a caller over a rate."""
-    return LimitExceeded(f"{what}: a caller has {rate}", limit, max(1, math.ceil(wait_seconds)))
+def _over_rate(meters: _Meters, now: float, what: str, limit: str) -> LimitExceeded | None:
+    for rate, meter in meters:
+        if (wait := meter.wait_seconds(now)) > 0:
+            return LimitExceeded(f"{what}: a caller has {rate}", limit, max(1, math.ceil(wait)))
+    return None
 
 
 def too_many(what: str, at_most: int, limit: str) -> LimitExceeded:

@@ -46,8 +46,8 @@ class Limits:
     """Maximum length of results by tool name or pattern; the smallest that matches applies."""
 
     def __post_init__(self) -> None:
-        counts = {"concurrency": self.concurrency, "max_streams": self.max_streams}
-        counts |= {"max_result_bytes": self.max_result_bytes}
+        names = ("concurrency", "max_streams", "max_result_bytes")
+        counts = {name: getattr(self, name) for name in names}
         counts |= {f"tool_concurrency[{name!r}]": count for name, count in self.tool_concurrency.items()}
         counts |= {f"tool_result_bytes[{name!r}]": count for name, count in self.tool_result_bytes.items()}
         for name, count in counts.items():
