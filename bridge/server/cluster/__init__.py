@@ -12,8 +12,6 @@ Cluster ── all of it, for one app of `bridge.server.http_app`
 Calls of the modern era use none of this but rates. Needs the extra ``redis``.
 """
 
-from bridge.redis import redis_at
 from bridge.server.cluster.cluster import Cluster
-from bridge.server.cluster.replica import Replica
 
-__all__ = ["Cluster", "Replica", "redis_at"]
+__all__ = ["Cluster"]

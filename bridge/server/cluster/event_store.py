@@ -74,22 +74,20 @@ class StoredStream:
 
 
 class EventBytes:
-    """Length of the stored events of one replica, by session."""
+    """Length of the stored events of one replica, and the sessions that have some."""
 
     def __init__(self) -> None:
         self.total = 0
-        self._sessions: dict[SessionEvents, int] = {}
+        self._sessions: set[SessionEvents] = set()
 
     def add(self, session: SessionEvents, length: int) -> None:
-        """Add to the length of a session; may be negative."""
+        """Add to the length, after a session has added to its own; may be negative."""
         self.total += length
-        self._sessions[session] = self._sessions.get(session, 0) + length
-        if not self._sessions[session]:
-            del self._sessions[session]
+        (self._sessions.add if session.length else self._sessions.discard)(session)
 
     def fullest(self) -> SessionEvents:
         """Return the session with the longest events."""
-        return max(self._sessions, key=self._sessions.__getitem__)
+        return max(self._sessions, key=lambda each: each.length)
 
 
 class SessionEvents(EventStore):
