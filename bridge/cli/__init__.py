@@ -76,14 +76,7 @@ def _bridge() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        arguments: Arguments after ``bridge``; by default those of this process.
-
-    Returns:
-        The exit code.
-    """
+    """Run the command line, by default with the arguments of this process; return the exit code."""
     _open_closed_streams()
     return exit_code_of(lambda: _bridge.main(arguments, prog_name="bridge", standalone_mode=False))
 

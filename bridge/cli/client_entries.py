@@ -35,12 +35,7 @@ def client_entry(target: Target) -> Entry:
 
 
 def serving_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Entry:
-    """Build the entry that serves targets over stdio.
-
-    Args:
-        targets: The targets.
-        options: Options of ``bridge serve``.
-    """
+    """Build the entry that serves targets over stdio, with options of ``bridge serve``."""
     command, *arguments = _own_command()
     words = [word for target in targets if not isinstance(target, CommandTarget) for word in [_argument(target)]]
     after = [
@@ -53,12 +48,9 @@ def serving_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Ent
 
 
 def url_entry(url: str, kind: str = "http", *, wants_key: bool = False) -> Entry:
-    """Build the entry of a server with a URL.
+    """Build the entry of a server with a URL, over ``http`` or ``sse``.
 
-    Args:
-        url: The URL.
-        kind: The transport: ``http`` or ``sse``.
-        wants_key: True if it requires an API key, which the entry reads from the client's environment.
+    With ``wants_key``, it reads an API key from the client's environment.
     """
     headers = {"headers": {"Authorization": "Bearer ${BRIDGE_API_KEY}"}} if wants_key else {}
     return {"type": kind, "url": url, **headers}

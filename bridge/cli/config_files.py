@@ -38,14 +38,9 @@ _LOCK_SECONDS = 30.0
 
 
 def with_member(text: str, section: str, name: str, value: Mapping[str, Any], source: str) -> str:
-    """Set ``name: value`` in the object under ``section``.
+    """Set ``name: value`` in the object under ``section``, a key at the root that is created if missing.
 
-    Args:
-        text: JSON with comments and trailing commas; blank text is an empty object.
-        section: Key at the root; created if missing.
-        name: Key in the section.
-        value: The new value.
-        source: Name of the text, for errors.
+    The text is JSON with comments and trailing commas; blank text is an empty object. Errors name its ``source``.
 
     Raises:
         ConfigError: The text is not JSON.
@@ -238,17 +233,10 @@ def regular_file(path: Path) -> Path:
 
 
 def replace_file(path: Path, data: bytes) -> Path | None:
-    """Replace a file's content and keep a backup next to it.
+    """Replace a file's content, and keep a backup next to it, which is returned; None if there was no file.
 
     The new content is complete on disk before it replaces the old one, with the same permissions. Symbolic links are
-    followed.
-
-    Args:
-        path: The file; missing directories are created.
-        data: The new content.
-
-    Returns:
-        The backup; None if there was no file.
+    followed, and missing directories are created.
 
     Raises:
         OSError: The disk is full, permission is denied, or it is not a regular file; the file is unchanged.

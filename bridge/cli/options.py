@@ -100,12 +100,7 @@ def options_of(group: type[Any]) -> Callable[[Any], Any]:
 
 
 def group_values(group: type[Group], settings: dict[str, Any]) -> Group:
-    """Build a group of options, and remove its values from the settings.
-
-    Args:
-        group: A dataclass with a field for each of its options.
-        settings: Values of all options by parameter name.
-    """
+    """Build a group of options, and remove its values from the settings by parameter name."""
     values = {
         each.name: group_values(each.metadata[_GROUP], settings) if _GROUP in each.metadata else settings.pop(each.name)
         for each in fields(group)  # type: ignore[arg-type]  # there is no public name for a dataclass

@@ -44,11 +44,7 @@ _FORMAT = "%(levelname)s %(name)s: %(message)s"
 
 
 class ImportFailedError(TargetError):
-    """A target raised an exception on import.
-
-    Attributes:
-        users_traceback: The traceback, with the user's frames only.
-    """
+    """A target raised an exception on import; ``users_traceback`` has the user's frames only."""
 
     def __init__(self, message: str, users_traceback: str) -> None:
         super().__init__(message)
@@ -130,11 +126,7 @@ def _discard_stdout() -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats log records as JSON lines: time, level, logger, message and traceback.
-
-    Args:
-        shows_all_frames: Include all frames in tracebacks, not only the user's.
-    """
+    """Formats log records as JSON lines: time, level, logger, message and traceback."""
 
     def __init__(self, *, shows_all_frames: bool) -> None:
         super().__init__()
@@ -194,11 +186,7 @@ class _Seldom(logging.Filter):
 
 
 def log_level_option(default: str) -> Callable[[Any], Any]:
-    """Create the ``--log-level`` option of a command.
-
-    Args:
-        default: The default level.
-    """
+    """Create the ``--log-level`` option of a command."""
     return option(
         "--log-level",
         type=click.Choice(LEVELS, case_sensitive=False),
@@ -208,11 +196,7 @@ def log_level_option(default: str) -> Callable[[Any], Any]:
 
 
 def configure_logging(level: str, form: str = "text") -> None:
-    """Log to standard error from a level up.
-
-    Args:
-        level: One of `LEVELS`.
-        form: ``text``, or ``json`` for JSON lines, including the command's own messages.
+    """Log to standard error from a level of `LEVELS` up, as ``text``, or ``json`` including the command's messages.
 
     Above ``debug``, tracebacks have only the user's frames, uvicorn logs only warnings, and the MCP SDK nothing, since
     the command reports connection errors itself. Libraries' warnings about requests are rate-limited.

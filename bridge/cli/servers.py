@@ -38,11 +38,8 @@ if TYPE_CHECKING:
 def servers_of(target: RemoteTarget, *, is_alone: bool = True, reads_pins: bool = True) -> list[ServerConfig]:
     """Resolve a target to servers.
 
-    Args:
-        target: The target.
-        is_alone: True for a short command about this target only: inputs of a configuration are requested from the
-            user, and a single server is required.
-        reads_pins: As for `bridge.client.config.loading.load_config`.
+    In a short command about this target only (``is_alone``), inputs of a configuration are requested from the user, and
+    a single server is required.
 
     Raises:
         ConfigError: The configuration is invalid.
@@ -114,12 +111,7 @@ def pinned(servers: Iterable[ServerConfig], options: UpstreamOptions) -> list[Se
 
 
 def servers_for_command(target: RemoteTarget, options: ServerOptions) -> list[ServerConfig]:
-    """Resolve a target to servers for a short command.
-
-    Raises:
-        ConfigError: As for `servers_of`, and for `pinned`.
-        TargetError: As for `servers_of`.
-    """
+    """Resolve a target to servers for a short command; raises as `servers_of` and `pinned` do."""
     servers = pinned([with_timeout(server, options.timeout) for server in servers_of(target)], options.upstream)
     prefixing = options.upstream.prefix
     return servers if prefixing is None else [replace(server, prefixing=prefixing) for server in servers]
@@ -147,12 +139,7 @@ def is_ready(status: ServerStatus) -> bool:
 
 
 def list_tools(servers: list[ServerConfig]) -> list[ToolSpecification]:
-    """List the tools of servers in order, by their local names.
-
-    Raises:
-        ServerError: As for `provided_tools`.
-        CommandError: As for `provided_tools`.
-    """
+    """List the tools of servers in order, by their local names; raises as `provided_tools` does."""
 
     async def work() -> list[ToolSpecification]:
         async with provided_tools(servers) as provider:
@@ -164,12 +151,11 @@ def list_tools(servers: list[ServerConfig]) -> list[ToolSpecification]:
 def call_tool(
     servers: list[ServerConfig], name: str, arguments_for: Callable[[ToolSpecification], Mapping[str, Any]]
 ) -> ToolExecutionResult:
-    """Call one tool; progress is shown on a terminal.
+    """Call one tool; progress is shown on a terminal. Also raises as `provided_tools` does.
 
     Raises:
         UnknownToolError: There is no such tool.
-        ServerError: The server is unavailable, was lost, or refused the call.
-        CommandError: As for `provided_tools`.
+        ServerError: The server was lost, or refused the call.
     """
 
     async def work() -> ToolExecutionResult:

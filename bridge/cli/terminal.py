@@ -74,14 +74,7 @@ class InteractiveInput:
 
 
 async def run_interruptible(work: Callable[[], Awaitable[int]]) -> int | None:
-    """Run a function that Ctrl-C cancels.
-
-    Returns:
-        Its result; None after an interruption.
-
-    Raises:
-        Exception: Its exception.
-    """
+    """Run a function that Ctrl-C cancels; return its result, or None after an interruption."""
     if sys.platform == "win32":  # event loops on Windows do not support signals
         return await work()
     code, failure = None, None

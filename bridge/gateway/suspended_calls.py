@@ -232,12 +232,7 @@ class _Relay:
 
 
 class SuspendedCalls:
-    """The suspended calls of one process.
-
-    Args:
-        held_seconds: Maximum wait for a caller.
-        max_held_calls: Maximum number of suspended calls.
-    """
+    """The suspended calls of one process, each for a limited time, and of a limited number."""
 
     def __init__(self, *, held_seconds: float = HELD_SECONDS, max_held_calls: int = MAX_HELD_CALLS) -> None:
         self._process = token_urlsafe(9)
@@ -250,12 +245,7 @@ class SuspendedCalls:
         return len(self._waiting)
 
     def begin(self, call: Callable[[InvocationContext], Awaitable[Json]], caller: InvocationContext) -> SuspendedCall:
-        """Start a call on behalf of a caller.
-
-        Args:
-            call: Makes the call.
-            caller: Context of the request.
-        """
+        """Start a call on behalf of a caller."""
         suspended = SuspendedCall(call, caller)
         self._running.add(suspended)
 
@@ -272,9 +262,7 @@ class SuspendedCalls:
     def keep(self, held: SuspendedCall, *, beyond_limit: bool = False) -> Json:
         """Suspend a call until its caller's next request; return the state that identifies it.
 
-        Args:
-            held: The call.
-            beyond_limit: True if the call was suspended before and keeps its place.
+        ``beyond_limit`` is True if the call was suspended before and keeps its place.
 
         Raises:
             TooManySuspendedError: Too many calls are suspended, in total or for this caller.
@@ -288,11 +276,7 @@ class SuspendedCalls:
         return {"held": held.id, "process": self._process}
 
     def resume(self, state: Mapping[str, Any], caller: InvocationContext) -> SuspendedCall:
-        """Return the call identified by a state, on behalf of its caller.
-
-        Args:
-            state: Return value of `keep`.
-            caller: Context of the request that continues the call.
+        """Return the call that a state of `keep` identifies, on behalf of its caller.
 
         Raises:
             ToolError: The call started in another process, or waited too long. Its outcome is unknown.

@@ -92,9 +92,7 @@ def inherited_sockets() -> InheritedSockets | None:
 def child_command(inheritance: InheritedSockets, more: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """Build the command line and environment of a child; secrets move to the environment.
 
-    Args:
-        inheritance: Sockets of the child; its descriptors must be passed to the child.
-        more: Additional environment variables.
+    The descriptors of ``inheritance`` must be passed to the child; ``more`` are additional environment variables.
     """
     arguments, secrets = without_secrets(sys.argv[1:])
     environment = {**os.environ, **more, **secrets, _VARIABLE: inheritance.to_text()}
@@ -118,11 +116,7 @@ def _opened(number: int) -> socket.socket:
 
 
 def without_secrets(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Move secrets of a command line to environment variables.
-
-    Returns:
-        The arguments without secrets, and the environment variables.
-    """
+    """Move secrets of a command line to environment variables."""
     kept: list[str] = []
     found: dict[str, list[str]] = {}
     rest = iter(arguments)

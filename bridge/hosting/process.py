@@ -121,10 +121,7 @@ class ShutdownSignals:
 def print_message(message: str, level: str = "info", traceback: str | None = None) -> None:
     """Write one diagnostic line to standard error.
 
-    Args:
-        message: The line.
-        level: Severity, used by some formats: ``info``, ``warning`` or ``error``.
-        traceback: Traceback, appended in the plain format.
+    The level (``info``, ``warning`` or ``error``) is used by some formats; a traceback is appended in the plain one.
     """
     if _format is not None:
         text = _format(message, level, traceback)

@@ -160,9 +160,7 @@ def _watchfiles() -> ModuleType:
 async def apply_changes(changes: AsyncIterator[object], apply: Callable[[], Awaitable[None]]) -> None:
     """Call a function after each change, until cancelled.
 
-    Args:
-        changes: The changes.
-        apply: Reads the files again. Its errors are logged, and the previous configuration stays in use.
+    Its errors are logged, and the previous configuration stays in use.
     """
     async for _ in changes:
         try:

@@ -173,12 +173,7 @@ def _config(
 def http_protocol(
     direct: PreAsgiHandler | None = None, bounds: ConnectionLimits = _USUAL_BOUNDS
 ) -> type[asyncio.Protocol]:
-    """Choose the fastest available protocol.
-
-    Args:
-        direct: Pre-ASGI handler; None for none.
-        bounds: Connection limits.
-    """
+    """Choose the fastest available protocol, for a pre-ASGI handler, if there is one."""
     if find_spec("httptools") is None:
         from bridge.hosting.h11_protocol import h11_protocol  # noqa: PLC0415 - as needed
 

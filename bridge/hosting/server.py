@@ -217,13 +217,9 @@ def accept_pending(listening: socket.socket) -> list[socket.socket]:
 
 
 async def close_idle_until_none(connections: Collection[Any], moment_seconds: float) -> None:
-    """Close connections when they are idle, until there are none.
+    """Close connections (uvicorn's protocols) when they are idle, until there are none.
 
     Each stays open briefly after its response, which may have told the client to keep it alive.
-
-    Args:
-        connections: uvicorn's protocols; closed ones are removed by uvicorn.
-        moment_seconds: Minimum seconds before an idle connection is closed.
     """
     while True:
         idle = [connection for connection in connections if _is_idle(connection)]

@@ -117,14 +117,7 @@ class ModelOperation(GenAiOperation):
     def answered(
         self, model: str | None, input_tokens: int | None, output_tokens: int | None, attributes: Mapping[str, Any]
     ) -> None:
-        """Record the response.
-
-        Args:
-            model: Name of the model that answered, if known.
-            input_tokens: Tokens of the request, if known.
-            output_tokens: Tokens of the response, if known.
-            attributes: Further attributes of the span.
-        """
+        """Record the response: the model that answered, the tokens, and further attributes of the span."""
         if model is not None:
             self._labels[RESPONSE_MODEL] = model
             attributes = {**attributes, RESPONSE_MODEL: model}
@@ -136,12 +129,7 @@ class ModelOperation(GenAiOperation):
 
 
 class GenAi:
-    """Starts the operations of AI services.
-
-    Args:
-        instruments: Makes the histograms.
-        tracer: Opens spans; None for none.
-    """
+    """Starts the operations of AI services."""
 
     def __init__(self, instruments: Instruments, tracer: Tracing | None) -> None:
         self._tracer = tracer
@@ -152,23 +140,12 @@ class GenAi:
         self._tokens = histogram(TOKEN_USAGE, "{token}", "Input and output tokens used.", _TOKEN_BUCKETS)
 
     def agent(self, name: str, pauses: tuple[type[BaseException], ...]) -> GenAiOperation:
-        """Start an invocation.
-
-        Args:
-            name: Name of the service.
-            pauses: Exceptions that suspend it and are no failure.
-        """
+        """Start an invocation of a service, which is suspended by some exceptions (``pauses``)."""
         labels = {OPERATION: "invoke_agent", AGENT: name}
         return GenAiOperation(self._tracer, self._agents, f"invoke_agent {name}", labels, {}, pauses=pauses)
 
     def model(self, provider: str, model: str | None, attributes: Mapping[str, Any]) -> ModelOperation:
-        """Start a call of a chat model.
-
-        Args:
-            provider: Name of the provider.
-            model: Name of the requested model, if known.
-            attributes: Further attributes of the span.
-        """
+        """Start a call of a chat model."""
         labels = {OPERATION: "chat", PROVIDER: _PROVIDERS.get(provider, provider)}
         if model is not None:
             labels[REQUEST_MODEL] = model
@@ -176,12 +153,10 @@ class GenAi:
         return ModelOperation(self._tracer, self._models, self._tokens, span_name, labels, attributes, is_client=True)
 
     def tool(self, name: str | None, agent: str | None, call_id: str | None) -> GenAiOperation:
-        """Start a tool execution.
+        """Start a tool execution by a service (``agent``).
 
-        Args:
-            name: Name of the tool; None if there is no such tool, since a model may write any name.
-            agent: Name of the service that runs it, if known.
-            call_id: Id of the model's request, if it gave one.
+        ``name`` is None if there is no such tool, since a model may write any name; ``call_id`` if the model gave
+        none.
         """
         labels = {OPERATION: "execute_tool", TOOL: name or OTHER}
         if agent is not None:

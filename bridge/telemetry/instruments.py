@@ -99,13 +99,7 @@ class OperationSeries:
         self._failed: dict[tuple[str, int | None], Labels] = {}
 
     def record(self, seconds: float, error_type: str | None, code: int | None) -> None:
-        """Record the duration of one operation. ``input_required`` is not a failure.
-
-        Args:
-            seconds: The duration.
-            error_type: The type of the error; None for a success.
-            code: The JSON-RPC error code, if there is one.
-        """
+        """Record the duration of one operation. ``input_required`` is not a failure."""
         if error_type is None or error_type == INPUT_REQUIRED:
             self._histogram.record(seconds, self.labels)
             return
@@ -152,24 +146,11 @@ class Instruments:
         self.lost_audit_lines.add(0)
 
     def histogram(self, name: str, unit: str, description: str, buckets: Sequence[float]) -> Histogram:
-        """Create a histogram.
-
-        Args:
-            name: Its name.
-            unit: Unit of its values.
-            description: Its description.
-            buckets: Upper bounds of its buckets.
-        """
+        """Create a histogram with these upper bounds of its buckets."""
         return self._meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
 
     def observe(self, name: str, description: str, value: Callable[[], int]) -> None:
-        """Add a gauge.
-
-        Args:
-            name: Its name.
-            description: Its description.
-            value: Returns the current value; called when metrics are collected.
-        """
+        """Add a gauge, whose value is requested when metrics are collected."""
         from opentelemetry.metrics import Observation  # noqa: PLC0415 - as above
 
         self._meter.create_observable_gauge(name, [lambda _: [Observation(value())]], description=description)

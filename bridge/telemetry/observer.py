@@ -71,12 +71,9 @@ class Observer(Recorder):
     # --- as a server -------------------------------------------------------------------------------------------------
 
     def series(self, method: str, tool: str | None, peer: Peer) -> OperationSeries:
-        """The series of requests of clients.
+        """Series of requests of a client: of calls of an existing tool, or of a method.
 
-        Args:
-            method: The method as the client wrote it; unknown ones share the series ``_OTHER``.
-            tool: The name of an existing tool that is called; None for none.
-            peer: The client.
+        Unknown methods, which a client may have invented, share the series ``_OTHER``.
         """
         key = (method, tool, peer)
         known = self._served.get(key)
@@ -100,8 +97,8 @@ class Observer(Recorder):
 
         Args:
             series: Its series.
-            request_id: The request's id.
-            meta: The request's ``_meta``.
+            request_id: Its id.
+            meta: Its ``_meta``.
             session_id: The session's id.
             details: The details of a call (`call_details`).
             is_sampled: The result of `Tracing.begins`: False for no span; None to let the tracer decide.
@@ -113,12 +110,8 @@ class Observer(Recorder):
     ) -> CallDetails | None:
         """The details of a call for its record; None where there are no records.
 
-        Args:
-            called: The called name, which may be that of no tool.
-            server: The upstream server of the tool; None for a local tool.
-            caller: The caller's name; None where callers are not authenticated.
-            transport: The transport of the client.
-            arguments: The arguments. A tool may modify them; the record has them as they came.
+        ``called`` may be the name of no tool, ``server`` is None for a local tool, and ``caller`` where callers are not
+        authenticated. A tool may modify the arguments; the record has them as they came.
         """
         if not self.sinks:
             return None
@@ -133,15 +126,7 @@ class Observer(Recorder):
         seconds: float,
         code: int | None = None,
     ) -> None:
-        """Observe a request that was answered without waiting.
-
-        Args:
-            series: Its series.
-            request_id: The request's id.
-            meta: The request's ``_meta``.
-            seconds: Its duration.
-            code: The JSON-RPC error code; None for a result.
-        """
+        """Observe a request that was answered without waiting, with a result or a JSON-RPC error code."""
         error_type = None if code is None else str(code)
         if self.tracer is not None:
             self.tracer.serve(series, meta, request_id, None, is_sampled=False).end(error_type, code, None)
@@ -184,23 +169,13 @@ class Observer(Recorder):
     # --- as a client -------------------------------------------------------------------------------------------------
 
     def asking(self, method: str, tool: str | None, peer: Peer) -> ClientOperation:
-        """Observe a request to the other side, as a context manager.
-
-        Args:
-            method: The MCP method.
-            tool: The name of the called tool; None for none.
-            peer: The other side: a server, or the client of this server.
-        """
+        """Observe a request to a server, or to the client of this server, as a context manager."""
         return ClientOperation(self, self._asked_series(method, tool, peer))
 
     def asked(self, method: str, peer: Peer, seconds: float, error: BaseException | int | None = None) -> None:
         """Observe a request to the other side after its end; it has no span.
 
-        Args:
-            method: The MCP method.
-            peer: The other side.
-            seconds: Its duration.
-            error: The exception raised in place of a response, or the JSON-RPC error code; None for a result.
+        ``error`` is the exception raised in place of a response, or the JSON-RPC error code; None for a result.
         """
         self.record(self._asked_series(method, None, peer), seconds, *classify_error(error))
 
@@ -218,13 +193,7 @@ class Observer(Recorder):
         self.instruments.reconnects.add(int(self._connects[upstream] > 1), labels)
 
     def disconnected(self, peer: Peer, seconds: float, error_type: str | None) -> None:
-        """Count the end of a connection to a server.
-
-        Args:
-            peer: The server.
-            seconds: The connection's duration.
-            error_type: The type of the error that ended it; None where this side closed it.
-        """
+        """Count the end of a connection to a server; ``error_type`` is None where this side closed it."""
         self.instruments.connected.add(-1, {UPSTREAM: peer.upstream or ""})
         labels = peer.labels if error_type is None else {**peer.labels, **failure_labels(error_type, None)}
         self.instruments.durations[CLIENT_SESSION_DURATION].record(seconds, labels)

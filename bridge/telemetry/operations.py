@@ -61,12 +61,8 @@ class Recorder:
     ) -> None:
         """Record an operation that has ended. Thread-safe.
 
-        Args:
-            series: The operation's series.
-            seconds: Its duration.
-            error_type: The type of its error, or ``input_required``; None for a success.
-            code: The JSON-RPC error code, if there is one.
-            call: The call; None where it has no record.
+        ``error_type`` is None for a success, ``code`` is the JSON-RPC error code, if there is one, and ``call`` is None
+        for an operation without a record.
         """
         self._ended.append((series, seconds, error_type, code, call))
         if self._is_idle:
@@ -114,13 +110,7 @@ class ServerOperation:
         self._start = perf_counter()
 
     def end(self, error_type: str | None = None, code: int | None = None, message: str | None = None) -> None:
-        """End the operation.
-
-        Args:
-            error_type: The type of the error, or ``input_required``; None for a success.
-            code: The JSON-RPC error code, if there is one.
-            message: The JSON-RPC error message.
-        """
+        """End the operation: with a result, the type of an error, ``input_required``, or a JSON-RPC error."""
         seconds = perf_counter() - self._start
         recorder, series, details, span, trace_id = self._recorder, self._series, self._details, self._span, None
         if series.is_call:

@@ -56,17 +56,14 @@ class PrometheusMetrics:
 
 
 def merge_expositions(texts: Mapping[str, str], *, label: str) -> str:
-    """Merge the metrics of several processes, each with a label of its own.
+    """Merge the metrics of several processes in Prometheus' text format, each with a label of its own.
 
     They are not summed: a process that restarts counts from 0 again, and Prometheus corrects for such a reset only
-    within one series.
+    within one series. The samples of a metric stand together, as the format requires.
 
     Args:
-        texts: The metrics of each process in Prometheus' text format, by the label's value.
+        texts: The metrics of each process, by the label's value.
         label: The label's name.
-
-    Returns:
-        One text in which the samples of a metric stand together, as the format requires.
     """
     families: dict[str, tuple[list[str], list[str]]] = {}
     for value, text in texts.items():

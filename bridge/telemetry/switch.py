@@ -72,9 +72,5 @@ def enabled(new: Observer) -> Iterator[Observer]:
 
 
 def observed_session(transport: str) -> AbstractContextManager[None]:
-    """Observe a client's session for the length of a block.
-
-    Args:
-        transport: The client's transport: ``stdio`` or ``sse``.
-    """
+    """Observe a client's session over ``stdio`` or ``sse`` for the length of a block."""
     return nullcontext() if _observer is None else _observer.session(Peer(transport, ""))

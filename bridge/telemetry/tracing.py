@@ -64,12 +64,7 @@ class Tracing:
     ) -> CurrentSpan:
         """Open a span for a client's request and make it the current one.
 
-        Args:
-            series: The request's series.
-            meta: The request's ``_meta``, whose trace is continued.
-            request_id: The request's id.
-            session_id: The session's id.
-            is_sampled: `begins` returned True for it.
+        It continues the trace in the request's ``_meta``. ``is_sampled`` is the result of `begins`.
         """
         parent, links = _parent(meta)
         if self._samples_here and parent is None and not context.get_current():
@@ -88,13 +83,7 @@ class Tracing:
         return CurrentSpan(span, trace.set_span_in_context(span, parent))
 
     def start(self, name: str, attributes: Mapping[str, Any], *, is_client: bool = True) -> CurrentSpan:
-        """Open a span for an operation of this process and make it the current one.
-
-        Args:
-            name: Name of the span.
-            attributes: Its attributes.
-            is_client: True for a request to another process.
-        """
+        """Open a span for an operation of this process or a request to another, and make it the current one."""
         if _is_unsampled():
             return self._unsampled()
         kind = SpanKind.CLIENT if is_client else SpanKind.INTERNAL
@@ -118,12 +107,7 @@ class Tracing:
 
 
 class CurrentSpan:
-    """An open span, the current one until it ends.
-
-    Args:
-        span: OpenTelemetry's span.
-        own_context: A context with it.
-    """
+    """An open span, the current one until it ends; ``own_context`` is a context with it."""
 
     __slots__ = ("_span", "_token")
 
@@ -143,10 +127,7 @@ class CurrentSpan:
     def end(self, error_type: str | None, code: int | None, message: str | None) -> None:
         """End the span; the one before is the current one again.
 
-        Args:
-            error_type: The type of the error; None for a success.
-            code: The JSON-RPC error code, if there is one.
-            message: The JSON-RPC error message.
+        ``error_type`` is None for a success; ``code`` and ``message`` are those of a JSON-RPC error.
         """
         context.detach(self._token)
         span = self._span

@@ -83,10 +83,9 @@ class BackgroundWriter:
         self._closing = Event()
 
     def put(self, lines: Iterable[str]) -> None:
-        """Queue lines. Thread-safe; does not wait.
+        """Queue lines without their ends. Thread-safe; does not wait.
 
-        Args:
-            lines: The lines without their ends; characters that cannot be encoded are written escaped.
+        Characters that cannot be encoded are written escaped.
         """
         lost = 0
         with self._lock:
@@ -107,8 +106,7 @@ class BackgroundWriter:
     def wake(self, fill: Callable[[], object] | None = None) -> None:
         """Start to gather the lines of a batch. Thread-safe; does not wait.
 
-        Args:
-            fill: Called in the thread of this writer before the batch is written; puts further lines.
+        ``fill`` is called in the thread of this writer before the batch is written; it puts further lines.
         """
         with self._lock:
             self._is_idle = False

@@ -32,11 +32,11 @@ def serve_gateway(
     forward_headers: Sequence[str],
     reload: bool,
 ) -> Serving:
-    """Build a gateway.
+    """Build a gateway of remote targets, and of local ones, whose tools run in this process.
 
     Args:
-        local: Targets whose tools run in this process.
-        remote: Remote targets.
+        local: The local targets.
+        remote: The remote targets.
         options: Options of their servers.
         forward_headers: Names of callers' headers that are forwarded.
         reload: True to follow changes of configurations.

@@ -162,15 +162,7 @@ def publisher_of(
     options: ServeOptions,
     state_keys: Sequence[bytes] | None = None,
 ) -> Publisher:
-    """Build the publisher.
-
-    Args:
-        ctx: The command.
-        serving: The tools.
-        name: Name of the server.
-        options: The command's options.
-        state_keys: Keys that encrypt client-held state; None to generate one for this process.
-    """
+    """Build the publisher; without state keys, one is generated for this process."""
     from bridge.server.publisher import Publisher  # noqa: PLC0415 - after errors of the targets
 
     with usage_errors(ctx, ValueError):
