@@ -48,13 +48,13 @@ class ProviderChatModel(ABC):
 
     provider: ClassVar[str]
     """Name of the provider."""
-    reply: ClassVar[type[ReplyReader]]
+    _reply: ClassVar[type[ReplyReader]]
     """Reader of the provider's replies."""
-    url_parameter: ClassVar = "base_url"
+    _url_parameter: ClassVar = "base_url"
     """Parameter of the subclass for the URL of another server."""
-    forbidden_in_id: ClassVar = ""
+    _forbidden_in_id: ClassVar = ""
     """Regular expression for one character that the API does not allow in call IDs; other providers may use it."""
-    max_id_chars = 64
+    _max_id_chars = 64
     """Maximum length of a call ID."""
 
     def __init__(
@@ -110,9 +110,9 @@ class ProviderChatModel(ABC):
         """Translate errors of the SDK, and of unexpected replies, to `ChatModelError`."""
 
     def _prepared(self, request: ChatRequest) -> tuple[Json, ReplyReader]:
-        conversation = conversation_of(request, max_id_chars=self.max_id_chars, forbidden_in_id=self.forbidden_in_id)
+        conversation = conversation_of(request, max_id_chars=self._max_id_chars, forbidden_in_id=self._forbidden_in_id)
         prepared = self._schemas.prepared(request, conversation, self.model_name)
-        return self._body(prepared), self.reply(prepared)
+        return self._body(prepared), self._reply(prepared)
 
 
 class SdkChatModel(ProviderChatModel):
@@ -123,13 +123,13 @@ class SdkChatModel(ProviderChatModel):
     client for each event loop, unless one is passed in.
     """
 
-    client_name: ClassVar[str]
+    _client_name: ClassVar[str]
     """Name of the SDK's asynchronous client."""
-    error_name: ClassVar[str]
+    _error_name: ClassVar[str]
     """Name of the base class of the SDK's errors."""
-    create_name: ClassVar[str]
+    _create_name: ClassVar[str]
     """Path of the client's method that creates a reply."""
-    stream_options: ClassVar[Json] = {"stream": True}
+    _stream_options: ClassVar[Json] = {"stream": True}
     """Arguments for a streamed reply."""
 
     def __init__(
@@ -168,10 +168,10 @@ class SdkChatModel(ProviderChatModel):
         except ImportError as error:
             raise MissingExtraError(type(self).__name__, self.provider, self.provider) from error
         timeout = sdk.Timeout(self._timeout_seconds, connect=self._connect_timeout_seconds)
-        make = getattr(sdk, self.client_name)
+        make = getattr(sdk, self._client_name)
         try:
             return make(base_url=self._url, api_key=self._api_key, timeout=timeout, max_retries=self._max_retries)
-        except getattr(sdk, self.error_name) as error:
+        except getattr(sdk, self._error_name) as error:
             raise ChatModelError(str(error), provider=self.provider) from error
 
     def _client(self) -> Any:
@@ -189,10 +189,10 @@ class SdkChatModel(ProviderChatModel):
     async def _send(self, body: Json) -> Any:
         client = self._client()
         # an explicit timeout; with its default one Anthropic's SDK refuses long replies without streaming
-        return await attrgetter(self.create_name)(client)(**body, timeout=client.timeout)
+        return await attrgetter(self._create_name)(client)(**body, timeout=client.timeout)
 
     async def _send_streamed(self, body: Json) -> AsyncGenerator[Any, None]:
-        async with await attrgetter(self.create_name)(self._client())(**body, **self.stream_options) as stream:
+        async with await attrgetter(self._create_name)(self._client())(**body, **self._stream_options) as stream:
             async for event in stream:
                 yield event
 
@@ -220,7 +220,7 @@ class SdkChatModel(ProviderChatModel):
         except sdk.APIError as error:  # an error within a stream, or an unexpected response
             retryable = self._is_retryable(error, by_status=None)
             raise ChatModelError(error.message, provider=self.provider, retryable=retryable) from error
-        except getattr(sdk, self.error_name) as error:
+        except getattr(sdk, self._error_name) as error:
             raise ChatModelError(str(error), provider=self.provider) from error
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise ChatModelError(f"the reply has an unexpected form: {error}", provider=self.provider) from error
@@ -244,5 +244,6 @@ def chat_model_named(name: str, *, base_url: str | None = None) -> ProviderChatM
         *forms, last = (f"{each}:NAME" for each in providers)
         raise DefinitionError(f"a chat model is named {', '.join(forms)} or {last}, not {short_repr(name)}")
     module = import_module(f"bridge.models.{provider}.model")  # each provider's SDK is slow to import
-    model: ProviderChatModel = module.CHAT_MODEL(model_name, **{module.CHAT_MODEL.url_parameter: base_url})
+    url = {module.CHAT_MODEL._url_parameter: base_url}  # noqa: SLF001 - of a class of this module
+    model: ProviderChatModel = module.CHAT_MODEL(model_name, **url)
     return model

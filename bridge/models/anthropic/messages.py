@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PROVIDER = "anthropic"
 """Key of this provider in message attributes."""
+FORBIDDEN_IN_ID = r"[^A-Za-z0-9_-]"
+"""Character that the API does not allow in call IDs; other providers may use it."""
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError
-from bridge.models.anthropic.messages import PROVIDER, AnthropicReply, written_messages
+from bridge.models.anthropic.messages import FORBIDDEN_IN_ID, PROVIDER, AnthropicReply, written_messages
 from bridge.models.profiles.profile import ANTHROPIC
 from bridge.models.provider import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_SECONDS, SdkChatModel
 from bridge.models.provider_schemas import ProviderSchemas
@@ -55,11 +55,11 @@ class AnthropicChatModel(SdkChatModel):
     """
 
     provider = PROVIDER
-    reply = AnthropicReply
-    forbidden_in_id = r"[^A-Za-z0-9_-]"
-    client_name = "AsyncAnthropic"
-    error_name = "AnthropicError"
-    create_name = "messages.create"
+    _reply = AnthropicReply
+    _forbidden_in_id = FORBIDDEN_IN_ID
+    _client_name = "AsyncAnthropic"
+    _error_name = "AnthropicError"
+    _create_name = "messages.create"
 
     def __init__(
         self,

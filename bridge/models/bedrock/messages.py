@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 PROVIDER = "bedrock"
 """Key of this provider in message attributes."""
+FORBIDDEN_IN_ID = r"[^A-Za-z0-9_.:-]"
+"""Character that the API does not allow in call IDs; other providers may use it."""
 
 _IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 _AUDIO = {

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ChatModelError, MissingExtraError
-from bridge.models.bedrock.messages import PROVIDER, BedrockReply, MessageWriter
+from bridge.models.bedrock.messages import FORBIDDEN_IN_ID, PROVIDER, BedrockReply, MessageWriter
 from bridge.models.bedrock.request import BlockingRequest, watch
 from bridge.models.encoding import json_text
 from bridge.models.profiles.profile import BEDROCK
@@ -70,9 +70,9 @@ class BedrockChatModel(ProviderChatModel):
     """
 
     provider = PROVIDER
-    reply = BedrockReply
-    url_parameter = "endpoint_url"
-    forbidden_in_id = r"[^A-Za-z0-9_.:-]"
+    _reply = BedrockReply
+    _url_parameter = "endpoint_url"
+    _forbidden_in_id = FORBIDDEN_IN_ID
 
     def __init__(
         self,

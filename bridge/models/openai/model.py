@@ -71,11 +71,11 @@ class OpenAiChatModel(SdkChatModel):
     """
 
     provider = PROVIDER
-    reply = OpenAiReply
-    client_name = "AsyncOpenAI"
-    error_name = "OpenAIError"
-    create_name = "chat.completions.create"
-    stream_options: ClassVar = {"stream": True, "stream_options": {"include_usage": True}}
+    _reply = OpenAiReply
+    _client_name = "AsyncOpenAI"
+    _error_name = "OpenAIError"
+    _create_name = "chat.completions.create"
+    _stream_options: ClassVar = {"stream": True, "stream_options": {"include_usage": True}}
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class OpenAiChatModel(SdkChatModel):
         super().__init__(model_name, schemas, client, api_key, base_url, timeout_seconds, max_retries)
         host = self._first.base_url.host
         is_openai = any(host == known or host.endswith(f".{known}") for known in _OPENAI_HOSTS)
-        self.max_id_chars = _MAX_OPENAI_ID_CHARS if is_openai else 1_000
+        self._max_id_chars = _MAX_OPENAI_ID_CHARS if is_openai else 1_000
         default_field = "max_completion_tokens" if is_openai else "max_tokens"
         self._max_tokens_field = self._dialect.max_tokens_field or default_field
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from bridge.models.anthropic.messages import written_messages
-from bridge.models.anthropic.model import AnthropicChatModel
+from bridge.models.anthropic.messages import FORBIDDEN_IN_ID, written_messages
 from bridge.models.conversation import conversation_of
 from bridge.service.messages import AiMessage, ChatMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
@@ -27,7 +26,7 @@ def text(said: str) -> dict[str, Any]:
 def written(*messages: ChatMessage) -> list[dict[str, Any]]:
     """The messages on the wire."""
     request = asking(*messages, tool_specifications=(SEARCH,))
-    return written_messages(conversation_of(request, forbidden_in_id=AnthropicChatModel.forbidden_in_id))
+    return written_messages(conversation_of(request, forbidden_in_id=FORBIDDEN_IN_ID))
 
 
 def test_a_whole_conversation_is_written_as_the_api_documents_it() -> None:

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from bridge.models.bedrock.messages import (
+    FORBIDDEN_IN_ID,
     MessageWriter,
     from_json_data,
     preserved_layout,
     to_json_data,
 )
-from bridge.models.bedrock.model import BedrockChatModel
 from bridge.models.conversation import conversation_of
 from bridge.service.messages import AiMessage, ChatMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
@@ -24,7 +24,7 @@ PICTURE = {"image": {"format": "png", "source": {"bytes": PIXEL}}}
 def writer(*messages: ChatMessage) -> MessageWriter:
     """A writer of messages, with a tool offered."""
     request = asking(*messages, tool_specifications=(SEARCH,))
-    return MessageWriter(conversation_of(request, forbidden_in_id=BedrockChatModel.forbidden_in_id), with_tools=True)
+    return MessageWriter(conversation_of(request, forbidden_in_id=FORBIDDEN_IN_ID), with_tools=True)
 
 
 def written(*messages: ChatMessage) -> list[dict[str, Any]]:
