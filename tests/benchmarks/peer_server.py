@@ -1,12 +1,19 @@
 """One tool that adds two integers, served as a peer serves it: ``peer_server.py official|fastmcp|route stdio|http``.
 
+``peer_server.py fastmcp-proxy|mcp-proxy http FILE`` serves the servers of a configuration, as a peer passes calls on.
+
 A peer may have a Python of its own, so that nothing here is imported from elsewhere in the tests. Over HTTP it says on
 standard error where it listens. ``sessions`` as a third word keeps sessions of the handshake era.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 PATH = "/mcp"
@@ -39,6 +46,28 @@ def fastmcp(transport: str, *, keeps_sessions: bool) -> Any:
     return server.http_app(path=PATH, json_response=True, stateless_http=not keeps_sessions)
 
 
+def fastmcp_proxy(file: str) -> Any:
+    """FastMCP's proxy."""
+    os.environ["FASTMCP_LOG_LEVEL"] = "ERROR"  # nobody reads what it logs
+    from fastmcp.server import create_proxy  # type: ignore[import-not-found]  # noqa: PLC0415 - it is installed elsewhere
+
+    proxy = create_proxy(json.loads(Path(file).read_text(encoding="utf-8")), name="proxy")
+    return proxy.http_app(path=PATH, json_response=True)
+
+
+def mcp_proxy(file: str) -> None:
+    """PyPI's mcp-proxy, which serves one child over stdio here."""
+    from mcp.client.stdio import StdioServerParameters  # noqa: PLC0415 - it has another version of the SDK
+    from mcp_proxy.mcp_server import (  # type: ignore[import-not-found]  # noqa: PLC0415 - it is installed elsewhere
+        MCPServerSettings,
+        run_mcp_server,
+    )
+
+    logging.getLogger("uvicorn.access").addFilter(lambda _: False)
+    (server,) = json.loads(Path(file).read_text(encoding="utf-8"))["mcpServers"].values()
+    asyncio.run(run_mcp_server(MCPServerSettings("127.0.0.1", 0), StdioServerParameters(**server)))
+
+
 def route(transport: str, *, keeps_sessions: bool) -> Any:
     """A route of Starlette that validates, adds and answers, without a protocol."""
     from pydantic import BaseModel  # noqa: PLC0415 - of this peer alone
@@ -63,9 +92,15 @@ def route(transport: str, *, keeps_sessions: bool) -> Any:
 
 
 def main(peer: str, transport: str, *options: str) -> None:
-    app = {"official": official, "fastmcp": fastmcp, "route": route}[peer](
-        transport, keeps_sessions="sessions" in options
-    )
+    if peer == "mcp-proxy":
+        mcp_proxy(*options)
+        return
+    if peer == "fastmcp-proxy":
+        app = fastmcp_proxy(*options)
+    else:
+        app = {"official": official, "fastmcp": fastmcp, "route": route}[peer](
+            transport, keeps_sessions="sessions" in options
+        )
     if transport == "http":
         import uvicorn  # noqa: PLC0415 - over stdio nobody waits for it
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 NPM_VERSION = "2026.8.31"
 FASTMCP_VERSION = "4.1.2"
+MCP_PROXY_VERSION = "0.13.0"
 INSTALL_SECONDS = 300
 CACHE = Path(os.environ.get("BRIDGE_INTEROP_CACHE", "~/.cache/bridge-interop")).expanduser()
 

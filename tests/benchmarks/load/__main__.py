@@ -13,7 +13,7 @@ import resource
 import sys
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.load import breakdown, clients, flood, held, latency, lists, sessions, soak
+from tests.benchmarks.load import breakdown, clients, flood, gateway, held, latency, lists, sessions, soak
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,8 @@ def main() -> None:
         "held": lambda: held.measure(options.held_seconds),
         "latency": lambda: latency.measure(options.latency_calls),
         "flood": lambda: [flood.measure(options.flood_seconds)],
+        "gateway": lambda: gateway.measure(options.gateway_seconds),
+        "servers": lambda: gateway.measure_servers(options.gateway_seconds, options.servers),
         "lists": lambda: [lists.measure(options.tools)],
         "breakdown": lambda: breakdown.measure(options.round_calls),
     }
@@ -50,7 +52,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    names = ["clients", "sessions", "soak", "held", "latency", "flood", "lists", "breakdown"]
+    names = ["clients", "sessions", "soak", "held", "latency", "flood", "gateway", "servers", "lists", "breakdown"]
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description="What a server bears.")
     parser.add_argument("sections", nargs="*", choices=[*names, []], help="which ones; all where none is named")
     for option, default, what in (
@@ -60,10 +62,14 @@ def _options() -> argparse.Namespace:
         ("--held-seconds", 600, "seconds for which a load is held"),
         ("--latency-calls", 8000, "calls of each row of the latency; at a pace, for each thousand a second"),
         ("--flood-seconds", 20, "seconds that each row of the flood takes"),
+        ("--gateway-seconds", 2, "seconds of each figure of the gateways"),
         ("--tools", 10_000, "tools of the server that has many"),
         ("--round-calls", 1000, "calls of each round of the breakdown"),
     ):
         parser.add_argument(option, type=int, default=default, help=f"{what} (default: {default:,})")
+    parser.add_argument(
+        "--servers", type=int, nargs="+", default=gateway.SERVER_COUNTS, help="servers behind a gateway"
+    )
     return parser.parse_args()
 
 

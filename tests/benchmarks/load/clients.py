@@ -1,4 +1,4 @@
-"""Many clients at once that call a tool which takes its time: whether they wait for the tool alone."""
+"""Many clients at once that call a tool which takes its time, through a gateway too: whether they wait for it alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from time import perf_counter
 
 from tests.benchmarks.http_server import HttpServer, serving
 from tests.benchmarks.load.crowd import Answer, Crowd
+from tests.benchmarks.load.gateway import passing
 from tests.benchmarks.load.memory import mib, peak_kib, resident_kib
 from tests.benchmarks.load.section import Section, percentiles
 from tests.benchmarks.load.sessions import open_sessions
@@ -40,26 +41,35 @@ def measure(count: int) -> Section:
         ),
     )
     for era in Era:
-        with serving(_SLOW_TOOLS) as server, Crowd(server.port, count) as crowd:
-            requests = _requests(server, era, count)
-            clock = cpu_clock(server.process)
-            before, worked = resident_kib(server.process), clock()
-            bursts = [_burst(crowd, requests) for _ in range(_BURSTS)]
-            worked_later = clock()
-            totals = sorted(seconds for seconds, _ in bursts)
-            answers = [answer for _, burst in bursts for answer in burst]
-            cpu = None if worked is None or worked_later is None else (worked_later - worked) / len(answers)
-            section.add(
-                era.name.lower(),
-                duration(totals[0]),
-                duration(totals[_BURSTS // 2]),
-                *map(duration, percentiles([answer.seconds for answer in answers])),
-                "" if cpu is None else duration(cpu),
-                f"{sum(not says_three(answer.text) for answer in answers):,}",
-                mib(before),
-                mib(peak_kib(server.process)),
-            )
+        with serving(_SLOW_TOOLS) as server:
+            section.add(era.name.lower(), *_figures(server, era, count))
+        with (
+            serving(_SLOW_TOOLS) as server,
+            passing({"server": {"url": f"http://127.0.0.1:{server.port}/mcp"}}) as gateway,
+        ):
+            section.add(f"{era.name.lower()}, through a gateway", *_figures(gateway, era, count))
     return section
+
+
+def _figures(server: HttpServer, era: Era, count: int) -> list[str]:
+    with Crowd(server.port, count) as crowd:
+        requests = _requests(server, era, count)
+        clock = cpu_clock(server.process)
+        before, worked = resident_kib(server.process), clock()
+        bursts = [_burst(crowd, requests) for _ in range(_BURSTS)]
+        worked_later = clock()
+        totals = sorted(seconds for seconds, _ in bursts)
+        answers = [answer for _, burst in bursts for answer in burst]
+        cpu = None if worked is None or worked_later is None else (worked_later - worked) / len(answers)
+        return [
+            duration(totals[0]),
+            duration(totals[_BURSTS // 2]),
+            *map(duration, percentiles([answer.seconds for answer in answers])),
+            "" if cpu is None else duration(cpu),
+            f"{sum(not says_three(answer.text) for answer in answers):,}",
+            mib(before),
+            mib(peak_kib(server.process)),
+        ]
 
 
 def _requests(server: HttpServer, era: Era, count: int) -> list[bytes]:

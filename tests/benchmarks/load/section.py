@@ -34,7 +34,7 @@ class Section:
             name: What was measured.
             figures: One for each column, from the left; those that are left out are blank.
         """
-        self._rows.append((f"  {name}", *figures))
+        self._rows.append((name, *figures))
 
     def fail(self, reason: str) -> None:
         """Note what is not as it should be.
@@ -45,11 +45,14 @@ class Section:
         self.failures.append(reason)
 
     def lines(self) -> Iterator[str]:
-        """The section as text."""
+        """The section as a heading and a table in Markdown, as docs/performance.md has it."""
         yield f"{self._title}  [load average {self._load} before, {_load()} after]"
+        yield ""
         widths = [max(map(len, column)) for column in zip_longest(*self._rows, fillvalue="")]
-        for name, *figures in self._rows:
-            yield _aligned(name, figures, widths)
+        head, *rows = [_line(row, widths) for row in self._rows]
+        yield head
+        yield f"|{'-' * (widths[0] + 2)}|" + "".join(f"{'-' * (width + 1)}:|" for width in widths[1:])
+        yield from rows
 
 
 def percentiles(seconds: Sequence[float]) -> list[float]:
@@ -58,9 +61,10 @@ def percentiles(seconds: Sequence[float]) -> list[float]:
     return [ordered[min(len(ordered) - 1, len(ordered) * each // 100)] for each in _PERCENTILES]
 
 
-def _aligned(name: str, figures: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=False)]
-    return "  ".join([name.ljust(widths[0]), *cells]).rstrip()
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    name, *figures = (*cells, *[""] * (len(widths) - len(cells)))
+    aligned = [figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=True)]
+    return f"| {' | '.join([name.ljust(widths[0]), *aligned])} |"
 
 
 def _load() -> str:

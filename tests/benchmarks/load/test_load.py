@@ -16,6 +16,8 @@ FEW = (
     "--flood-seconds=1",
     "--tools=20",
     "--round-calls=10",
+    "--gateway-seconds=0",
+    *("--servers", "1", "2"),
 )
 
 
@@ -23,12 +25,14 @@ FEW = (
 @pytest.mark.parametrize(
     ("section", "found"),
     [
-        ("clients", ["5 clients at once", "handshake", "modern"]),
+        ("clients", ["5 clients at once", "handshake", "modern, through a gateway"]),
         ("sessions", ["5 of 5 answered", "5 of 5 are gone", "as many again"]),
         ("soak", ["A soak of 50 calls", "handshake, stdio", "handshake, HTTP", "modern, HTTP"]),
         ("held", ["what waits 20.0 ms", "2 of 2", "1 of 1"]),
         ("latency", ["modern, fast path", "handshake, through the SDK", "modern, 4,000 a second"]),
         ("flood", ["another floods", "alone, no limits", "beside the flood, --rate 100/1"]),
+        ("gateway", ["| over HTTP, 2026-07-28", "| over stdio, handshake", "| bridge"]),
+        ("servers", ["| bridge, 1", "| bridge, 2"]),
         ("lists", ["10 tools, and 20", "a later list, modern", "a call of the last, handshake"]),
         ("breakdown", ["uvicorn and its parser", "pipes, event loop, lines", "the whole"]),
     ],

@@ -3,16 +3,18 @@ from __future__ import annotations
 from tests.benchmarks.load.section import Section, percentiles
 
 
-def test_figures_stand_right_aligned_under_their_columns() -> None:
+def test_figures_are_a_table_in_markdown() -> None:
     section = Section("Calls", "p50", "errors")
     section.add("fast", "1.00 ms", "0")
     section.add("through the SDK", "12.0 ms")
-    title, *rows = section.lines()
+    title, blank, *rows = section.lines()
     assert title.startswith("Calls  [load average ")
+    assert blank == ""
     assert rows == [
-        "                       p50  errors",
-        "  fast             1.00 ms       0",
-        "  through the SDK  12.0 ms",
+        "|                 |     p50 | errors |",
+        "|-----------------|--------:|-------:|",
+        "| fast            | 1.00 ms |      0 |",
+        "| through the SDK | 12.0 ms |        |",
     ]
 
 

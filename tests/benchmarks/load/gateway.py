@@ -1,0 +1,248 @@
+"""A gateway beside FastMCP's proxy and PyPI's mcp-proxy: what it adds to a call, and what servers behind it cost.
+
+Peers are installed into a cache folder; one that cannot be had is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from itertools import cycle, repeat
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.benchmarks.http_server import HttpServer, serving
+from tests.benchmarks.load.crowd import Crowd
+from tests.benchmarks.load.latency import CONNECTIONS, requests
+from tests.benchmarks.load.memory import mib, resident_kib
+from tests.benchmarks.load.pace import Pace
+from tests.benchmarks.load.section import Section, percentiles
+from tests.benchmarks.messages import Era, call, line, message_in, request, says_three
+from tests.benchmarks.processes import MANY_TOOLS, ROOT, TOOLS, running
+from tests.benchmarks.stdio_server import serving as serving_over_stdio
+from tests.benchmarks.table import duration
+from tests.interop.packages import FASTMCP_VERSION, MCP_PROXY_VERSION, python_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    _Serve = Callable[[Mapping[str, Any]], AbstractContextManager[HttpServer]]
+
+SERVER_COUNTS = (1, 10, 100)
+"""Numbers of servers behind one gateway."""
+
+_BRIDGE, _FASTMCP, _MCP_PROXY = "bridge", "FastMCP's proxy", "mcp-proxy"
+_PEER = str(Path(__file__).parents[1] / "peer_server.py")
+_PACES = (100, 1000)
+"""Calls a second."""
+_KEPT_CALLS = 1000
+_SPARE = 1.2
+"""Times as many calls a second as a pace that a gateway has to pass; others would be measured by their queue."""
+_WARM_SECONDS = 0.5
+_MANY = 10**9
+_MOST_LIST_SECONDS = 10.0
+"""A peer is not asked for ten times as many servers if it would take longer to list their tools."""
+
+
+class _Latency(NamedTuple):
+    p50: float
+    p99: float
+
+
+def measure(seconds: float) -> list[Section]:
+    """Call through gateways, each in front of one server over HTTP, and of one child over stdio.
+
+    Args:
+        seconds: How long each figure is measured.
+    """
+    section = Section(
+        "What a gateway adds to a call; the first row of each is the call itself",
+        *("one at a time: p50", "p99", f"{CONNECTIONS} never idle: p50", "p99", "calls a second"),
+        *(f"{pace:,} a second: {each}" for pace in _PACES for each in ("p50", "p99")),
+    )
+    gateways = _gateways()
+    with serving(TOOLS) as server:
+        direct, rate = _latencies(section, server, Era.MODERN, seconds)
+        section.add("over HTTP, 2026-07-28", *_cells(direct, rate))
+        behind: dict[str, Any] = {"url": f"http://127.0.0.1:{server.port}/mcp"}
+        for name, serve in gateways.items():
+            if name == _MCP_PROXY:  # it takes no URL
+                continue
+            with serve({"server": behind}) as gateway:
+                section.add(name, *_cells(*_latencies(section, gateway, Era.MODERN, seconds), direct))
+    alone = _over_stdio(seconds)
+    section.add("over stdio, handshake", *map(duration, alone))
+    direct = [alone] * len(direct)
+    behind = {"command": sys.executable, "args": ["-m", "bridge", "serve", TOOLS], "cwd": str(ROOT)}
+    for name, serve in gateways.items():
+        with serve({"server": behind}) as gateway:
+            gateway.open_session()
+            section.add(name, *_cells(*_latencies(section, gateway, Era.HANDSHAKE, seconds), direct))
+    return [section]
+
+
+def measure_servers(seconds: float, counts: Sequence[int] = SERVER_COUNTS) -> list[Section]:
+    """Serve many servers behind one gateway; they are one process with a tool, to which there are many connections.
+
+    Args:
+        seconds: How long each figure is measured.
+        counts: How many servers; each count is at most ten times the one before.
+    """
+    section = Section("Servers behind one gateway", "until all are listed", "a list", "a call: p50", "p99", "memory")
+    gateways = _gateways()
+    gateways.pop(_MCP_PROXY, None)  # it serves each at a URL of its own
+    with serving(MANY_TOOLS) as server:
+        url = f"http://127.0.0.1:{server.port}/mcp"
+        for name, serve in gateways.items():
+            for count in counts:
+                started = perf_counter()
+                with serve({f"s{number}": {"url": url} for number in range(count)}) as gateway:
+                    first = _first_list(gateway, count) - started
+                    listed, called = _lists_and_calls(section, gateway, count, seconds)
+                    figures = map(duration, [first, listed, *called])
+                    section.add(f"{name}, {count:,}", *figures, mib(resident_kib(gateway.process)))
+                if 10 * listed > _MOST_LIST_SECONDS:
+                    break
+    return [section]
+
+
+def _first_list(gateway: HttpServer, count: int) -> float:
+    """Wait until the tools of all servers are listed, and return the time."""
+    listing = gateway.post(request(Era.MODERN, "tools/list"), Era.MODERN)
+    with Crowd(gateway.port, 1) as crowd:
+        while True:
+            (answer,) = crowd.ask([listing])
+            if len(message_in(answer.text)["result"]["tools"]) == count:
+                return perf_counter()
+
+
+def _lists_and_calls(section: Section, gateway: HttpServer, count: int, seconds: float) -> tuple[float, _Latency]:
+    """Time of a list, and latency of a call, of all servers in turn."""
+    names = ["add_0"] if count == 1 else [f"s{number}_add_0" for number in range(count)]
+    listing = gateway.post(request(Era.MODERN, "tools/list"), Era.MODERN)
+    calls = [gateway.post(call(Era.MODERN, name), Era.MODERN) for name in names]
+    with Crowd(gateway.port, 1) as crowd:
+        listed = median([answer.seconds for answer in crowd.ask(_lasting(repeat(listing), seconds))])
+        return listed, _checked(section, crowd.ask(_lasting(cycle(calls), seconds)))
+
+
+# --- latency ---------------------------------------------------------------------------------------------------------
+
+
+def _latencies(section: Section, server: HttpServer, era: Era, seconds: float) -> tuple[list[_Latency | None], float]:
+    """Latency of one call at a time, of calls without end, and at each pace that the server bears; calls a second."""
+    endless = requests(server, era, _MANY)
+    with Crowd(server.port, 1) as crowd:
+        _checked(section, crowd.ask(_lasting(endless, _WARM_SECONDS)))
+        alone = _checked(section, crowd.ask(_lasting(endless, seconds)))
+    with Crowd(server.port, CONNECTIONS) as crowd:
+        began = perf_counter()
+        answers = list(crowd.ask(_lasting(endless, seconds)))
+        rate = len(answers) / (perf_counter() - began)
+        latencies: list[_Latency | None] = [alone, _checked(section, answers)]
+    for pace in _PACES:
+        if rate < _SPARE * pace:
+            latencies.append(None)
+            continue
+        with Pace(server.port, pace, _KEPT_CALLS) as steady:
+            latencies.append(_checked(section, steady.ask(requests(server, era, max(1, int(pace * seconds))))))
+    return latencies, rate
+
+
+def _lasting(texts: Iterable[bytes], seconds: float) -> Iterator[bytes]:
+    """The first text, and others until the time is over."""
+    end = perf_counter() + seconds
+    for text in texts:
+        yield text
+        if perf_counter() > end:
+            return
+
+
+def _over_stdio(seconds: float) -> _Latency:
+    """Latency of calls of a child, one at a time."""
+    took = []
+    with serving_over_stdio(TOOLS) as child:
+        child.open(Era.HANDSHAKE)
+        for text in _lasting(repeat(line(call(Era.HANDSHAKE, "add"))), seconds):
+            began = perf_counter()
+            assert says_three(child.answer(text))
+            took.append(perf_counter() - began)
+    p50, _, p99 = percentiles(took)
+    return _Latency(p50, p99)
+
+
+def _checked(section: Section, answers: Iterable[Any]) -> _Latency:
+    known = list(answers)
+    if wrong := [each.text for each in known if not says_three(each.text)]:
+        section.fail(f"{len(wrong)} of {len(known)} calls were answered like {wrong[0]!r}")
+    p50, _, p99 = percentiles([each.seconds for each in known])
+    return _Latency(p50, p99)
+
+
+def _cells(
+    latencies: Sequence[_Latency | None], rate: float, direct: Sequence[_Latency | None] | None = None
+) -> list[str]:
+    """Cells of a row; what is added to the direct call, if that is given."""
+    cells: list[str] = []
+    for place, latency in enumerate(latencies):
+        bare = None if direct is None else direct[place]
+        if latency is None:
+            cells += ["", ""]
+        elif bare is None:
+            cells += map(duration, latency)
+        else:
+            added = [own - its for own, its in zip(latency, bare, strict=True)]
+            cells += [f"{'-' if each < 0 else '+'}{duration(abs(each))}" for each in added]
+    return [*cells[:4], f"{rate:,.0f}", *cells[4:]]
+
+
+# --- gateways --------------------------------------------------------------------------------------------------------
+
+
+def _gateways() -> dict[str, _Serve]:
+    """Functions that serve a configuration, by the name of the gateway; without peers that cannot be had."""
+    gateways: dict[str, _Serve] = {_BRIDGE: passing}
+    for name, package, version in (
+        (_FASTMCP, "fastmcp", FASTMCP_VERSION),
+        (_MCP_PROXY, "mcp-proxy", MCP_PROXY_VERSION),
+    ):
+        try:
+            gateways[name] = _peer(python_with(package, version), f"{package.removesuffix('-proxy')}-proxy")
+        except pytest.skip.Exception as reason:
+            sys.stderr.write(f"without {name}: {reason}\n")
+    return gateways
+
+
+@contextmanager
+def passing(servers: Mapping[str, Any]) -> Iterator[HttpServer]:
+    """Pass calls on to the servers of a configuration."""
+    with _file(servers) as file, serving(file) as gateway:
+        yield gateway
+
+
+def _peer(python: str, word: str) -> _Serve:
+    @contextmanager
+    def serve(servers: Mapping[str, Any]) -> Iterator[HttpServer]:
+        with (
+            _file(servers) as file,
+            running(_PEER, word, "http", file, python=python, stderr=subprocess.PIPE) as process,
+        ):
+            yield HttpServer(process)
+
+    return serve
+
+
+@contextmanager
+def _file(servers: Mapping[str, Any]) -> Iterator[str]:
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "mcp.json")
+        file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+        yield str(file)
