@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from typing import TYPE_CHECKING, Protocol
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
 
-from bridge import DefinitionError, ai_service, chat_model_named
+from bridge import DefinitionError, MissingExtraError, ai_service, chat_model_named
 from bridge.models.anthropic.model import AnthropicChatModel
 from bridge.models.bedrock.model import BedrockChatModel
 from bridge.models.openai.model import OpenAiChatModel
@@ -17,7 +20,7 @@ from tests.models import anthropic_wire, bedrock_wire, openai_wire
 from tests.models.requests import asking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from bridge.models.provider import ProviderChatModel
     from bridge.service.chat_model import ChatRequest
@@ -102,6 +105,30 @@ def test_a_model_is_named_as_on_the_command_line(monkeypatch: pytest.MonkeyPatch
         return text
 
     assert asyncio.run(answered()) == "Hello"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+async def test_a_given_client_stays_open(name: str, provider: Provider) -> None:
+    wire, answer = PROVIDERS[name]
+    provider.answer_to = lambda _: answer
+    made: dict[str, Any] = {"api_key": "given", "max_retries": 0}
+    clients: dict[str, Callable[[], AsyncOpenAI | AsyncAnthropic]] = {
+        "openai": lambda: AsyncOpenAI(base_url=f"{provider.url}/v1", **made),
+        "anthropic": lambda: AsyncAnthropic(base_url=provider.url, **made),
+    }
+    async with clients[name]() as client:
+        model = wire.model(provider, client=client)
+        await model.aclose()
+        await model.chat(HELLO)
+    assert provider.requests[0].headers["authorization"] == "Bearer given"
+
+
+@pytest.mark.parametrize(("name", "package"), [("openai",) * 2, ("anthropic",) * 2, ("bedrock", "boto3")])
+def test_without_the_package_the_extra_is_named(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"needs the package '{package}': .*mcp-toolbridge\[{name}\]"):
+        chat_model_named(f"{name}:test")
 
 
 @pytest.mark.parametrize("name", ["gpt-5", "openai:", "nobody:gpt", "", None])

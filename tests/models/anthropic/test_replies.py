@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.errors import ChatModelError
 from bridge.models.anthropic.model import AnthropicChatModel
 from bridge.service.chat_model import (
     CompleteToolCall,
@@ -17,8 +16,8 @@ from bridge.service.chat_model import (
 )
 from bridge.service.messages import AiMessage
 from bridge.tools.tool import ToolExecutionRequest
-from tests.models.anthropic_wire import block_events, message_events, stream_bytes, streamed, text, use
-from tests.models.provider import EVENT_STREAM, Answer, halves, server_sent, single_bytes
+from tests.models.anthropic_wire import block_events, message_events, streamed, text, use
+from tests.models.provider import EVENT_STREAM, Answer, server_sent
 from tests.models.requests import ADD, SEARCH, asking, events_of, events_until_error, final
 
 if TYPE_CHECKING:
@@ -108,29 +107,6 @@ async def test_a_call_that_was_cut_off_keeps_its_text(provider: Provider, anthro
     assert response.finish_reason is FinishReason.LENGTH
 
 
-async def test_a_stream_may_be_cut_at_any_byte(provider: Provider, anthropic: Maker) -> None:
-    stream = stream_bytes(
-        block_events(0, text(""), said("ö🦊")), block_events(1, use("x", "add", {}), argued('{"a":"ß"}'))
-    )
-    cuts = [Answer(headers=EVENT_STREAM, chunks=cut) for cut in [*halves(stream), single_bytes(stream)]]
-    provider.will_answer(Answer(headers=EVENT_STREAM, chunks=(stream,)), *cuts)
-    adapter = anthropic()
-    expected = await events_of(adapter, REQUEST)
-    assert len(cuts) > 1_000
-    for _ in cuts:
-        assert await events_of(adapter, REQUEST) == expected
-
-
-async def test_a_stream_that_ends_before_the_reply_does_is_an_error(provider: Provider, anthropic: Maker) -> None:
-    all_events = message_events(block_events(0, text(""), said("Hi")))
-    for length in range(len(all_events)):
-        stream = server_sent(all_events[:length], named=True)
-        provider.will_answer(Answer(headers=EVENT_STREAM, chunks=(stream,) if stream else ()))
-        _, error = await events_until_error(anthropic(), REQUEST)
-        assert str(error) == "anthropic: the stream ended before the reply was complete"
-        assert error.retryable
-
-
 @pytest.mark.parametrize(
     ("kind", "retryable"),
     [("overloaded_error", True), ("api_error", True), ("rate_limit_error", True), ("invalid_request_error", False)],
@@ -146,20 +122,3 @@ async def test_an_error_within_a_stream_is_raised(
     assert came == [PartialResponse("Hi")]
     assert str(raised) == "anthropic, request req_1: Not now."
     assert (raised.status, raised.request_id, raised.retryable) == (None, "req_1", retryable)
-
-
-@pytest.mark.parametrize(
-    "stream",
-    [
-        b"event: message_start\ndata: {not json}\n\n",
-        b"event: message_start\ndata: \xff\xfe\n\n",
-        b"event: message_start\ndata: [1]\n\n",
-        server_sent(
-            [{"type": "content_block_delta", "index": 7, "delta": {"type": "text_delta", "text": "x"}}], named=True
-        ),
-    ],
-)
-async def test_a_stream_of_something_else_is_an_error(provider: Provider, anthropic: Maker, stream: bytes) -> None:
-    provider.will_answer(Answer(headers=EVENT_STREAM, chunks=(stream,)))
-    with pytest.raises(ChatModelError, match="anthropic: the "):
-        await events_of(anthropic(), REQUEST)

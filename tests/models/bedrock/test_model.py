@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from bridge.errors import ChatModelError, MissingExtraError
+from bridge.errors import ChatModelError
 from bridge.models.bedrock.model import BedrockChatModel
 from bridge.service.chat_model import FinishReason, ResponseFormat, TokenUsage, ToolChoice
 from bridge.service.messages import (
@@ -252,12 +251,6 @@ def test_without_a_region_bedrock_cannot_be_asked_and_the_error_says_what_helps(
         BedrockChatModel("test.model")
     monkeypatch.setenv(str(error.value).rpartition(" ")[2], "eu-central-1")
     BedrockChatModel("test.model")
-
-
-def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(MissingExtraError, match=r"mcp-toolbridge\[bedrock\]"):
-        BedrockChatModel("test.model")
 
 
 @pytest.mark.anyio

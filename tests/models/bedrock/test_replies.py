@@ -18,7 +18,7 @@ from bridge.service.chat_model import (
 from bridge.service.messages import AiMessage
 from bridge.tools.tool import ToolExecutionRequest
 from tests.models.bedrock_wire import EVENTS, call, event, failure, said, stream_events, streamed
-from tests.models.provider import Answer, halves, single_bytes
+from tests.models.provider import Answer
 from tests.models.requests import ADD, SEARCH, asking, events_of, events_until_error, final
 
 if TYPE_CHECKING:
@@ -83,26 +83,6 @@ async def test_events_of_a_new_kind_are_let_pass(provider: Provider, bedrock: Ma
     assert final(await events_of(bedrock(), REQUEST)).message == AiMessage("Hi")
 
 
-async def test_a_stream_may_be_cut_at_any_byte(provider: Provider, bedrock: Maker) -> None:
-    stream = b"".join(stream_events(said(0, {"text": "ö🦊"}), call(1, "x", "add", '{"a":1}')))
-    cuts = [Answer(headers=EVENTS, chunks=cut) for cut in [*halves(stream), single_bytes(stream)]]
-    provider.will_answer(Answer(headers=EVENTS, chunks=(stream,)), *cuts)
-    adapter = bedrock()
-    expected = await events_of(adapter, REQUEST)
-    assert len(cuts) > 1_000
-    for _ in cuts:
-        assert await events_of(adapter, REQUEST) == expected
-
-
-async def test_a_stream_that_ends_before_the_reply_does_is_an_error(provider: Provider, bedrock: Maker) -> None:
-    events = stream_events(said(0, {"text": "Hi"}))
-    for length in range(len(events) - 1):
-        provider.will_answer(Answer(headers=EVENTS, chunks=tuple(events[:length])))
-        _, error = await events_until_error(bedrock(), REQUEST)
-        assert str(error) == "bedrock: the stream ended before the reply was complete"
-        assert error.retryable
-
-
 @pytest.mark.parametrize(
     ("kind", "retryable"),
     [
@@ -121,11 +101,3 @@ async def test_an_error_within_a_stream_is_raised(
     assert came == [PartialResponse("Hi")]
     assert str(error) == f"bedrock: {kind}: Not now."
     assert (error.status, error.retryable) == (None, retryable)
-
-
-@pytest.mark.parametrize("stream", [b"no event stream at all, but long enough to look", b"\x00" * 64])
-async def test_a_stream_of_something_else_is_an_error(provider: Provider, bedrock: Maker, stream: bytes) -> None:
-    provider.will_answer(Answer(headers=EVENTS, chunks=(stream,)))
-    came, error = await events_until_error(bedrock(), REQUEST)
-    assert came == []
-    assert error.provider == "bedrock"

@@ -9,7 +9,6 @@ from bridge.errors import ChatModelError
 from bridge.models.openai.model import OpenAiChatModel
 from bridge.service.chat_model import (
     ChatEvent,
-    CompleteResponse,
     CompleteToolCall,
     FinishReason,
     PartialResponse,
@@ -21,8 +20,8 @@ from bridge.service.messages import AiMessage
 from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import ToolExecutionRequest
 from tests.models.openai_wire import FINAL, call, chunk, streamed
-from tests.models.provider import EVENT_STREAM, Answer, halves, server_sent, single_bytes
-from tests.models.requests import ADD, SEARCH, asking, events_of, events_until_error, final
+from tests.models.provider import EVENT_STREAM, Answer, server_sent
+from tests.models.requests import ADD, SEARCH, asking, events_of, final
 
 if TYPE_CHECKING:
     from tests.models.provider import Provider
@@ -143,43 +142,9 @@ async def test_a_streamed_refusal_is_the_text(provider: Provider, openai: Maker)
     assert final(events).finish_reason is FinishReason.CONTENT_FILTER
 
 
-async def test_a_stream_may_be_cut_at_any_byte(provider: Provider, openai: Maker) -> None:
-    stream = server_sent(
-        [chunk({"content": "ö🦊"}), chunk(call(0, '{"a":"ß"}', "add", "x")), chunk(reason="tool_calls")], done=True
-    )
-    whole = Answer(headers=EVENT_STREAM, chunks=(stream,))
-    cuts = [Answer(headers=EVENT_STREAM, chunks=cut) for cut in [*halves(stream), single_bytes(stream)]]
-    adapter = openai()
-    provider.will_answer(whole, *cuts)
-    request = asking("Hello", tool_specifications=(ADD,))
-    expected = await events_of(adapter, request)
-    assert len(cuts) > 500
-    for _ in cuts:
-        assert await events_of(adapter, request) == expected
-
-
-@pytest.mark.parametrize("last", [[], [chunk({"content": "…"})]])
-async def test_a_stream_that_ends_before_the_reply_does_is_an_error(
-    provider: Provider, openai: Maker, last: list[object]
-) -> None:
-    provider.will_answer(Answer(headers=EVENT_STREAM, chunks=(server_sent([chunk({"content": "Hi"}), *last]),)))
-    events, error = await events_until_error(openai(), asking("Hello"))
-    assert events[0] == PartialResponse("Hi")
-    assert not any(isinstance(event, CompleteResponse) for event in events)
-    assert str(error) == "openai: the stream ended before the reply was complete"
-    assert error.retryable
-
-
 async def test_an_error_within_a_stream_is_raised(provider: Provider, openai: Maker) -> None:
     error = {"error": {"message": "The server had an error.", "type": "server_error", "code": None}}
     provider.will_answer(Answer(headers=EVENT_STREAM, chunks=(server_sent([chunk({"content": "Hi"}), error]),)))
     with pytest.raises(ChatModelError, match=r"openai: The server had an error\.") as caught:
         await events_of(openai(), asking("Hello"))
     assert caught.value.retryable
-
-
-@pytest.mark.parametrize("line", [b"data: {not json}\n\n", b"data: \xff\xfe\n\n", b"data: [1]\n\n", b'data: "x"\n\n'])
-async def test_a_stream_of_something_else_is_an_error(provider: Provider, openai: Maker, line: bytes) -> None:
-    provider.will_answer(Answer(headers=EVENT_STREAM, chunks=(line,)))
-    with pytest.raises(ChatModelError, match="openai: the "):
-        await events_of(openai(), asking("Hello"))
