@@ -25,7 +25,7 @@ from bridge.errors import DefinitionError, ServerError
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from types import TracebackType
 
     import httpx2
@@ -100,8 +100,7 @@ class McpToolProvider:
         self._defers_naming = False
         self._change_listeners = Listeners[[ToolsChange]]()
         self._state_listeners = Listeners[[str, ConnectionState]]()
-        for server in servers_from(servers):
-            self._adopt(server)
+        self._adopt(servers_from(servers))
 
     async def open(self, *, wait: bool = True) -> None:
         """Open all servers concurrently.
@@ -205,7 +204,7 @@ class McpToolProvider:
             DefinitionError: A server of that name exists; none was added.
             ServerError: A required server cannot be reached or listed; none was added.
         """
-        await self._start_added([self._adopt(server) for server in servers_from(servers)], wait=wait)
+        await self._start_added(self._adopt(servers_from(servers)), wait=wait)
 
     async def _start_added(self, added: list[Upstream], *, wait: bool) -> None:
         if self._is_open:
@@ -247,7 +246,7 @@ class McpToolProvider:
             if name in wanted and wanted[name] in (upstream.connection, upstream.config)
         }
         removed = [self._upstreams.pop(name) for name in [*self._upstreams] if name not in unchanged]
-        added = [self._adopt(server) for name, server in wanted.items() if name not in unchanged]
+        added = self._adopt([server for name, server in wanted.items() if name not in unchanged])
         self._upstreams = {name: self._upstreams[name] for name in wanted}
         self._rebuild()  # once, so that the remaining tools keep their names
         await _all_at_once(upstream.aclose for upstream in removed)
@@ -275,22 +274,26 @@ class McpToolProvider:
         """Call a listener with each server's new state; returns a function that removes it. Exceptions are logged."""
         return self._state_listeners.add(listener)
 
-    def _adopt(self, server: ServerConfig | Connection) -> Upstream:
-        connection = server if isinstance(server, Connection) else self._connect(server)
-        if connection.name in self._upstreams:
-            raise DefinitionError(f"two servers are named {connection.name!r}: rename one")
-        upstream = Upstream(
-            connection,
-            connect=self._connect,
-            reconnect=self._reconnect,
-            headers_supplier=self._headers_supplier,
-            meta_supplier=self._meta_supplier,
-            validates_results=self._validates_results,
-            changed=self._tools_changed,
-            state_changed=partial(self._state_listeners.notify, connection.name),
-        )
-        self._upstreams[upstream.name] = upstream
-        return upstream
+    def _adopt(self, servers: Sequence[ServerConfig | Connection]) -> list[Upstream]:
+        names = [*self._upstreams, *(server.name for server in servers)]
+        if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+            raise DefinitionError(f"two servers are named {twice!r}: rename one")
+        connections = [server if isinstance(server, Connection) else self._connect(server) for server in servers]
+        added = [
+            Upstream(
+                connection,
+                connect=self._connect,
+                reconnect=self._reconnect,
+                headers_supplier=self._headers_supplier,
+                meta_supplier=self._meta_supplier,
+                validates_results=self._validates_results,
+                changed=self._tools_changed,
+                state_changed=partial(self._state_listeners.notify, connection.name),
+            )
+            for connection in connections
+        ]
+        self._upstreams |= {upstream.name: upstream for upstream in added}
+        return added
 
     def _connect(self, config: ServerConfig) -> Connection:
         auth = self._auth(config) if self._auth is not None else None

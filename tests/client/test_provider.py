@@ -195,6 +195,15 @@ async def test_two_servers_of_one_name_are_refused() -> None:
         McpToolProvider([memory_config("one", add), memory_config("one", search)])
 
 
+async def test_servers_are_added_together_or_not_at_all() -> None:
+    async with provided(memory_config("one", add)) as provider:
+        with pytest.raises(DefinitionError, match="two servers are named 'one'"):
+            await provider.add([memory_config("two", add), memory_config("one", add)])
+        assert list(provider.connections) == ["one"]
+        await provider.add(memory_config("two", add))
+        assert list(provider.connections) == ["one", "two"]
+
+
 # --- what is listed --------------------------------------------------------------------------------------------------
 
 
