@@ -74,11 +74,7 @@ class BlockingToolProvider:
         self._tools = provider.tools.transformed(lambda tools: wrapped(tools, _run_in_portal))
 
     def _run(self, function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T:
-        """Run a coroutine function in the portal's event loop.
-
-        Raises:
-            RuntimeError: The connections belong to another process.
-        """
+        """Run a coroutine function in the portal's event loop, unless this process is a fork."""
         self._check_process()
         return portal.run_in_portal(function, *arguments)
 

@@ -128,11 +128,7 @@ class BoundedSchema:
 
 
 def _check_size(schema: Any) -> None:
-    """Check the size of a schema, and that each of its keywords can be counted.
-
-    Raises:
-        UnjudgedError: The schema is too large, or has a keyword that cannot be counted.
-    """
+    """Refuse a schema (`UnjudgedError`) that is too large, or has a keyword that cannot be counted."""
     objects, chars, level = 0, 0, [schema]
     for _ in range(MAX_SCHEMA_DEPTH):
         inner: list[Any] = []

@@ -346,11 +346,7 @@ async def _all_at_once(functions: Iterable[Callable[[], Coroutine[Any, Any, obje
 
 
 async def _settled(upstream: Upstream) -> None:
-    """Wait until a server's tools are listed or have failed to list.
-
-    Raises:
-        ServerError: They cannot be listed, and the server is required.
-    """
+    """Wait until a server's tools are listed or have failed to list; raises the problem of a required server."""
     await upstream.settled()
     if upstream.is_listed or upstream.problem is None:
         return

@@ -204,11 +204,7 @@ def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: Sdk
 
 
 def _check_key(pem: str, algorithm: str) -> None:
-    """Check the key that signs the client's assertions.
-
-    Raises:
-        SignInError: The key cannot be read, does not fit the algorithm, or is too short (RFC 7518 section 3.3).
-    """
+    """Refuse a signing key that is unreadable, unfit for the algorithm, or too short (RFC 7518 section 3.3)."""
     from jwt import PyJWTError, get_algorithm_by_name  # noqa: PLC0415 - slow to import
 
     try:

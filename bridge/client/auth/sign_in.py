@@ -12,7 +12,7 @@ A request with a valid token never waits. A browser is opened only if a function
 from __future__ import annotations
 
 import logging
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -184,7 +184,10 @@ class SignIn(httpx2.Auth):
         """
         request = httpx2.Request("GET", self._url, headers={**(headers or {}), **_QUESTION_HEADERS})
         async with self._lock:
-            login = await self._keeping.load_if_readable() or Login(server_url=self._shown)
+            stored: Login | None = None
+            with suppress(SignInError):  # a login that cannot be read is replaced
+                stored = await self._keeping.load()
+            login = stored or Login(server_url=self._shown)
             challenge = await self._asked(request)
             if login.wanted_scope is not None:
                 granted_scope = login.tokens.scope if login.tokens is not None else None
@@ -197,10 +200,7 @@ class SignIn(httpx2.Auth):
     async def _asked(self, request: httpx2.Request) -> Challenge:
         """Request the challenge for clients without a token; an empty challenge if the server asks for none."""
         try:
-            async with (
-                authority_client() as http,
-                http.stream("GET", request.url, headers=request.headers) as response,
-            ):
+            async with authority_client() as http, http.stream("GET", request.url, headers=request.headers) as response:
                 challenge = parse_challenge(response)
         except httpx2.ReadTimeout:  # an event stream sends no headers before its first event
             challenge = None

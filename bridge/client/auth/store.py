@@ -175,13 +175,6 @@ class StoredLogin:
         except OSError as error:
             raise SignInError(f"its login cannot be read: {error}") from error
 
-    async def load_if_readable(self) -> Login | None:
-        """Load the login; None if there is none, or if it cannot be read and is about to be replaced."""
-        try:
-            return await self.load()
-        except SignInError:
-            return None
-
     async def save(self, login: Login) -> None:
         """Store a login; a failure is logged."""
         self._login = login

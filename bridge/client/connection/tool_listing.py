@@ -109,11 +109,7 @@ class _Listed:
         self._size_bytes = 0
 
     async def add(self, page: dict[str, Any], cursor: str | None) -> None:
-        """Add the tools of a page in batches, so that other tasks can run.
-
-        Raises:
-            WireError: There are too many, or they are too large.
-        """
+        """Add the tools of a page, in batches, so that other tasks can run; too many or too large ones are refused."""
         session, tools, frame = self._session, page["tools"], {**page, "tools": []}
         size_before, wants_headers = self._size_bytes, False
         found: list[dict[str, Any]] = []

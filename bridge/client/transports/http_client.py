@@ -175,11 +175,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
     def _checked_response(
         self, request: httpx2.Request, response: httpx2.Response, outgoing: OutgoingRequest | None
     ) -> httpx2.Response:
-        """Replace a response whose content is large, or is not a message.
-
-        Raises:
-            ResponseTooLongError: It has too many values.
-        """
+        """Replace a response whose content is large, or is not a message; raises as `_shortened`."""
         try:
             content = self._shortened(response.content, outgoing)
         except ValueError as error:
