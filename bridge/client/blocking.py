@@ -23,7 +23,6 @@ from bridge.tools.transform import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-    from types import TracebackType
 
     import httpx2
     from typing_extensions import Unpack
@@ -158,9 +157,7 @@ class BlockingToolProvider:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

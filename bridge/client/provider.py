@@ -26,7 +26,6 @@ from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-    from types import TracebackType
 
     import httpx2
 
@@ -134,9 +133,7 @@ class McpToolProvider:
         await self.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):  # each connection bounds its own shutdown
             await self.aclose()
 
