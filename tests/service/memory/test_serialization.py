@@ -1,90 +1,42 @@
-"""What goes to a model and what comes from it, as JSON and back."""
+"""Responses and tool executions, as JSON and back."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from bridge.errors import WireError
-from bridge.service.chat_model import (
-    ChatRequest,
-    ChatResponse,
-    CompleteResponse,
-    CompleteToolCall,
-    FinishReason,
-    PartialResponse,
-    PartialThinking,
-    PartialToolCall,
-    ResponseFormat,
-    TokenUsage,
-    ToolChoice,
-    ToolChoiceMode,
-)
+from bridge.service.chat_model import ChatResponse, FinishReason, TokenUsage
 from bridge.service.memory.serialization import (
-    chat_request_from_json,
-    chat_request_to_json,
-    event_from_json,
-    event_to_json,
+    execution_from_json,
+    execution_to_json,
+    parameters_from_json,
+    response_from_json,
+    response_to_json,
 )
-from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.service.messages import AiMessage
 from bridge.tools.content import Audio, File, Image, Text
-from bridge.tools.specification import ToolAnnotations, ToolSpecification
-from bridge.tools.tool import ToolExecutionRequest
-
-if TYPE_CHECKING:
-    from bridge.service.chat_model import ChatEvent
+from bridge.tools.tool import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 
 CALL = ToolExecutionRequest("add", '{"a": 1', "call-1")
 SAID = AiMessage("So.", (CALL,), "Hm.", {"anthropic": {"signature": "s"}})
-MESSAGES = (
-    SystemMessage("Be brief."),
-    UserMessage(
-        (Text("What is this?"), Image(b"\x00", "image/png"), Audio(b"\x01"), File("file:///a", b"\x02")), "ada"
-    ),
-    SAID,
-    ToolExecutionResultMessage("call-1", "add", (Text("no"),), is_error=True),
-)
-SPECIFICATION = ToolSpecification(
-    name="add",
-    title="Addition",
-    description="Adds.",
-    parameters={"type": "object", "properties": {"a": {"type": "integer"}}},
-    output_schema={"type": "object"},
-    annotations=ToolAnnotations(read_only=True),
-    metadata={"x": [1]},
-    icons=({"src": "data:,"},),
-    strict=True,
-)
-REQUESTS = [
-    ChatRequest(messages=(UserMessage.of("Hi"),)),
-    ChatRequest(
-        messages=MESSAGES,
-        tool_specifications=(SPECIFICATION, ToolSpecification(name="plain")),
-        tool_choice=ToolChoice.of("add"),
-        response_format=ResponseFormat({"type": "object"}, "answer", strict=False),
-        model_name="m",
-        temperature=0.0,
-        top_p=0.5,
-        max_output_tokens=10,
-        stop_sequences=("END",),
-        extra={"seed": 1},
-    ),
-    *(ChatRequest(messages=(), tool_choice=ToolChoice(mode)) for mode in ToolChoiceMode if mode.value != "named"),
+RESPONSES = [
+    ChatResponse(message=SAID, token_usage=TokenUsage(1, None, 3), finish_reason=reason, model_name="m", id="r")
+    for reason in FinishReason
 ]
-EVENTS: list[ChatEvent] = [
-    PartialResponse("So"),
-    PartialThinking("Hm"),
-    PartialToolCall(0, "call-1", "add", '{"a"'),
-    PartialToolCall(1, None, "add", ""),
-    CompleteToolCall(0, CALL),
-    *(
-        CompleteResponse(
-            ChatResponse(message=SAID, token_usage=TokenUsage(1, None, 3), finish_reason=reason, model_name="m", id="r")
-        )
-        for reason in FinishReason
-    ),
+MEDIA = (Image(b"\x00", "image/png"), Audio(b"\x01"), File("file:///a", b"\x02"))
+RESULTS = [
+    ToolExecutionResult((Text("no"),), is_error=True),
+    ToolExecutionResult((Text("long"), *MEDIA), {"x": [1]}, metadata={"y": 2}, model_content=(Text("l…"),)),
+]
+EXECUTIONS = [
+    ToolExecution(
+        request=CALL, result=result, started_at=datetime(2026, 8, 1, tzinfo=UTC), duration_seconds=0.25, error=None
+    )
+    for result in RESULTS
 ]
 
 
@@ -92,34 +44,42 @@ def through_text(data: Any) -> Any:
     return json.loads(json.dumps(data))
 
 
-@pytest.mark.parametrize("request_", REQUESTS)
-def test_a_request_comes_back_as_it_was(request_: ChatRequest) -> None:
-    assert chat_request_from_json(through_text(chat_request_to_json(request_))) == request_
+@pytest.mark.parametrize("response", RESPONSES)
+def test_a_response_comes_back_as_it_was(response: ChatResponse) -> None:
+    assert response_from_json(through_text(response_to_json(response))) == response
 
 
-@pytest.mark.parametrize("event", EVENTS)
-def test_an_event_comes_back_as_it_was(event: ChatEvent) -> None:
-    assert event_from_json(through_text(event_to_json(event))) == event
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_an_execution_comes_back_as_it_was(execution: ToolExecution) -> None:
+    assert execution_from_json(through_text(execution_to_json(execution))) == execution
 
 
-PLAIN = chat_request_to_json(REQUESTS[0])
+PLAIN = response_to_json(RESPONSES[0])
+EXECUTED = execution_to_json(EXECUTIONS[0])
 
 
 @pytest.mark.parametrize(
     "data",
     [
         {},
-        {"messages": 1},
-        PLAIN | {"tool_choice": {"mode": "some"}},
-        PLAIN | {"tool_specifications": [{"icons": []}]},
+        PLAIN | {"message": {"type": "system", "text": "Be brief."}},
+        PLAIN | {"message": {"type": "other"}},
+        PLAIN | {"tokenUsage": {"spent": 1}},
+        PLAIN | {"finishReason": "tired"},
     ],
 )
-def test_what_is_no_request_is_refused(data: dict[str, Any]) -> None:
+def test_what_is_no_response_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(WireError):
-        chat_request_from_json(data)
+        response_from_json(data)
 
 
-@pytest.mark.parametrize("data", [{}, {"type": "Other"}, {"type": "PartialResponse"}, {"type": "CompleteToolCall"}])
-def test_what_is_no_event_is_refused(data: dict[str, Any]) -> None:
+@pytest.mark.parametrize("data", [{}, EXECUTED | {"startedAt": "noon"}, EXECUTED | {"content": [{"type": "other"}]}])
+def test_what_is_no_execution_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(WireError):
-        event_from_json(data)
+        execution_from_json(data)
+
+
+@pytest.mark.parametrize("data", [{"tool_choice": {"mode": "some"}}, {"stop_sequences": "END"}, {"temperature": "hot"}])
+def test_what_are_no_parameters_is_refused(data: dict[str, Any]) -> None:
+    with pytest.raises(WireError):
+        parameters_from_json(data)
