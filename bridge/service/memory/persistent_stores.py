@@ -9,6 +9,7 @@ connection breaks after the server executed a command, a retry would store the t
 from __future__ import annotations
 
 import sqlite3
+from abc import ABC, abstractmethod
 from contextlib import closing
 from pathlib import Path
 from threading import Lock
@@ -52,7 +53,48 @@ _END = 2**63 - 1
 _RETRY_SECONDS = 0.01
 
 
-class SqliteStore:
+class _BlockingStore(ABC):
+    """Runs a store's blocking commands in worker threads."""
+
+    _failures: tuple[type[Exception], ...]
+    """Exceptions that mean that the store cannot be used."""
+
+    async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
+        """See `bridge.service.memory.store.ChatMemoryStore.read`.
+
+        Raises:
+            MemoryStoreError: The store cannot be used. The other methods raise it as well.
+        """
+        return await self._run(self._read, memory_key(memory_id), limit, before)
+
+    async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
+        """See `bridge.service.memory.store.ChatMemoryStore.append`."""
+        await self._run(self._append, memory_key(memory_id), messages)
+
+    async def delete(self, memory_id: Any) -> None:
+        """See `bridge.service.memory.store.ChatMemoryStore.delete`."""
+        await self._run(self._delete, memory_key(memory_id))
+
+    async def _run(self, command: Callable[..., _T], *arguments: Any) -> _T:
+        try:
+            return await to_thread.run_sync(command, *arguments)
+        except self._failures as error:
+            raise MemoryStoreError(self._described(error)) from error
+
+    @abstractmethod
+    def _read(self, key: str, limit: int, before: int | None) -> StoredMessages: ...
+
+    @abstractmethod
+    def _append(self, key: str, messages: Sequence[ChatMessage]) -> None: ...
+
+    @abstractmethod
+    def _delete(self, key: str) -> None: ...
+
+    @abstractmethod
+    def _described(self, error: Exception) -> str: ...
+
+
+class SqliteStore(_BlockingStore):
     """Stores conversations in an SQLite file. The file is opened on first use and can be used from any thread.
 
     Args:
@@ -61,26 +103,9 @@ class SqliteStore:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
+        self._failures = (sqlite3.Error, OSError)
         self._lock = Lock()
         self._opened: sqlite3.Connection | None = None
-
-    async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
-        """See `bridge.service.memory.store.ChatMemoryStore.read`.
-
-        Raises:
-            MemoryStoreError: The file cannot be used. The other methods raise it as well.
-        """
-        return await self._run(self._read, memory_key(memory_id), limit, before)
-
-    async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
-        """See `bridge.service.memory.store.ChatMemoryStore.append`."""
-        key = memory_key(memory_id)
-        rows = [(key, isinstance(message, SystemMessage), message_to_text(message)) for message in messages]
-        await self._run(self._append, rows)
-
-    async def delete(self, memory_id: Any) -> None:
-        """See `bridge.service.memory.store.ChatMemoryStore.delete`."""
-        await self._run(self._delete, memory_key(memory_id))
 
     def close(self) -> None:
         """Close the file; it is reopened on next use."""
@@ -89,15 +114,10 @@ class SqliteStore:
                 self._opened.close()
                 self._opened = None
 
-    async def _run(self, command: Callable[..., _T], *arguments: Any) -> _T:
-        try:
-            return await to_thread.run_sync(command, *arguments)
-        except (sqlite3.Error, OSError) as error:
-            if _is_busy(error):
-                reason = f"another program has kept it locked for {_BUSY_SECONDS:g} seconds"
-            else:
-                reason = str(error)
-            raise MemoryStoreError(f"the conversations in {str(self._path)!r} cannot be used: {reason}") from error
+    def _described(self, error: Exception) -> str:
+        is_busy = _is_busy(error)
+        reason = f"another program has kept it locked for {_BUSY_SECONDS:g} seconds" if is_busy else str(error)
+        return f"the conversations in {str(self._path)!r} cannot be used: {reason}"
 
     def _read(self, key: str, limit: int, before: int | None) -> StoredMessages:
         with self._lock, closing(self._connection().cursor()) as cursor:
@@ -110,7 +130,8 @@ class SqliteStore:
             system=None if system is None else system_message_from_text(system[1]),
         )
 
-    def _append(self, rows: list[tuple[str, bool, str]]) -> None:
+    def _append(self, key: str, messages: Sequence[ChatMessage]) -> None:
+        rows = [(key, isinstance(message, SystemMessage), message_to_text(message)) for message in messages]
         with self._lock:
             connection = self._connection()
             with connection:  # commit, or roll back on error
@@ -122,17 +143,15 @@ class SqliteStore:
             self._connection().execute("DELETE FROM message WHERE memory_id = ?", (key,))
 
     def _connection(self) -> sqlite3.Connection:
-        if self._opened is None:
-            self._opened = self._open()
-        return self._opened
-
-    def _open(self) -> sqlite3.Connection:
+        if self._opened is not None:
+            return self._opened
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(connection)
         except BaseException:
             connection.close()
             raise
+        self._opened = connection
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
@@ -165,7 +184,7 @@ def _enable_wal(connection: sqlite3.Connection) -> None:
             return
 
 
-class RedisStore:
+class RedisStore(_BlockingStore):
     """Stores conversations on a Redis server: one list per conversation, and the newest system message.
 
     Args:
@@ -185,31 +204,15 @@ class RedisStore:
         self._redis = blocking_redis_at(url)
         self._failures = connection_errors()
 
-    async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:
-        """See `bridge.service.memory.store.ChatMemoryStore.read`.
-
-        Raises:
-            MemoryStoreError: Redis does not respond, or returned an error. The other methods raise it as well.
-        """
-        return await self._run(self._read, memory_key(memory_id), limit, before)
-
-    async def append(self, memory_id: Any, messages: Sequence[ChatMessage]) -> None:
-        """See `bridge.service.memory.store.ChatMemoryStore.append`."""
-        await self._run(self._append, memory_key(memory_id), messages)
-
-    async def delete(self, memory_id: Any) -> None:
-        """See `bridge.service.memory.store.ChatMemoryStore.delete`."""
-        await self._run(self._redis.delete, *self._keys(memory_key(memory_id)))
-
     def close(self) -> None:
         """Close the connections."""
         self._redis.close()
 
-    async def _run(self, command: Callable[..., _T], *arguments: Any) -> _T:
-        try:
-            return await to_thread.run_sync(command, *arguments)
-        except self._failures as error:
-            raise MemoryStoreError(str(unreachable(self._url, error))) from error
+    def _described(self, error: Exception) -> str:
+        return str(unreachable(self._url, error))
+
+    def _delete(self, key: str) -> None:
+        self._redis.delete(*self._keys(key))
 
     def _keys(self, key: str) -> tuple[str, str]:
         """Return the keys of a conversation; the braces (a hash tag) keep both on the same cluster node."""
@@ -219,18 +222,16 @@ class RedisStore:
         messages_key, system_key = self._keys(key)
         with self._redis.pipeline(transaction=True) as pipeline:
             pipeline.get(system_key)
+            pipeline.llen(messages_key)
             if before is None:
-                pipeline.llen(messages_key)
                 pipeline.lrange(messages_key, -limit, -1)
-                system, length, texts = pipeline.execute()
-                start = length - len(texts)
             else:
-                start = max(0, before - limit)
-                pipeline.llen(messages_key)
-                pipeline.lrange(messages_key, start, before - 1)
-                system, length, texts = pipeline.execute()
-                if length < before:  # deleted meanwhile: the current messages are newer than the previous page
-                    start, texts = 0, []
+                pipeline.lrange(messages_key, max(0, before - limit), before - 1)
+            system, length, texts = pipeline.execute()
+        end = length if before is None else before
+        if end > length:  # deleted meanwhile: the current messages are newer than the previous page
+            end, texts = 0, []
+        start = end - len(texts)
         return StoredMessages(
             messages=[message_from_text(text) for text in texts],
             before=start or None,
