@@ -187,7 +187,7 @@ class Engine:
         view.add(*(call.resumed.turn if call.resumed else (call.message,)))
         held = HeldAnswer(emit) if emit is not None and call.method.guardrails.output else None
         invocation = Invocation(
-            self.settings,
+            settings=self.settings,
             source=call.method.source,
             context=call.context,
             view=view,

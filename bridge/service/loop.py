@@ -64,28 +64,22 @@ DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
-    """Settings of a service's loop. At least one of the models is set."""
+    """Settings of a service's loop; see `bridge.ai_service`. At least one of the models is set."""
 
     chat_model: ChatModel | None = None
     streaming_chat_model: StreamingChatModel | None = None
     policy: ExecutionPolicy = LOCAL
-    """Limits and error handling for tool calls."""
     listeners: Listeners = field(default_factory=Listeners)
     approval: ApprovalPolicy | None = None
     max_tool_round_trips: int = 100
-    """Maximum responses with tool calls in one invocation."""
     max_tool_calls_per_response: int | None = DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE
-    """Maximum tool calls in one response; None for no limit."""
     chat_request_transformer: ChatRequestTransformer | None = None
-    """Changes each request to the model; the memory keeps the messages as they were."""
     compensate_on_tool_errors: bool = False
-    """Undo the successful calls as soon as a tool fails, instead of when the invocation fails."""
     concurrent_tools: float = 1
     """Maximum tools of one response that run at the same time."""
     executor: Executor | None = None
     """Runs functions that are not asynchronous; None for the shared worker threads."""
     model_timeout_seconds: float | None = DEFAULT_MODEL_TIMEOUT_SECONDS
-    """Maximum wait for the model's response, or for the next event of a stream."""
 
     def __post_init__(self) -> None:
         require_type(self.policy, ExecutionPolicy, "policy", "an ExecutionPolicy")
@@ -100,54 +94,38 @@ class LoopSettings:
         require_seconds(self.model_timeout_seconds, "model_timeout_seconds")
 
 
+@dataclass(slots=True, kw_only=True)
 class Invocation:
-    """One run of the loop.
+    """One run of the loop."""
 
-    Args:
-        settings: Settings of the service.
-        source: The interface and method, ``Assistant.chat``.
-        context: Context of the invocation.
-        view: Messages for the model, including this turn.
-        tools: Tools of the invocation.
-        parameters: Request parameters for the model.
-        response_format: JSON format of the reply.
-        emit: Receives the events; None if there is no receiver.
+    settings: LoopSettings
+    source: str
+    """The interface and method, ``Assistant.chat``."""
+    context: InvocationContext
+    view: WindowView
+    """Messages for the model, including this turn."""
+    tools: OfferedTools
+    parameters: ChatRequestParameters
+    response_format: ResponseFormat | None = None
+    emit: Emit | None = None
+    """Receives the events; None if there is no receiver."""
+    responses: list[ChatResponse] = field(default_factory=list)
+    executions: list[ToolExecution] = field(default_factory=list)
+    """Executed tools in the order of the model's calls."""
+    immediate: Sequence[ToolExecution] = ()
+    """Results that are the answer without a comment of the model."""
+    compensations: Compensations = field(init=False)
+    """Executed calls that can be undone."""
+    _round_trips: int = 0
+    _announced: set[int] = field(default_factory=set)
+    """Indexes of the calls that the current stream has announced as complete."""
 
-    Attributes:
-        responses: The model's responses.
-        executions: Executed tools in the order of the model's calls.
-        immediate: Results that are the answer without a comment of the model.
-        compensations: Executed calls that can be undone.
-    """
+    def __post_init__(self) -> None:
+        self.compensations = Compensations(self.context)
 
-    def __init__(
-        self,
-        settings: LoopSettings,
-        *,
-        source: str,
-        context: InvocationContext,
-        view: WindowView,
-        tools: OfferedTools,
-        parameters: ChatRequestParameters,
-        response_format: ResponseFormat | None = None,
-        emit: Emit | None = None,
-    ) -> None:
-        self.responses: list[ChatResponse] = []
-        self.executions: list[ToolExecution] = []
-        self.immediate: Sequence[ToolExecution] = ()
-        self.compensations = Compensations(context)
-        self.context = context
-        self.view = view
-        self.tools = tools
-        self._settings = settings
-        self._source = source
-        self._parameters = parameters
-        self._response_format = response_format
-        self._emit = emit
-        self._streams = settings.chat_model is None or emit is not None
-        self._round_trips = 0
-        self._announced: set[int] = set()
-        """Indexes of the calls that the current stream has announced as complete."""
+    @property
+    def _streams(self) -> bool:
+        return self.settings.chat_model is None or self.emit is not None
 
     @property
     def token_usage(self) -> TokenUsage:
@@ -198,7 +176,7 @@ class Invocation:
         """Call the model once and run the tools that it requests; return True if that gave the answer."""
         request = await self._next_request()
         calls = self._calls()
-        limit = self._settings.concurrent_tools
+        limit = self.settings.concurrent_tools
         if self._streams and limit > 1 and request.tool_specifications:
             await run_concurrently(calls, limit, partial(self._receive_and_start, request, calls))
             requests = self.responses[-1].message.tool_execution_requests
@@ -213,20 +191,20 @@ class Invocation:
     async def _next_request(self) -> ChatRequest:
         messages = self.view.messages()
         specifications = await self.tools.next(messages)
-        request = self._parameters.applied_to(
-            ChatRequest(messages=messages, tool_specifications=specifications, response_format=self._response_format)
+        request = self.parameters.applied_to(
+            ChatRequest(messages=messages, tool_specifications=specifications, response_format=self.response_format)
         )
         if self.responses and (choice := after_first_response(request.tool_choice)) is not request.tool_choice:
             request = replace(request, tool_choice=choice)
-        transform = self._settings.chat_request_transformer
+        transform = self.settings.chat_request_transformer
         return request if transform is None else await _transformed(request, transform, self.context)
 
     async def _receive(self, request: ChatRequest, start: Start | None = None) -> ChatResponse:
         """Call the model, record its response and check the limits."""
-        listeners = self._settings.listeners
+        listeners = self.settings.listeners
         if listeners.model_request:
             await notify(listeners.model_request, request, self.context)
-        model = self._settings.streaming_chat_model if self._streams else self._settings.chat_model
+        model = self.settings.streaming_chat_model if self._streams else self.settings.chat_model
         pending = self._streamed(request, start) if self._streams else self._chatted(request)
         observer = switch.observer()
         response = await (pending if observer is None else observed_response(observer, pending, request, model))
@@ -237,8 +215,8 @@ class Invocation:
         if requests := response.message.tool_execution_requests:
             self._check_limits(len(requests))
             self._round_trips += 1
-            if self._emit is not None:
-                await self._emit(IntermediateResponse(response))
+            if self.emit is not None:
+                await self.emit(IntermediateResponse(response))
         return response
 
     async def _receive_and_start(self, request: ChatRequest, calls: ToolCalls, start: Start) -> None:
@@ -252,12 +230,12 @@ class Invocation:
         await self._receive(request, start_one)
 
     async def _chatted(self, request: ChatRequest) -> ChatResponse:
-        model = self._settings.chat_model
+        model = self.settings.chat_model
         assert model is not None
         return await self._within_limit(model.chat(request), model)
 
     async def _streamed(self, request: ChatRequest, start: Start | None) -> ChatResponse:
-        model = self._settings.streaming_chat_model
+        model = self.settings.streaming_chat_model
         assert model is not None
         self._announced = set()
         async with aclosing(model.stream(request)) as events:
@@ -273,11 +251,11 @@ class Invocation:
                     self._announced.add(event.index)
                     if start is not None:
                         start(event.index, event.request)
-                if self._emit is not None:
-                    await self._emit(event)
+                if self.emit is not None:
+                    await self.emit(event)
 
     async def _within_limit(self, response: Awaitable[_T], model: object) -> _T:
-        seconds = self._settings.model_timeout_seconds
+        seconds = self.settings.model_timeout_seconds
         if seconds is None:
             return await response
         with anyio.move_on_after(seconds):
@@ -286,15 +264,15 @@ class Invocation:
 
     def _check_limits(self, calls: int) -> None:
         """Raise if the current round or its number of tool calls exceeds a limit."""
-        settings = self._settings
+        settings = self.settings
         if self._round_trips >= settings.max_tool_round_trips:
             raise ToolLimitError(
-                f"{self._source!r} reached its limit of {settings.max_tool_round_trips} round trips through tools, and "
+                f"{self.source!r} reached its limit of {settings.max_tool_round_trips} round trips through tools, and "
                 "the model requests more; raise max_tool_round_trips, or tell the model when to stop"
             )
         if settings.max_tool_calls_per_response is not None and calls > settings.max_tool_calls_per_response:
             raise ToolLimitError(
-                f"the model requests {calls} tools at once in {self._source!r}, more than "
+                f"the model requests {calls} tools at once in {self.source!r}, more than "
                 f"max_tool_calls_per_response={settings.max_tool_calls_per_response}; raise it, or tell the model to "
                 "call fewer tools at once"
             )
@@ -309,11 +287,11 @@ class Invocation:
         return ToolCalls(
             offer=self.tools.offer,
             context=self.context,
-            policy=self._settings.policy,
-            approval=self._settings.approval,
-            emit=self._emit,
+            policy=self.settings.policy,
+            approval=self.settings.approval,
+            emit=self.emit,
             compensations=self.compensations,
-            executor=self._settings.executor,
+            executor=self.settings.executor,
             executed=executed or {},
             decisions=decisions or {},
         )
@@ -323,8 +301,8 @@ class Invocation:
         if not await calls.decide(requests):
             raise InvocationSuspended(self._state(calls))
         missing = calls.missing(requests)
-        if len(missing) > 1 and self._settings.concurrent_tools > 1:
-            await run_concurrently(calls, self._settings.concurrent_tools, partial(_start_all, missing))
+        if len(missing) > 1 and self.settings.concurrent_tools > 1:
+            await run_concurrently(calls, self.settings.concurrent_tools, partial(_start_all, missing))
         else:
             for index, request in missing.items():
                 await calls.run(index, request)
@@ -336,7 +314,7 @@ class Invocation:
         messages: Sequence[ToolExecutionResultMessage] = [
             ToolExecutionResultMessage.of(execution.request, execution.result) for execution in executions
         ]
-        if self._settings.compensate_on_tool_errors and calls.has_failed:
+        if self.settings.compensate_on_tool_errors and calls.has_failed:
             messages = await self.compensations.undo_after_errors(self.tools.offer.undoing, messages)
         self.view.add(*messages)
         if calls.offer.has_immediate and returns_immediately(calls.tools, executions):
@@ -345,14 +323,14 @@ class Invocation:
         return False
 
     def _state(self, calls: ToolCalls) -> SuspendedInvocation:
-        service, _, method = self._source.rpartition(".")
+        service, _, method = self.source.rpartition(".")
         return SuspendedInvocation(
             service=service,
             method=method,
             memory_id=self.context.memory_id,
             invocation_id=self.context.invocation_id,
             parameters=self.context.parameters,
-            request_parameters=self._parameters,
+            request_parameters=self.parameters,
             system=self.view.system_text,
             turn=self.view.turn,
             responses=tuple(self.responses),

@@ -104,52 +104,34 @@ class Toolset:
     async def open(self, message: UserMessage, context: InvocationContext) -> OfferedTools:
         """Return the tools of one invocation."""
         if not self._providers:
-            return OfferedTools(self, self.fixed())
+            return OfferedTools(toolset=self, offer=self.fixed())
         request = ToolProviderRequest(user_message=message, context=context)
         dynamic = [provider for provider in self._providers if getattr(provider, "is_dynamic", False)]
-        once = [
-            tool
-            for provider in self._providers
-            if provider not in dynamic
-            for tool in await _provided(provider, request)
-        ]
-        return OfferedTools(self, self.made_with(once), once=once, dynamic=dynamic, request=request)
+        once = await _provided([provider for provider in self._providers if provider not in dynamic], request)
+        return OfferedTools(toolset=self, offer=self.made_with(once), once=once, dynamic=dynamic, request=request)
 
     def _forget(self) -> None:
         self._fixed = None
 
 
+@dataclass(slots=True, kw_only=True)
 class OfferedTools:
-    """Tools of one invocation; dynamic providers are called again before each model request.
+    """Tools of one invocation; dynamic providers are called again before each model request."""
 
-    Attributes:
-        offer: The tools available now.
-    """
-
-    __slots__ = ("_dynamic", "_once", "_request", "_toolset", "offer")
-
-    def __init__(
-        self,
-        toolset: Toolset,
-        offer: Offer,
-        *,
-        once: Sequence[Tool] = (),
-        dynamic: Sequence[ToolProvider | ProviderFunction] = (),
-        request: ToolProviderRequest | None = None,
-    ) -> None:
-        self.offer = offer
-        self._toolset = toolset
-        self._once = once
-        self._dynamic = dynamic
-        self._request = request
+    toolset: Toolset
+    offer: Offer
+    """The tools available now."""
+    once: Sequence[Tool] = ()
+    """Tools of the providers that are called once."""
+    dynamic: Sequence[ToolProvider | ProviderFunction] = ()
+    request: ToolProviderRequest | None = None
 
     async def next(self, messages: Sequence[ChatMessage]) -> tuple[ToolSpecification, ...]:
         """Return the specifications for the next model request."""
-        if self._dynamic and self._request is not None:
-            provided = [tool for provider in self._dynamic for tool in await _provided(provider, self._request)]
-            self.offer = self._toolset.made_with([*self._once, *provided])
-        if self._toolset.search is not None:
-            return self._toolset.search.shown(self.offer.box, messages)
+        if self.request is not None and self.dynamic:
+            self.offer = self.toolset.made_with([*self.once, *await _provided(self.dynamic, self.request)])
+        if self.toolset.search is not None:
+            return self.toolset.search.shown(self.offer.box, messages)
         return self.offer.specifications
 
     @property
@@ -158,9 +140,14 @@ class OfferedTools:
         return self.offer.box
 
 
-async def _provided(provider: ToolProvider | ProviderFunction, request: ToolProviderRequest) -> Sequence[Tool]:
-    provide: Any = getattr(provider, "provide_tools", provider)
-    tools = provide(request)
-    if inspect.isawaitable(tools):
-        tools = await tools
-    return () if tools is None else tools_found_in(tools)
+async def _provided(
+    providers: Iterable[ToolProvider | ProviderFunction], request: ToolProviderRequest
+) -> Sequence[Tool]:
+    provided: list[Tool] = []
+    for provider in providers:
+        provide: Any = getattr(provider, "provide_tools", provider)
+        tools = provide(request)
+        if inspect.isawaitable(tools):
+            tools = await tools
+        provided += () if tools is None else tools_found_in(tools)
+    return provided
