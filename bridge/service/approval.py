@@ -161,19 +161,17 @@ def approve_call(request: ToolExecutionRequest) -> Iterator[None]:
         _approved.reset(token)
 
 
+@dataclass(frozen=True, slots=True)
 class _ApprovedCallsOnly:
     """Runs a call only if it was approved."""
 
-    __slots__ = ("_executor",)
-
-    def __init__(self, executor: ToolExecutor) -> None:
-        self._executor = executor
+    executor: ToolExecutor
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         approved = _approved.get()
         if approved is None or (approved.name, approved.arguments) != (request.name, request.arguments):
             raise ToolError(f"this call of {request.name!r} was not approved; call the tool again")
-        return await self._executor.execute(request, context)
+        return await self.executor.execute(request, context)
 
 
 def with_parsed_arguments(request: ToolExecutionRequest) -> ToolExecutionRequest | None:

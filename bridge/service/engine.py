@@ -26,7 +26,7 @@ from bridge.service.messages import SystemMessage, UserMessage
 from bridge.service.observation import observed_invocation
 from bridge.telemetry import switch
 from bridge.tools.checks import require_seconds, require_type
-from bridge.tools.context import InvocationContext
+from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.execution import notify
 from bridge.tools.questions import InputRequired
 
@@ -220,23 +220,21 @@ class Engine:
     def _context(
         self, method: ServiceMethod, values: Mapping[str, Any], called_by: InvocationContext | None
     ) -> InvocationContext:
-        own_context: InvocationContext | None = None if method.context is None else values[method.context]
-        parameters = None if method.parameters is None else values[method.parameters]
-        memory_id = None if method.memory_id is None else values[method.memory_id]
-        if own_context is None:
-            context = InvocationContext(memory_id=memory_id, parameters=parameters, deadline=self._deadline())
-            if called_by is not None:
-                context.caller, context.headers = called_by.caller, called_by.headers
-                if method.memory_id is None:
-                    context.memory_id = called_by.memory_id
-            context.service, context.timestamp = method.source, datetime.now(UTC)
-            return context
-        context = own_context.fork()
+        own: InvocationContext | None = None if method.context is None else values[method.context]
+        context = InvocationContext() if own is None else own.fork()
+        if own is None and called_by is not None:
+            context.caller, context.headers, context.memory_id = (
+                called_by.caller,
+                called_by.headers,
+                called_by.memory_id,
+            )
         context.service, context.timestamp = method.source, datetime.now(UTC)
         if method.memory_id is not None:
-            context.memory_id = memory_id
-        if parameters is not None:
-            context.parameters = parameters
+            context.memory_id = values[method.memory_id]
+        if method.parameters is not None and (parameters := values[method.parameters]) is not None:
+            context.parameters = (
+                parameters if isinstance(parameters, InvocationParameters) else InvocationParameters(parameters)
+            )
         deadlines = [deadline for deadline in (context.deadline, self._deadline()) if deadline is not None]
         context.deadline = min(deadlines, default=None)
         return context

@@ -257,25 +257,13 @@ class ToolPerformance(InvocationListener):
 
     def report(self) -> str:
         """Format the statistics as a table."""
-        rows = [("tool", "calls", "failures", "mean ms", "min ms", "max ms")]
+        rows: list[tuple[str, ...]] = [("tool", "calls", "failures", "mean ms", "min ms", "max ms")]
         for name, statistics in self.statistics.items():
             times = (statistics.mean_seconds, statistics.min_seconds, statistics.max_seconds)
-            milliseconds = [f"{seconds * 1000:.1f}" for seconds in times]
-            rows.append(
-                (
-                    name,
-                    str(statistics.calls),
-                    str(statistics.failures),
-                    milliseconds[0],
-                    milliseconds[1],
-                    milliseconds[2],
-                )
-            )
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(line))
-            for line in ([*zip(row, widths, strict=True)] for row in rows)
-        )
+            milliseconds = (f"{seconds * 1000:.1f}" for seconds in times)
+            rows.append((name, f"{statistics.calls}", f"{statistics.failures}", *milliseconds))
+        first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join([name.ljust(first), *map(str.rjust, cells, others)]) for name, *cells in rows)
 
 
 class ToolRequestInspector(InvocationListener):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
 from bridge.text import short_repr
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AiMessage",
     "ChatMessage",
-    "Kind",
     "SystemMessage",
     "ToolExecutionResultMessage",
     "UserMessage",
@@ -91,9 +90,6 @@ class ToolExecutionResultMessage:
 
 ChatMessage = SystemMessage | UserMessage | AiMessage | ToolExecutionResultMessage
 """A message of any kind."""
-
-
-Kind = Literal["system", "user", "ai", "tool"]
 
 
 def message_to_json(message: ChatMessage) -> Json:

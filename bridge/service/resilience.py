@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from importlib import import_module
 from threading import Lock
@@ -219,44 +219,36 @@ class _CircuitBroken:
             return result
 
 
+@dataclass(slots=True)
 class _Run:
     """One run of a tool whose result is shared by concurrent calls."""
 
-    __slots__ = ("ended", "outcome")
-
-    def __init__(self) -> None:
-        self.ended = anyio.Event()
-        self.outcome: ToolExecutionResult | Exception | None = None
-        """None if there is nothing to share: the run was cancelled, or asked its caller a question."""
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    outcome: ToolExecutionResult | Exception | None = None
+    """None if there is nothing to share: the run was cancelled, or asked its caller a question."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Cached:
-    __slots__ = ("_executor", "_key", "_lock", "_results", "_runs")
-
-    def __init__(
-        self,
-        executor: ToolExecutor,
-        results: TTLCache[object, ToolExecutionResult],
-        key: Callable[[InvocationContext], object],
-    ) -> None:
-        self._executor = executor
-        self._results = results
-        self._key = key
-        self._lock = Lock()  # cachetools is not thread-safe
-        self._runs: dict[object, _Run] = {}
+    executor: ToolExecutor
+    results: TTLCache[object, ToolExecutionResult]
+    key: Callable[[InvocationContext], object]
+    lock: Lock = field(default_factory=Lock)
+    """Held while the results or the runs are used; cachetools is not thread-safe."""
+    runs: dict[object, _Run] = field(default_factory=dict)
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         if context.round or context.resumption is not None:
-            return await self._executor.execute(request, context)  # depends on answers of this caller
-        key = (_frozen(request.arguments_by_name()), _frozen(self._key(context)))
+            return await self.executor.execute(request, context)  # depends on answers of this caller
+        key = (_frozen(request.arguments_by_name()), _frozen(self.key(context)))
         run_key = (lowlevel.current_token(), key)  # only calls in the same event loop can wait for each other
         while True:
-            with self._lock:
-                if (cached_result := self._results.get(key)) is not None:
+            with self.lock:
+                if (cached_result := self.results.get(key)) is not None:
                     return cached_result
-                run = self._runs.get(run_key)
+                run = self.runs.get(run_key)
                 if run is None:
-                    own = self._runs[run_key] = _Run()
+                    own = self.runs[run_key] = _Run()
                     break
             await run.ended.wait()
             if isinstance(run.outcome, Exception):
@@ -264,17 +256,17 @@ class _Cached:
             if run.outcome is not None:
                 return run.outcome
         try:
-            own.outcome = await self._executor.execute(request, context)
+            own.outcome = await self.executor.execute(request, context)
         except Exception as error:
             own.outcome = error
             raise
         else:
             return own.outcome
         finally:
-            with self._lock:
-                del self._runs[run_key]
+            with self.lock:
+                del self.runs[run_key]
                 if isinstance(own.outcome, ToolExecutionResult) and not own.outcome.is_error:
-                    self._results[key] = own.outcome
+                    self.results[key] = own.outcome
             own.ended.set()
 
 

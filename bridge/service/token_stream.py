@@ -143,7 +143,7 @@ class TokenStream:
         """Iterate over the events from synchronous code."""
         events = EventIterator(self._invoke_with_callbacks)
         try:
-            while (event := portal.call_blocking(_next, events)) is not None:
+            while (event := portal.call_blocking(anext, events, None)) is not None:
                 yield event
         finally:
             portal.call_blocking(events.aclose)
@@ -169,7 +169,9 @@ class TokenStream:
             await notify(callbacks, event)
             return
         for callback in callbacks:
-            await _await_if_needed(callback(event))
+            answer = callback(event)
+            if inspect.isawaitable(answer):
+                await answer
 
     async def _invoke_with_callbacks(self, emit: Emit) -> None:
         async def call_and_emit(event: ServiceEvent) -> None:
@@ -267,12 +269,3 @@ class _InvocationTask:
             self._event_wanted = event_wanted = anyio.Event()
             self._event_ready.set()
             await event_wanted.wait()
-
-
-async def _next(events: EventIterator) -> ServiceEvent | None:
-    return await anext(events, None)
-
-
-async def _await_if_needed(answer: Any) -> None:
-    if inspect.isawaitable(answer):
-        await answer

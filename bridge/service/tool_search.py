@@ -25,7 +25,7 @@ from bridge.tools.checks import require_callable, require_count
 from bridge.tools.schema.json_schema import JsonObjectSchema
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
 from bridge.tools.threads import run_in_thread
-from bridge.tools.tool import Tool, ToolExecutionResult
+from bridge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -171,13 +171,27 @@ class ToolSearch:
             parameters=JsonObjectSchema().string("query", "What the tool should do.").required("query").build(),
             annotations=ToolAnnotations(read_only=True, idempotent=True),
         )
-        executor = _Search(self, specifications)
-        return Tool(specification, executor, interactive=False, source="the tool search", always_visible=True)
+        run = partial(self._run, specifications)
+        return Tool(specification, run, interactive=False, source="the tool search", always_visible=True)
 
     def shown(self, tools: Iterable[Tool], messages: Iterable[ChatMessage]) -> tuple[ToolSpecification, ...]:
         """Return the specifications to send to the model after these messages."""
         found_names = {name for message in messages for name in self._found_in(message)}
         return tuple(tool.specification for tool in tools if tool.name in found_names or self._is_always_shown(tool))
+
+    async def _run(
+        self, specifications: Sequence[ToolSpecification], request: ToolExecutionRequest, context: InvocationContext
+    ) -> str:
+        query = request.argument("query")
+        if not isinstance(query, str) or not query.strip():
+            raise ToolError("query: should be text that says what the tool should do")
+        found = self.strategy(ToolSearchRequest(query=query, tools=specifications, context=context))
+        names = await found if inspect.isawaitable(found) else found
+        described = {specification.name: specification.description for specification in specifications}
+        names = [name for name in dict.fromkeys(names) if name in described][: self.max_results]
+        if not names:
+            return f"no tool fits {query!r}; use other words"
+        return json.dumps([{"name": name, "description": described[name]} for name in names], ensure_ascii=False)
 
     def _is_always_shown(self, tool: Tool) -> bool:
         return tool.always_visible or self.always(tool)
@@ -189,34 +203,6 @@ class ToolSearch:
             return [tool["name"] for tool in json.loads(message.text)]
         except (ValueError, TypeError, KeyError):  # an error message, or text in another format
             return []
-
-
-class _Search:
-    """Executor of the search tool."""
-
-    __slots__ = ("_search", "_specifications")
-
-    def __init__(self, search: ToolSearch, specifications: Sequence[ToolSpecification]) -> None:
-        self._search = search
-        self._specifications = specifications
-
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        query = _query_of(request)
-        found = self._search.strategy(ToolSearchRequest(query=query, tools=self._specifications, context=context))
-        names = await found if inspect.isawaitable(found) else found
-        described = {specification.name: specification.description for specification in self._specifications}
-        names = [name for name in dict.fromkeys(names) if name in described][: self._search.max_results]
-        if not names:
-            return ToolExecutionResult.of_text(f"no tool fits {query!r}; use other words")
-        matches = [{"name": name, "description": described[name]} for name in names]
-        return ToolExecutionResult.of_text(json.dumps(matches, ensure_ascii=False))
-
-
-def _query_of(request: ToolExecutionRequest) -> str:
-    query = request.argument("query")
-    if not isinstance(query, str) or not query.strip():
-        raise ToolError("query: should be text that says what the tool should do")
-    return query
 
 
 def _text_of(tool: ToolSpecification) -> str:
