@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.hosting.child_process import InheritedSockets
-    from bridge.hosting.process import DrainTimes
     from bridge.server.auth.auth import Auth
     from bridge.server.http.app import BridgeApp
     from bridge.server.http.guards import Guard
@@ -41,7 +40,6 @@ def admin_pages(
     app: BridgeApp,
     operations: HealthState,
     *,
-    times: DrainTimes,
     path: str,
     admin_host: str,
     admin_port: int | None,
@@ -60,7 +58,6 @@ def admin_pages(
     Args:
         app: The application.
         operations: State that the pages show.
-        times: Drain times.
         path: Path of the MCP endpoint.
         admin_host: Host of the admin port.
         admin_port: The admin port; None for pages on the application's port.
@@ -83,7 +80,7 @@ def admin_pages(
         if metrics is not None:
             app.router.routes.append(Route(METRICS_PATH, FullAccessRequired(MetricsPage(metrics)), methods=["GET"]))
             app.any_host_paths.add(METRICS_PATH)
-        return serve.AdminPages(times=times, pages=probes)
+        return serve.AdminPages(pages=probes)
     guards: list[Guard] = [HostOriginGuard(hosts, lambda: True)]
     if auth is not None:
         guards.append(BearerAuthGuard(auth, CredentialCache(auth), metadata_url=None))
@@ -93,7 +90,7 @@ def admin_pages(
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
     sockets = (inheritance.admin_sockets if inheritance is not None else None) or admin_sockets(admin_host, admin_port)
-    return serve.AdminPages(times=times, pages={}, admin_app=PageRouter(pages), admin_sockets=sockets)
+    return serve.AdminPages(pages={}, admin_app=PageRouter(pages), admin_sockets=sockets)
 
 
 def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket]:

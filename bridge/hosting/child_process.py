@@ -40,7 +40,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InheritedSockets:
-    """Listening sockets and channels that a child process inherits."""
+    """Listening sockets, and channels to its parent, that a child process inherits."""
 
     sockets: list[socket.socket]
     """Listening sockets."""

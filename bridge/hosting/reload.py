@@ -12,12 +12,13 @@ import select
 import signal
 import socket
 import subprocess
+from dataclasses import replace
 from importlib import import_module
 from threading import Event
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError, MissingExtraError
-from bridge.hosting.child_process import InheritedSockets, child_command, require_inheritable_sockets
+from bridge.hosting.child_process import child_command, require_inheritable_sockets
 from bridge.hosting.process import print_message
 from bridge.hosting.serve import RELOAD_GRACEFUL_SECONDS
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
+    from bridge.hosting.child_process import InheritedSockets
+
 _CHECK_MILLISECONDS = 200
 _KILL_SECONDS = RELOAD_GRACEFUL_SECONDS + 4
 _logger = logging.getLogger("bridge.hosting")
@@ -33,9 +36,7 @@ _DEBOUNCE_MILLISECONDS = 400
 _STEP_MILLISECONDS = 50
 
 
-def run_with_reload(
-    directories: Sequence[str], sockets: list[socket.socket], admin_sockets: list[socket.socket]
-) -> None:
+def run_with_reload(directories: Sequence[str], sockets: InheritedSockets) -> None:
     """Run this command line in a child, and again whenever Python files near a target change.
 
     A child that cannot start prints the reason and ends; the previous one continues.
@@ -54,7 +55,7 @@ def run_with_reload(
         rust_timeout=_CHECK_MILLISECONDS,
         yield_on_timeout=True,
     )
-    children = _Children(sockets, admin_sockets)
+    children = _Children(sockets)
     try:
         children.start()
         for changed in changes:
@@ -70,9 +71,8 @@ def run_with_reload(
 class _Children:
     """The serving child and its starting replacement."""
 
-    def __init__(self, sockets: list[socket.socket], admin_sockets: list[socket.socket]) -> None:
+    def __init__(self, sockets: InheritedSockets) -> None:
         self._sockets = sockets
-        self._admin_sockets = admin_sockets
         self._serving: subprocess.Popen[bytes] | None = None
         self._starting: subprocess.Popen[bytes] | None = None
         self._opened: socket.socket | None = None
@@ -83,12 +83,7 @@ class _Children:
         self._end_starting()
         self._opened, theirs = socket.socketpair()
         with theirs:
-            inheritance = InheritedSockets(
-                sockets=self._sockets,
-                admin_sockets=self._admin_sockets,
-                opened=theirs,
-                is_late=self._is_served(),
-            )
+            inheritance = replace(self._sockets, opened=theirs, is_late=self._is_served())
             # Cached bytecode may be stale after two changes of equal length within a second.
             command, environment = child_command(inheritance, {"PYTHONDONTWRITEBYTECODE": "1"})
             self._starting = subprocess.Popen(  # noqa: S603 - this program's own command line

@@ -89,7 +89,8 @@ def _over_http(publisher: Publisher, host: str, port: int, auth: Auth | TokenVer
     from bridge.hosting import serve  # noqa: PLC0415 - not needed for stdio
     from bridge.hosting import sockets as sockets_module  # noqa: PLC0415 - not needed for stdio
     from bridge.hosting.connection_limits import ConnectionLimits  # noqa: PLC0415 - as above
-    from bridge.hosting.process import DrainTimes, redirect_stdout  # noqa: PLC0415 - as above
+    from bridge.hosting.process import redirect_stdout  # noqa: PLC0415 - as above
+    from bridge.hosting.server import Service  # noqa: PLC0415 - as above
     from bridge.server.http.app import http_app  # noqa: PLC0415 - as above
     from bridge.server.http.probes import HealthState, probe_pages  # noqa: PLC0415 - as above
 
@@ -104,13 +105,7 @@ def _over_http(publisher: Publisher, host: str, port: int, auth: Auth | TokenVer
     url = sockets_module.url_of(host, sockets[0].getsockname()[1], "/mcp")
     operations = HealthState(servers=tuple, is_held=True)
     with redirect_stdout():
-        serve.serve_app(
-            app,
-            sockets,
-            lambda: print_message(f"serving {publisher.name} at {url}"),
-            operations=operations,
-            operated=serve.AdminPages(times=DrainTimes(), pages=probe_pages(operations)),
-            is_debug=False,
-            is_child=False,
-            bounds=ConnectionLimits(),
+        service = Service(
+            app=app, operations=operations, opened=lambda: print_message(f"serving {publisher.name} at {url}")
         )
+        serve.serve_app(service, sockets, serve.AdminPages(pages=probe_pages(operations)), ConnectionLimits())

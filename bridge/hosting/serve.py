@@ -7,9 +7,9 @@ import gc
 import os
 import signal
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import uvicorn
@@ -18,20 +18,17 @@ from bridge.hosting.connection_limits import ConnectionLimits
 from bridge.hosting.known_heads import with_known_heads
 from bridge.hosting.process import DrainTimes, HostingError, exit_process
 from bridge.hosting.protocols import with_coalesced_writes, with_connection_limits
-from bridge.hosting.server import BackgroundServer, HttpServer
+from bridge.hosting.server import BackgroundServer, HttpServer, Service
 from bridge.hosting.sockets import _BACKLOG
 from bridge.server.http.probes import Probes
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Mapping
 
     from starlette.types import ASGIApp
 
-    from bridge.server.http.app import BridgeApp
     from bridge.server.http.guards import PreAsgiHandler
-    from bridge.server.http.probes import HealthState
 
 GRACEFUL_SECONDS = 10
 """Seconds that running calls may take after a shutdown began; a second Ctrl-C ends them."""
@@ -47,10 +44,8 @@ _USUAL_BOUNDS = ConnectionLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminPages:
-    """Admin pages, and shutdown durations."""
+    """Admin pages."""
 
-    times: DrainTimes
-    """Durations of the shutdown after SIGTERM."""
     pages: Mapping[str, ASGIApp]
     """Pages that are served before the application, by path."""
     admin_app: ASGIApp | None = None
@@ -71,71 +66,54 @@ def freeze_garbage_collector() -> None:
 
 
 def serve_app(
-    app: BridgeApp,
+    service: Service,
     sockets: list[socket.socket],
-    announce: Callable[[], None],
-    *,
-    operations: HealthState,
-    operated: AdminPages,
-    is_debug: bool,
-    is_child: bool,
+    pages: AdminPages,
     bounds: ConnectionLimits,
-    is_late: bool = False,
-    lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
-    last_act: Callable[[], None] = lambda: None,
+    *,
+    is_debug: bool = False,
+    is_child: bool = False,
 ) -> None:
     """Serve an application until a signal.
 
     Args:
-        app: The application.
+        service: The application.
         sockets: Listening sockets.
-        announce: Called when requests are served.
-        operations: Health state to update.
-        operated: Admin pages, and shutdown durations.
+        pages: Admin pages.
+        bounds: Connection limits.
         is_debug: True to log each request.
         is_child: True if the server is restarted by reload.
-        bounds: Connection limits.
-        is_late: True if other processes already listen, so that this one accepts connections only when it is ready.
-        lifespan: Context during which the application is served; a signal also cancels its start.
-        last_act: Called before the process ends immediately, from any thread.
 
     Raises:
         HostingError: The application did not start, or failed; the log has the reason.
         Exception: The error of the lifespan's start.
         KeyboardInterrupt: The signal was SIGINT.
     """
+    app, operations = service.app, service.operations
     # The address of a caller behind a proxy is known only behind uvicorn's own middleware.
     needs_address = _PROXIES in os.environ and app.limits_requests
     direct = None if needs_address else app.pre_asgi_handler(lambda: operations.is_steady)
-    config = _config(Probes(app, operations, operated.pages), direct, bounds, is_debug=is_debug, is_child=is_child)
+    config = _config(Probes(app, operations, pages.pages), direct, bounds, is_debug=is_debug, is_child=is_child)
 
     has_status = asyncio.Event()
-    if not is_late:  # a late one would report that it has not started
+    if not service.is_late:  # a late one would report that it has not started
         has_status.set()
 
     def opened() -> None:
         freeze_garbage_collector()
         has_status.set()
-        announce()
+        service.opened()
 
-    server = HttpServer(
-        config,
-        app,
-        operations,
-        opened,
-        lifespan=lifespan,
-        times=DrainTimes(timeout_seconds=RELOAD_GRACEFUL_SECONDS) if is_child else operated.times,
-        last_act=last_act,
-        is_late=is_late,
-    )
+    times = DrainTimes(timeout_seconds=RELOAD_GRACEFUL_SECONDS) if is_child else service.times
+    server = HttpServer(config, replace(service, opened=opened, times=times))
 
     async def serve() -> None:
         async with AsyncExitStack() as stack:
-            if operated.admin_app is not None:
+            if pages.admin_app is not None:
                 background = BackgroundServer(
-                    _config(operated.admin_app, None, ConnectionLimits(), is_debug=is_debug, is_child=True)
+                    _config(pages.admin_app, None, ConnectionLimits(), is_debug=is_debug, is_child=True)
                 )
-                await stack.enter_async_context(background.running(operated.admin_sockets, has_status))
+                await stack.enter_async_context(background.running(pages.admin_sockets, has_status))
             await server.run_until_ended(sockets)
 
     try:

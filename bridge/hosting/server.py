@@ -11,6 +11,7 @@ import logging
 import math
 import select
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -61,42 +62,36 @@ class BackgroundServer(uvicorn.Server):
                 serving.cancel()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """An application that is served until a signal."""
+
+    app: BridgeApp
+    """The application."""
+    operations: HealthState
+    """Health state to update."""
+    opened: Callable[[], None]
+    """Called when requests are served."""
+    times: DrainTimes = field(default_factory=DrainTimes)
+    """Durations of the shutdown after SIGTERM."""
+    lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
+    """Context during which the application is served; None for none. A signal also cancels its start."""
+    last_act: Callable[[], None] = lambda: None
+    """Called before the process ends immediately, from any thread."""
+    is_late: bool = False
+    """True if other processes already listen, so that this one accepts connections only when it is ready."""
+
+
 class HttpServer(BackgroundServer):
     """Server of an application until a signal.
 
     Requests are accepted before the application is ready, and wait for it; probes are answered immediately.
-
-    Args:
-        config: uvicorn's configuration.
-        app: The application.
-        operations: Health state to update.
-        opened: Called when requests are served.
-        lifespan: Context during which the application is served; None for none. A signal also cancels its start.
-        times: Drain times.
-        last_act: Called before the process ends immediately.
-        is_late: True to accept requests only when the application is ready.
     """
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        app: BridgeApp,
-        operations: HealthState,
-        opened: Callable[[], None],
-        *,
-        lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,
-        times: DrainTimes,
-        last_act: Callable[[], None],
-        is_late: bool = False,
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self.ending = ShutdownSignals(self._begin_end, self._hurry, last_act, times)
-        self._app = app
-        self._operations = operations
-        self._opened = opened
-        self._lifespan = lifespan
-        self._times = times
-        self._is_late = is_late
+        self.ending = ShutdownSignals(self._begin_end, self._hurry, service.last_act, service.times)
+        self._service, self._app, self._operations = service, service.app, service.operations
         self._stack = AsyncExitStack()
         self._opening: anyio.CancelScope | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,7 +111,7 @@ class HttpServer(BackgroundServer):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept requests, and enter the lifespan."""
-        if self._is_late:
+        if self._service.is_late:
             await self._open()
             await super().startup(sockets)
         else:
@@ -131,7 +126,7 @@ class HttpServer(BackgroundServer):
             self._operations.fail()
         else:
             self._operations.open()
-            self._opened()
+            self._service.opened()
 
     async def _stop_listening(self, sockets: list[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
@@ -155,8 +150,8 @@ class HttpServer(BackgroundServer):
     async def _open(self) -> None:
         assert self._opening is not None, "it is run by run_until_ended"
         with self._opening:
-            if self._lifespan is not None:
-                await self._stack.enter_async_context(self._lifespan())
+            if self._service.lifespan is not None:
+                await self._stack.enter_async_context(self._service.lifespan())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain and close."""
@@ -166,8 +161,8 @@ class HttpServer(BackgroundServer):
             return
         if calls := len(self._app.drain):
             _logger.info("draining; running calls: %d", calls)
-        await asyncio.sleep(self._times.delay_seconds)
-        timeout_seconds, begun_at = self._times.timeout_seconds, asyncio.get_running_loop().time()
+        await asyncio.sleep(self._service.times.delay_seconds)
+        timeout_seconds, begun_at = self._service.times.timeout_seconds, asyncio.get_running_loop().time()
 
         def left_seconds() -> float:
             return max(begun_at + timeout_seconds - asyncio.get_running_loop().time(), 0)

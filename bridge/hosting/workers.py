@@ -17,14 +17,17 @@ import secrets
 import signal
 import socket
 from contextlib import suppress
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from bridge.hosting.child_process import InheritedSockets, child_command, require_inheritable_sockets
+from bridge.hosting.child_process import child_command, require_inheritable_sockets
 from bridge.hosting.process import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from bridge.hosting.child_process import InheritedSockets
 
 STATE_KEYS = "BRIDGE_STATE_KEYS"
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -36,20 +39,12 @@ _STEADY_SECONDS = 60.0
 _METRICS_SECONDS = 5.0
 
 
-def run_workers(
-    count: int,
-    sockets: list[socket.socket],
-    admin_sockets: list[socket.socket],
-    announce: Callable[[], None],
-    *,
-    has_keys: bool,
-) -> int:
+def run_workers(count: int, sockets: InheritedSockets, announce: Callable[[], None], *, has_keys: bool) -> int:
     """Run this command line in several children and restart those that end, until a signal.
 
     Args:
         count: Number of workers.
         sockets: Listening sockets.
-        admin_sockets: Listening sockets of the admin port.
         announce: Called when all workers serve.
         has_keys: True if state keys are configured; otherwise a key is generated for all workers.
 
@@ -61,8 +56,7 @@ def run_workers(
         KeyboardInterrupt: SIGINT ended them.
     """
     require_inheritable_sockets("--workers")
-    keys = {} if has_keys else {STATE_KEYS: secrets.token_hex(32)}
-    workers = _Workers(count, sockets, admin_sockets, announce, keys)
+    workers = _Workers(count, sockets, announce, {} if has_keys else {STATE_KEYS: secrets.token_hex(32)})
     code = asyncio.run(workers.run())
     if workers.signalled == signal.SIGINT and code == 0:
         raise KeyboardInterrupt
@@ -71,20 +65,11 @@ def run_workers(
 
 class _Workers:
     def __init__(
-        self,
-        count: int,
-        sockets: list[socket.socket],
-        admin_sockets: list[socket.socket],
-        announce: Callable[[], None],
-        environment: dict[str, str],
+        self, count: int, sockets: InheritedSockets, announce: Callable[[], None], environment: dict[str, str]
     ) -> None:
         self.signalled: int | None = None
         """The first signal."""
-        self._count = count
-        self._sockets = sockets
-        self._admin_sockets = admin_sockets
-        self._announce = announce
-        self._environment = environment
+        self._count, self._sockets, self._announce, self._environment = count, sockets, announce, environment
         self._running: dict[int, _Worker] = {}
         self._unopened = set(range(1, count + 1))
         self._has_opened = asyncio.Event()
@@ -115,7 +100,7 @@ class _Workers:
 
     def _end(self, number: int) -> None:
         self._ending.set()
-        for each in (*self._sockets, *self._admin_sockets):
+        for each in (*self._sockets.sockets, *self._sockets.admin_sockets):
             each.close()  # otherwise connections would wait here
         for worker in self._running.values():
             worker.tell({"end": number})
@@ -147,12 +132,7 @@ class _Workers:
     async def _started(self, number: int) -> _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
-            inheritance = InheritedSockets(
-                sockets=self._sockets,
-                admin_sockets=self._admin_sockets,
-                channel=theirs,
-                is_late=self._has_opened.is_set(),
-            )
+            inheritance = replace(self._sockets, channel=theirs, is_late=self._has_opened.is_set())
             command, environment = child_command(inheritance, self._environment)
             process = await asyncio.create_subprocess_exec(
                 *command,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.service.approval import InvocationSuspended
 from bridge.service.chat_model import provider_of
-from bridge.telemetry.gen_ai import tool_error_type
+from bridge.telemetry.conventions import TOOL_ERROR
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ async def observed_execution(
     with observer.gen_ai.tool(None if tool is None else tool.name, context.interface_name, request.id) as operation:
         result = await execution
         if result.result.is_error:
-            operation.error_type = tool_error_type(result.error)
+            operation.error_type = TOOL_ERROR if result.error is None else type(result.error).__name__
     return result
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bridge.telemetry.conventions import ERROR_TYPE, OPERATION, OTHER, TOOL, TOOL_ERROR
+from bridge.telemetry.conventions import ERROR_TYPE, OPERATION, OTHER, TOOL
 from bridge.telemetry.operations import classify_error
 
 if TYPE_CHECKING:
@@ -55,13 +55,14 @@ class GenAiOperation:
         attributes: Further attributes of the span.
         is_client: The span's kind: True for a request to another process.
         pauses: Exceptions that are no failure.
+        tokens: Receives the tokens that a model used.
 
     Attributes:
         error_type: Type of a failure that is no exception; None for none.
     """
 
     __slots__ = ("_attributes", "_histogram", "_is_client", "_labels", "_pauses", "_span", "_span_name", "_start",
-                 "_tracer", "error_type")  # fmt: skip
+                 "_tokens", "_tracer", "error_type")  # fmt: skip
 
     def __init__(
         self,
@@ -73,10 +74,12 @@ class GenAiOperation:
         *,
         is_client: bool = False,
         pauses: tuple[type[BaseException], ...] = (),
+        tokens: Histogram | None = None,
     ) -> None:
         self.error_type: str | None = None
         self._tracer, self._histogram, self._span_name = tracer, histogram, span_name
         self._labels, self._attributes, self._is_client, self._pauses = labels, attributes, is_client, pauses
+        self._tokens = tokens
 
     def __enter__(self) -> Self:
         attributes = {**self._labels, **self._attributes}
@@ -91,6 +94,20 @@ class GenAiOperation:
         if self._span is not None:
             self._span.add(attributes)
 
+    def answered(
+        self, model: str | None, input_tokens: int | None, output_tokens: int | None, attributes: Mapping[str, Any]
+    ) -> None:
+        """Record a model's response: the model that answered, the tokens, and further attributes of the span."""
+        if model is not None:
+            self._labels[RESPONSE_MODEL] = model
+            attributes = {**attributes, RESPONSE_MODEL: model}
+        self.add(attributes)
+        for kind, count in (("input", input_tokens), ("output", output_tokens)):
+            if count is not None:
+                self.add({f"gen_ai.usage.{kind}_tokens": count})
+                if self._tokens is not None:
+                    self._tokens.record(count, {**self._labels, TOKEN_TYPE: kind})
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         seconds = perf_counter() - self._start
         error_type = self.error_type
@@ -101,31 +118,6 @@ class GenAiOperation:
         self._histogram.record(
             seconds, self._labels if error_type is None else {**self._labels, ERROR_TYPE: error_type}
         )
-
-
-class ModelOperation(GenAiOperation):
-    """One call of a chat model."""
-
-    __slots__ = ("_tokens",)
-
-    def __init__(
-        self, tracer: Tracing | None, histogram: Histogram, tokens: Histogram, *given: Any, **named: Any
-    ) -> None:
-        super().__init__(tracer, histogram, *given, **named)
-        self._tokens = tokens
-
-    def answered(
-        self, model: str | None, input_tokens: int | None, output_tokens: int | None, attributes: Mapping[str, Any]
-    ) -> None:
-        """Record the response: the model that answered, the tokens, and further attributes of the span."""
-        if model is not None:
-            self._labels[RESPONSE_MODEL] = model
-            attributes = {**attributes, RESPONSE_MODEL: model}
-        self.add(attributes)
-        for kind, count in (("input", input_tokens), ("output", output_tokens)):
-            if count is not None:
-                self.add({f"gen_ai.usage.{kind}_tokens": count})
-                self._tokens.record(count, {**self._labels, TOKEN_TYPE: kind})
 
 
 class GenAi:
@@ -144,13 +136,15 @@ class GenAi:
         labels = {OPERATION: "invoke_agent", AGENT: name}
         return GenAiOperation(self._tracer, self._agents, f"invoke_agent {name}", labels, {}, pauses=pauses)
 
-    def model(self, provider: str, model: str | None, attributes: Mapping[str, Any]) -> ModelOperation:
+    def model(self, provider: str, model: str | None, attributes: Mapping[str, Any]) -> GenAiOperation:
         """Start a call of a chat model."""
         labels = {OPERATION: "chat", PROVIDER: _PROVIDERS.get(provider, provider)}
         if model is not None:
             labels[REQUEST_MODEL] = model
         span_name = "chat" if model is None else f"chat {model}"
-        return ModelOperation(self._tracer, self._models, self._tokens, span_name, labels, attributes, is_client=True)
+        return GenAiOperation(
+            self._tracer, self._models, span_name, labels, attributes, is_client=True, tokens=self._tokens
+        )
 
     def tool(self, name: str | None, agent: str | None, call_id: str | None) -> GenAiOperation:
         """Start a tool execution by a service (``agent``).
@@ -163,8 +157,3 @@ class GenAi:
             labels[AGENT] = agent
         attributes = {TOOL_TYPE: "function"} if call_id is None else {TOOL_TYPE: "function", CALL_ID: call_id}
         return GenAiOperation(self._tracer, self._tools, f"execute_tool {name or OTHER}", labels, attributes)
-
-
-def tool_error_type(error: BaseException | None) -> str:
-    """Return the error type of an execution that failed, with its exception if that is known."""
-    return TOOL_ERROR if error is None else type(error).__name__

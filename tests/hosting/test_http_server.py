@@ -10,9 +10,8 @@ import uvicorn
 from bridge import ToolBox, tool
 from bridge.hosting import server as http_server
 from bridge.hosting import sockets as sockets_module
-from bridge.hosting.process import DrainTimes
 from bridge.hosting.serve import http_protocol
-from bridge.hosting.server import HttpServer
+from bridge.hosting.server import HttpServer, Service
 from bridge.server import http_app
 from bridge.server.http.probes import HealthState, Probes
 
@@ -34,8 +33,7 @@ def add(a: int, b: int) -> int:
 def made(opened: Callable[[], None], *tools: object) -> HttpServer:
     app, operations = http_app(ToolBox([add, *tools]), name="ending"), HealthState(is_held=True)
     config = uvicorn.Config(Probes(app, operations), http=http_protocol(), lifespan="on", ws="none", log_config=None)
-    times, nothing = DrainTimes(), lambda: None
-    return HttpServer(config, app, operations, opened, lifespan=None, times=times, last_act=nothing)
+    return HttpServer(config, Service(app=app, operations=operations, opened=opened))
 
 
 def terminate(server: HttpServer) -> None:

@@ -18,9 +18,10 @@ from bridge.errors import TargetError
 from bridge.hosting import reload, serve
 from bridge.hosting import sockets as sockets_module
 from bridge.hosting.admin_pages import admin_pages, admin_sockets
-from bridge.hosting.child_process import WorkerChannel, inherited_sockets
+from bridge.hosting.child_process import InheritedSockets, WorkerChannel, inherited_sockets
 from bridge.hosting.connection_limits import ConnectionLimits
 from bridge.hosting.process import DrainTimes, print_message
+from bridge.hosting.server import Service
 from bridge.server.http.host_origin import AllowedHosts
 from bridge.server.http.probes import HealthState
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from bridge.cli.serve.options import ServeOptions
     from bridge.cli.targets import LocalTarget, Target
-    from bridge.hosting.child_process import InheritedSockets
     from bridge.server.auth import Auth
     from bridge.server.http.app import BridgeApp
     from bridge.server.publisher import Publisher
@@ -79,9 +79,10 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         _serve_here(ctx, name, targets, options, auth, sockets, inheritance)
         return
     admin = admin_sockets(options.operations.admin_host, options.operations.admin_port)
+    inheritance = InheritedSockets(sockets=sockets, admin_sockets=admin)
     if workers == 1:
         directories = sorted({directory for target in local for directory in _directories_of(target)})
-        reload.run_with_reload(directories, sockets, admin)
+        reload.run_with_reload(directories, inheritance)
         return
 
     def announce() -> None:
@@ -90,7 +91,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
 
     from bridge.hosting.workers import run_workers  # noqa: PLC0415 - only with several workers
 
-    ctx.exit(run_workers(workers, sockets, admin, announce, has_keys=bool(options.scaling.state_keys)))
+    ctx.exit(run_workers(workers, inheritance, announce, has_keys=bool(options.scaling.state_keys)))
 
 
 def _announce(name: str, sockets: list[socket.socket], options: ServeOptions) -> None:
@@ -134,7 +135,6 @@ def _serve_here(
             pages = admin_pages(
                 app,
                 operations,
-                times=DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout),
                 path=options.path,
                 admin_host=chosen.admin_host,
                 hosts=AllowedHosts(chosen.admin_host, options.allowed_hosts, options.allowed_origins),
@@ -159,21 +159,20 @@ def _serve_here(
             if unmatched is not None:
                 unmatched.release()
 
-        serve.serve_app(
-            app,
-            sockets,
-            announce,
+        service = Service(
+            app=app,
             operations=operations,
-            operated=pages,
-            is_debug=options.log_level == "debug",
-            is_child=inheritance is not None and worker is None,
-            bounds=ConnectionLimits(
-                max_header_bytes=options.limits.max_header_bytes, max_connections=options.limits.max_connections
-            ),
-            is_late=inheritance is not None and inheritance.is_late,
+            opened=announce,
+            times=DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout),
             lifespan=with_unmatched_warnings(publisher, serving.lifespan),
             last_act=last_act,
+            is_late=inheritance is not None and inheritance.is_late,
         )
+        limits = ConnectionLimits(
+            max_header_bytes=options.limits.max_header_bytes, max_connections=options.limits.max_connections
+        )
+        is_child, is_debug = inheritance is not None and worker is None, options.log_level == "debug"
+        serve.serve_app(service, sockets, pages, limits, is_debug=is_debug, is_child=is_child)
 
 
 def _app(publisher: Publisher, options: ServeOptions, auth: Auth | None) -> BridgeApp:
