@@ -170,18 +170,18 @@ class ProxyExecutor:
             InputRequired: The answers arrive with the caller's next request.
         """
         if any(missing_capability(question, context.client_capabilities) for question in pending.questions.values()):
-            pending.refuse(ToolError("the client behind this gateway cannot be asked that"))
+            pending.settle(ToolError("the client behind this gateway cannot be asked that"))
             return
         try:
             with pending.asking():
-                pending.answer(await context.ask(pending.questions))
+                pending.settle(await context.ask(pending.questions))
         except ToolError as error:
-            pending.refuse(error)
+            pending.settle(error)
         except InputRequired as waiting:
             try:
                 state = self.holding.keep(call)
             except ToolError as error:
-                pending.refuse(error)
+                pending.settle(error)
             else:
                 raise InputRequired(waiting.questions, state) from None
 
@@ -195,7 +195,7 @@ def _answer_from(pending: PendingQuestions, answers: Mapping[str, Any]) -> bool:
     if not pending.questions.keys() <= answers.keys():
         return False
     try:
-        pending.answer({key: answer_from_wire(question, answers[key]) for key, question in pending.questions.items()})
+        pending.settle({key: answer_from_wire(question, answers[key]) for key, question in pending.questions.items()})
     except WireError as error:
         raise CallRefused(ProtocolError(INVALID_PARAMS, f"a malformed answer in inputResponses: {error}")) from error
     return True

@@ -57,8 +57,7 @@ class PendingQuestions:
 
     def __init__(self, questions: Mapping[str, Question]) -> None:
         self.questions = questions
-        self.answers: Mapping[str, Answer] | None = None
-        self.refusal = ToolError("the question was not answered")
+        self.outcome: Mapping[str, Answer] | ToolError = ToolError("the question was not answered")
         self.settled = anyio.Event()
         self._asking: anyio.CancelScope | None = None
 
@@ -75,14 +74,9 @@ class PendingQuestions:
         if self._asking is not None:
             self._asking.cancel()
 
-    def answer(self, answers: Mapping[str, Answer]) -> None:
-        """Continue the call with the answers."""
-        self.answers = answers
-        self.settled.set()
-
-    def refuse(self, refusal: ToolError) -> None:
-        """Continue the call without answers."""
-        self.refusal = refusal
+    def settle(self, outcome: Mapping[str, Answer] | ToolError) -> None:
+        """Continue the call with the answers, or with a refusal."""
+        self.outcome = outcome
         self.settled.set()
 
 
@@ -118,8 +112,7 @@ class SuspendedCall:
         self._scope = anyio.CancelScope()
         self._pending: list[PendingQuestions] = []
         self._count = 0
-        self._result: Json | None = None
-        self._error: Exception | None = None
+        self._outcome: Json | Exception | None = None
         self._has_ended = False
         self._changed = anyio.Event()
         self._collected = anyio.Event()
@@ -128,9 +121,9 @@ class SuspendedCall:
         """Run the call, and keep its result until it is collected or the call is cancelled."""
         with self._scope:
             try:
-                self._result = await self._call(self._context)
+                self._outcome = await self._call(self._context)
             except Exception as error:  # noqa: BLE001 - raised by collect()
-                self._error = error
+                self._outcome = error
             self._end()
             await self._collected.wait()
         self._end()
@@ -153,11 +146,11 @@ class SuspendedCall:
             ToolError: The call was cancelled.
         """
         self._collected.set()
-        if self._error is not None:
-            raise self._error
-        if self._result is None:
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        if self._outcome is None:
             raise ToolError("the call was cancelled: it is unknown whether it ran")
-        return self._result
+        return self._outcome
 
     def cancel(self) -> None:
         """Cancel the call, also on its server."""
@@ -187,14 +180,14 @@ class SuspendedCall:
         finally:
             self._pending.remove(pending)
             pending.withdraw()
-        if pending.answers is None:
-            raise pending.refusal
-        return {key: pending.answers[keys[key]] for key in questions}
+        if isinstance(pending.outcome, ToolError):
+            raise pending.outcome
+        return {key: pending.outcome[keys[key]] for key in questions}
 
     @property
     def is_over(self) -> bool:
         """True if the call has ended without a result or error."""
-        return self._has_ended and self._result is None and self._error is None
+        return self._has_ended and self._outcome is None
 
     def _end(self) -> None:
         self._has_ended = True
