@@ -51,6 +51,11 @@ LEEWAY_SECONDS = 30.0
 KEEP_SECONDS = 60.0
 """Maximum seconds for which a verified token is cached, and a revoked key stays in use."""
 
+_PROBLEMS: Mapping[type[Exception], str] = {
+    jwt.ImmatureSignatureError: "the token is not valid yet",
+    jwt.InvalidAudienceError: "the token is for another audience",
+    jwt.InvalidIssuerError: "the token is from another issuer",
+}
 _TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})
 
 
@@ -226,7 +231,7 @@ class JwtVerifier:
             raise TokenRefusedError(f"the token is over {MAX_TOKEN_BYTES} bytes long")
         try:
             header = jwt.get_unverified_header(token)
-        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+        except (PyJWTError, ValueError, TypeError, RecursionError):
             raise TokenRefusedError("the token is malformed") from None
         algorithm, key_id = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
@@ -262,16 +267,10 @@ class JwtVerifier:
             )
         except jwt.ExpiredSignatureError:
             raise TokenExpiredError("the token has expired") from None
-        except jwt.ImmatureSignatureError:
-            raise TokenRefusedError("the token is not valid yet") from None
-        except jwt.InvalidAudienceError:
-            raise TokenRefusedError("the token is for another audience") from None
-        except jwt.InvalidIssuerError:
-            raise TokenRefusedError("the token is from another issuer") from None
         except jwt.MissingRequiredClaimError as error:
             raise TokenRefusedError(f"the token has no claim {error.claim}") from None
-        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
-            raise TokenRefusedError("the token's signature or content is invalid") from None
+        except (PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise TokenRefusedError(_PROBLEMS.get(type(error), "the token's signature or content is invalid")) from None
 
     def __repr__(self) -> str:
         return f"JwtVerifier({self.issuer!r}, {self.audience!r})"

@@ -11,7 +11,6 @@ import os
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections import deque
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -189,7 +188,7 @@ class _ThreadInput(InputPipe):
 class _LoopOutput(OutputPipe):
     def __init__(self, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
         super().__init__(fd, on_drained, on_broken)
-        self._waiting: deque[memoryview] = deque()
+        self._waiting = bytearray()
         # Other processes share the mode of the pipe: restore it at the end.
         self._was_blocking = os.get_blocking(fd)
         os.set_blocking(fd, False)
@@ -197,38 +196,26 @@ class _LoopOutput(OutputPipe):
     def write(self, line: bytes) -> None:
         if self.broken:
             return
-        rest = memoryview(line)
-        if not self._waiting:
-            rest = rest[self._write_some(rest) :]
-            if not rest or self.broken:
-                return
+        if self._waiting:
+            self._waiting += line
+        elif (written_bytes := self._write_some(line)) < len(line) and not self.broken:
+            self._waiting += memoryview(line)[written_bytes:]
             self._loop.add_writer(self._fd, self._write_on)
-        self._waiting.append(rest)
-        self.waiting_bytes += len(rest)
+        self.waiting_bytes = len(self._waiting)
 
     def close(self) -> None:
         self._loop.remove_writer(self._fd)
         os.set_blocking(self._fd, self._was_blocking)
 
     def _write_on(self) -> None:
-        written_bytes = 0
-        while self._waiting:
-            line = self._waiting[0]
-            now_bytes = self._write_some(line)
-            if self.broken:
-                self._waiting.clear()
-                self._loop.remove_writer(self._fd)
-                return
-            written_bytes += now_bytes
-            if now_bytes < len(line):
-                self._waiting[0] = line[now_bytes:]
-                break
-            self._waiting.popleft()
-        else:
+        written_bytes = self._write_some(self._waiting)
+        del self._waiting[: None if self.broken else written_bytes]
+        if not self._waiting:
             self._loop.remove_writer(self._fd)
-        self._count_written(written_bytes)
+        if not self.broken:
+            self._count_written(written_bytes)
 
-    def _write_some(self, data: memoryview) -> int:
+    def _write_some(self, data: bytes | bytearray) -> int:
         try:
             return os.write(self._fd, data)
         except BlockingIOError:
