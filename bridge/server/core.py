@@ -91,15 +91,15 @@ class ServerCore:
         self._max_result_bytes = cache(limits.result_bytes_of) if limits is not None and limits.are_of_results else None
         if limits is not None and limits.are_of_requests:
             from bridge.server.limits.accounts import Accounts  # noqa: PLC0415 - only with limits
-            from bridge.server.limits.calls import LimitedCalls  # noqa: PLC0415 - as above
+            from bridge.server.limits.calls import limited  # noqa: PLC0415 - as above
 
             self.accounts = Accounts(limits)
             if limits.are_of_calls:
-                self._execute = LimitedCalls(self.accounts).execute
+                self._execute = limited(self.accounts)
         if max_calls is not None:
-            from bridge.server.limits.calls import BoundedCalls  # noqa: PLC0415 - only with a maximum
+            from bridge.server.limits.calls import bounded  # noqa: PLC0415 - only with a maximum
 
-            self._execute = BoundedCalls(self._execute, max_calls, self.running).execute
+            self._execute = bounded(self._execute, max_calls, self.running)
 
     @property
     def implementation(self) -> Json:

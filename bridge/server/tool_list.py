@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from anyio.lowlevel import EventLoopToken, current_token
+from anyio.lowlevel import current_token
 
 from bridge.errors import BridgeError
 from bridge.server.auth.access import EVERYTHING, matches
@@ -182,50 +182,42 @@ class ToolChanges:
     """
 
     def __init__(self, tools: ToolBox) -> None:
-        self._listeners: dict[object, _Listener] = {}
+        self._listeners: dict[object, Callable[[], None]] = {}
         self.close = tools.on_change(self.notify)
         """Stop listening to the ToolBox."""
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call ``listener`` on this event loop after changes; return a function that ends that, and may be repeated."""
-        token = object()
-        self._listeners[token] = _Listener(current_token(), listener)
+        native: Any = current_token().native_token
+        # Asyncio's loop and trio's token both accept a call from any thread, without waiting.
+        call_soon = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon
+        token, is_scheduled = object(), False
+
+        def call() -> None:
+            nonlocal is_scheduled
+            is_scheduled = False  # before the call, so that a change during it is notified
+            listener()
+
+        def schedule() -> None:
+            nonlocal is_scheduled
+            if not is_scheduled:
+                is_scheduled = True
+                with suppress(RuntimeError):  # the loop has ended
+                    call_soon(call)
 
         def end() -> None:
             self._listeners.pop(token, None)
 
+        self._listeners[token] = schedule
         return end
 
     def notify(self) -> None:
         """Notify every listener; from any thread."""
-        for listener in tuple(self._listeners.values()):
-            listener.schedule()
+        for schedule in tuple(self._listeners.values()):
+            schedule()
 
     def __len__(self) -> int:
         return len(self._listeners)
-
-
-class _Listener:
-    """A listener, and the event loop on which it is called."""
-
-    def __init__(self, loop: EventLoopToken, listener: Callable[[], None]) -> None:
-        self._loop = loop
-        self._listener = listener
-        self._is_scheduled = False
-
-    def schedule(self) -> None:
-        if self._is_scheduled:
-            return
-        self._is_scheduled = True
-        native: Any = self._loop.native_token
-        # Asyncio's loop and trio's token both accept a call from any thread, without waiting.
-        schedule = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon
-        with suppress(RuntimeError):  # the loop has ended
-            schedule(self._call)
-
-    def _call(self) -> None:
-        self._is_scheduled = False  # before the call, so that a change during it is notified
-        self._listener()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from bridge.server.cluster.rates import ClusterRates
 from bridge.server.cluster.replica import Replica
 from bridge.server.cluster.sessions import ClusterSessions
 from bridge.server.tool_list import ToolChanges
+from bridge.wire.tools import tool_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -78,13 +79,8 @@ class ClusterChanges:
 
     def _fingerprint(self) -> str:
         """Return a digest of the list of tools."""
-        digest, cursor = hashlib.sha256(), None
-        while True:
-            page = self._publisher.catalog.page(cursor, modern=True)
-            digest.update(to_json(page["tools"]))
-            cursor = page.get("nextCursor")
-            if cursor is None:
-                return digest.hexdigest()
+        tools = [tool_to_wire(tool.specification) for tool in self._publisher.tools]
+        return hashlib.sha256(to_json(tools)).hexdigest()
 
 
 class Cluster:

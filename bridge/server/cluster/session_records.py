@@ -63,9 +63,7 @@ class SessionRecords:
 
     async def save(self, record: SessionRecord) -> None:
         """Store a record, unless its session was ended."""
-        content: dict[str, Any] = {"owner": record.owner, "version": record.version, "params": dict(record.params)}
-        if record.log_level is not None:
-            content["log_level"] = record.log_level
+        content = {name: getattr(record, name) for name in _CONTENT}
         await self._save(keys=[self._key(record.id), self._ended(record.id)], args=[json.dumps(content), self.seconds])
 
     async def find(self, session_id: str) -> SessionRecord | None:

@@ -26,21 +26,16 @@ if TYPE_CHECKING:
     ]
 
 
-class LimitedCalls:
-    """Executes calls unless they are over a limit of their caller."""
+def limited(accounts: Accounts) -> Execute:
+    """Execute calls unless they are over a limit of their caller; those are answered by an error that says when."""
+    single = Account(accounts.limits)  # of the only caller over stdio
 
-    def __init__(self, accounts: Accounts) -> None:
-        self._clock = accounts.clock
-        self._single = Account(accounts.limits)
-        """Account of the only caller over stdio."""
-
-    async def execute(
-        self, tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
+    async def run(
+        tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
     ) -> ToolExecutionResult:
-        """Run a request; over a limit, return an error result that says when to try again."""
         if tools.find(request.name) is None:
             return await execute(tools, request, context, policy)
-        entered = (current_account.get() or self._single).enter(request.name, self._clock())
+        entered = (current_account.get() or single).enter(request.name, accounts.clock())
         if isinstance(entered, LimitExceeded):
             return entered.result
         try:
@@ -48,37 +43,32 @@ class LimitedCalls:
         finally:
             entered.leave()
 
+    return run
 
-class BoundedCalls:
-    """Executes calls up to a maximum number of all callers together, because waiting calls take memory.
 
-    A caller may have as many calls as stay free, as in `bridge.server.limits.shares.Shares`.
+def bounded(executing: Execute, max_calls: int, running: RunningCalls) -> Execute:
+    """Execute calls up to a maximum number of all callers together, because waiting calls take memory.
+
+    A caller may have as many calls as stay free, as in `bridge.server.limits.shares.Shares`. Over that, `CallRefused`
+    is raised.
     """
+    if max_calls < 1:
+        raise ValueError(f"max_calls must be at least 1, not {max_calls!r}")
 
-    def __init__(self, execute: Execute, max_calls: int, running: RunningCalls) -> None:
-        if max_calls < 1:
-            raise ValueError(f"max_calls must be at least 1, not {max_calls!r}")
-        self._execute = execute
-        self._max_calls = max_calls
-        self._running = running
+    def is_over(context: InvocationContext) -> bool:
+        others = running.count_of(context.account) - 1 if context.account else 0
+        return len(running) + others > max_calls
 
-    def execute(
-        self, tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
+    def run(
+        tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
     ) -> Awaitable[ToolExecutionResult]:
-        """Run a request.
-
-        Raises:
-            CallRefused: Too many calls run or wait, of all callers or of this one.
-        """
         # While half of the places are free, no caller can be over its share, and its calls need not be counted.
-        if 2 * len(self._running) > self._max_calls and self._is_over(context) and tools.find(request.name) is not None:
-            refusal = too_many_of_all("too many calls", self._max_calls, "--max-calls")
+        if 2 * len(running) > max_calls and is_over(context) and tools.find(request.name) is not None:
+            refusal = too_many_of_all("too many calls", max_calls, "--max-calls")
             raise CallRefused(ProtocolError(LIMIT_EXCEEDED, refusal.text, refusal.data))
-        return self._execute(tools, request, context, policy)
+        return executing(tools, request, context, policy)
 
-    def _is_over(self, context: InvocationContext) -> bool:
-        others = self._running.count_of(context.account) - 1 if context.account else 0
-        return len(self._running) + others > self._max_calls
+    return run
 
 
 def excess_bytes(max_bytes: int, plain: Json, written: object) -> int | None:
