@@ -41,7 +41,7 @@ from bridge.wire.tools import forwarded_meta
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from mcp.server.context import CallNext, HandlerResult
+    from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
     from mcp.server.models import InitializationOptions
     from mcp_types import RequestParamsMeta
 
@@ -90,7 +90,7 @@ def build_server(publisher: ServerCore) -> SdkServer:
     boundary = RequestStateBoundary(security, default_audience=publisher.name)
     observer = switch.observer()
     # Replaces the SDK's own middleware, which opens spans if a program has set up OpenTelemetry.
-    observing = server.middleware if observer is None else [TelemetryMiddleware(publisher, methods, observer)]
+    observing = server.middleware if observer is None else [_telemetry(publisher, methods, observer)]
     notifier = ListChangedNotifier(publisher.changes)
     server.middleware[:] = [_guard, notifier, _check_trace, *observing, _explain_state, boundary]
     return server
@@ -288,19 +288,35 @@ async def _explain_state(ctx: Request, call_next: CallNext) -> HandlerResult:
         raise MCPError(error.code, f"{error.message}: {reason}", error.data) from None
 
 
-class TelemetryMiddleware:
-    """Middleware that records every message to the SDK's server."""
+def _telemetry(publisher: ServerCore, methods: Mapping[str, Method], observer: Observer) -> ServerMiddleware[Any]:
+    """Return middleware that records every message to the SDK's server."""
 
-    def __init__(self, publisher: ServerCore, methods: Mapping[str, Method], observer: Observer) -> None:
-        self._publisher = publisher
-        self._methods = methods
-        self._observer = observer
+    def begun(ctx: Request) -> ServerOperation:
+        params: Any = ctx.params or {}
+        method, peer = methods.get(ctx.method), client_of(ctx)
+        target = None if method is None else method.target(params)
+        details = None
+        if target is not None:
+            caller, arguments = caller_of_request(), params.get("arguments")
+            details = observer.call_details(
+                target.requested,
+                target.upstream,
+                None if caller is None else caller.name,
+                peer.transport,
+                arguments if isinstance(arguments, dict) else {},
+            )
+        return observer.serve(
+            observer.series(ctx.method, None if target is None else target.name, peer),
+            ctx.request_id,
+            params.get("_meta") if isinstance(params.get("_meta"), dict) else None,
+            None if ctx.request is None else ctx.request.headers.get("mcp-session-id"),
+            details,
+        )
 
-    async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        """Handle a message, and record its outcome."""
-        if self._observer.is_replay(ctx.request_id, ctx.method) or running_call(ctx, self._publisher) is not None:
+    async def record(ctx: Request, call_next: CallNext) -> HandlerResult:
+        if observer.is_replay(ctx.request_id, ctx.method) or running_call(ctx, publisher) is not None:
             return await call_next(ctx)
-        operation = self._begun(ctx)
+        operation = begun(ctx)
         try:
             result = await call_next(ctx)
         except MCPError as error:
@@ -319,24 +335,4 @@ class TelemetryMiddleware:
         operation.end_with_result(result)
         return result
 
-    def _begun(self, ctx: Request) -> ServerOperation:
-        params: Any = ctx.params or {}
-        method, peer = self._methods.get(ctx.method), client_of(ctx)
-        target = None if method is None else method.target(params)
-        details = None
-        if target is not None:
-            caller, arguments = caller_of_request(), params.get("arguments")
-            details = self._observer.call_details(
-                target.requested,
-                target.upstream,
-                None if caller is None else caller.name,
-                peer.transport,
-                arguments if isinstance(arguments, dict) else {},
-            )
-        return self._observer.serve(
-            self._observer.series(ctx.method, None if target is None else target.name, peer),
-            ctx.request_id,
-            params.get("_meta") if isinstance(params.get("_meta"), dict) else None,
-            None if ctx.request is None else ctx.request.headers.get("mcp-session-id"),
-            details,
-        )
+    return record

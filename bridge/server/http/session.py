@@ -239,42 +239,41 @@ async def request_in_session(
     await app(scope, receive, drop)
 
 
-class InitializeResponse:
-    """ASGI ``send`` that reads the session's id and version from the response to ``initialize``.
+def initialize_response(
+    send: Send, opened: Callable[[str], Session], established: Callable[[Session], Awaitable[None]] | None
+) -> Send:
+    """Return an ASGI ``send`` that reads the session's id and version from the response to ``initialize``.
 
-    One function opens the session of an id; another is awaited once its version is set. Then the response is sent.
+    Args:
+        send: Sends the response.
+        opened: Called with the session's id; returns the session, whose version is set.
+        established: Awaited once the version is set, before it is sent.
     """
+    session: Session | None = None
+    body = b""
 
-    def __init__(
-        self, send: Send, opened: Callable[[str], Session], established: Callable[[Session], Awaitable[None]] | None
-    ) -> None:
-        self._send = send
-        self._opened = opened
-        self._established = established
-        self._session: Session | None = None
-        self._body = b""
-
-    async def __call__(self, message: Message) -> None:
-        """Read and send a part of the response."""
+    async def read_and_send(message: Message) -> None:
+        nonlocal session, body
         if message["type"] == "http.response.start":
             session_id = Headers(raw=message["headers"]).get("mcp-session-id")
             if message["status"] == HTTPStatus.OK and session_id is not None:
-                self._session = self._opened(session_id)
-        elif (session := self._session) is not None:
-            self._body += message.get("body", b"")
-            if (version := self._version()) is not None:
-                session.version = version
-                self._session = None
-                if self._established is not None:
-                    await self._established(session)
-        await self._send(message)
+                session = opened(session_id)
+        elif session is not None and session.version is None:
+            body += message.get("body", b"")
+            session.version = _version_in(body)
+            if session.version is not None and established is not None:
+                await established(session)
+        await send(message)
 
-    def _version(self) -> str | None:
-        # The response is one message, as JSON or as the only data line of a server-sent event.
-        for line in self._body.splitlines():
-            try:
-                version = from_json(line.removeprefix(b"data: "))["result"]["protocolVersion"]
-            except (ValueError, KeyError, TypeError):
-                continue
-            return version if version in HANDSHAKE_VERSIONS else None
-        return None
+    return read_and_send
+
+
+def _version_in(body: bytes) -> str | None:
+    # The response is one message, as JSON or as the only data line of a server-sent event.
+    for line in body.splitlines():
+        try:
+            version = from_json(line.removeprefix(b"data: "))["result"]["protocolVersion"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        return version if version in HANDSHAKE_VERSIONS else None
+    return None

@@ -19,9 +19,9 @@ from bridge.server.http.session import (
     KEPT_METHODS,
     MAX_KEPT_BYTES,
     SESSION,
-    InitializeResponse,
     Session,
     client_data_problem,
+    initialize_response,
     kept_bytes,
     request_in_session,
     same_credential,
@@ -187,7 +187,7 @@ class StreamableEndpoint:
                 return session
 
             established = None if self._shared is None else partial(self._shared.opened, params=params)
-            await self._handle(scope, receive, InitializeResponse(send, opened, established))
+            await self._handle(scope, receive, initialize_response(send, opened, established))
 
     async def _in_session(
         self, handle: ASGIApp, scope: Scope, receive: Receive, send: Send, request: object = None
