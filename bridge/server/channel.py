@@ -35,7 +35,6 @@ from bridge.wire.questions import answer_from_wire, question_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextlib import AbstractContextManager
 
     from mcp.server import ServerRequestContext
 
@@ -144,8 +143,10 @@ class HandshakeChannel(RemoteChannel):
         to_json(wire)
         request = _REQUESTS[wire["method"]].model_validate(wire, by_name=False)
         metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
+        observer = switch.observer()  # the SDK writes the current trace into the question
+        asking = nullcontext() if observer is None else observer.asking(wire["method"], None, client_of(self._request))
         try:
-            with self._running.asking(), observed_question(wire["method"], self._request):
+            with self._running.asking(), asking:
                 answer = await self._request.session.send_request(request, _Anything, metadata=metadata)
             return answer_from_wire(question, answer.model_dump())
         except MCPError as error:
@@ -250,9 +251,3 @@ def client_of(ctx: Request) -> Peer:
     """Return the peer of a message, for telemetry."""
     transport = "stdio" if ctx.request is None else "sse" if is_message(ctx.request.scope) else "http"
     return Peer(transport, ctx.protocol_version or "")
-
-
-def observed_question(method: str, request: ServerRequestContext[Any, Any]) -> AbstractContextManager[object]:
-    """Return a context in which a question to a client is recorded; the SDK writes the current trace into it."""
-    observer = switch.observer()
-    return nullcontext() if observer is None else observer.asking(method, None, client_of(request))
