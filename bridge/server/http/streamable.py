@@ -133,7 +133,6 @@ class StreamableEndpoint:
         await manager.handle_request(scope, receive, send)
 
     async def _handshake_post(self, scope: Scope, request: Request, receive: Receive, send: Send) -> None:
-        assert self._manager is not None
         message, body = request.message, request.body
         method, params = message.get("method"), message.get("params")
         params = params if isinstance(params, dict) else {}
@@ -169,7 +168,6 @@ class StreamableEndpoint:
         self, scope: Scope, params: Mapping[str, Any], kept: int, receive: Receive, send: Send
     ) -> None:
         """Pass a request without a session to the SDK, which opens a session for each."""
-        assert self._manager is not None
         sessions, owner = self._sessions, caller_key(scope)
         evicted = sessions.make_room(owner, kept)
         if evicted is None:
