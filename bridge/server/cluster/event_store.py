@@ -113,8 +113,8 @@ class SessionEvents(EventStore):
         if stream_id != GET_STREAM_KEY:
             is_answer = isinstance(message, JSONRPCResponse | JSONRPCError)
             stored = self._stored.get(stream_id)
-            is_over = stored is not None and stored.length > MAX_NOTIFICATION_BYTES
-            if stored is not None and is_over and isinstance(message, JSONRPCNotification):
+            is_notification = isinstance(message, JSONRPCNotification)
+            if is_notification and stored is not None and stored.length > MAX_NOTIFICATION_BYTES:
                 return f"{stored.entry}/{quote(stream_id, safe='')}"
             if not is_answer:
                 self._unstored[stream_id] = ""
@@ -126,7 +126,9 @@ class SessionEvents(EventStore):
                     self._unstored.pop(stream_id, None)
             except self._replica.failures as error:
                 if is_answer:
-                    self._unstored[stream_id] = self._response_to_store(stream_id, text)
+                    waiting = sum(1 for each in self._unstored.values() if each)
+                    is_full = waiting >= _MAX_UNSTORED_RESPONSES
+                    self._unstored[stream_id] = _outcome_unknown(stream_id, _NOT_STORED) if is_full else text
                 self._replica.failed(error)
         return f"{entry}/{quote(stream_id, safe='')}"
 
@@ -212,10 +214,6 @@ class SessionEvents(EventStore):
         if owner is None:
             return _NOT_STORED if self._replica.is_sure else None
         return _ENDED if await self._replica.has_ended(owner) else None
-
-    def _response_to_store(self, stream_id: str, text: str) -> str:
-        waiting = sum(1 for each in self._unstored.values() if each)
-        return text if waiting < _MAX_UNSTORED_RESPONSES else _outcome_unknown(stream_id, _NOT_STORED)
 
     async def _find(self, position: StreamPosition) -> tuple[str, str | None, str]:
         """Return the entry after which to replay, the replica that runs the call, and the text of that entry.

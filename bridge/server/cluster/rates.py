@@ -65,7 +65,7 @@ _MAX_RATES_AHEAD = 10
 class ClusterMeter(Meter):
     """A meter that replicas share; it calls a function whenever it has to be synchronized."""
 
-    __slots__ = ("__weakref__", "_known_due", "_pending_seconds", "_request_sync", "key", "most_seconds")
+    __slots__ = ("__weakref__", "_known_due", "_request_sync", "key", "most_seconds", "pending_seconds")
 
     def __init__(self, key: str, rate: Rate, request_sync: Callable[[ClusterMeter], None]) -> None:
         super().__init__(rate)
@@ -74,12 +74,13 @@ class ClusterMeter(Meter):
         """Maximum usage."""
         self._request_sync = request_sync
         self._known_due = 0.0
-        self._pending_seconds = 0.0
+        self.pending_seconds = 0.0
+        """Usage that Redis does not know yet."""
 
     def count(self, now: float) -> None:
         """Count a call, for all replicas."""
         super().count(now)
-        self._pending_seconds += self._interval
+        self.pending_seconds += self._interval
         self._request_sync(self)
 
     def wait_seconds(self, now: float) -> float:
@@ -93,23 +94,15 @@ class ClusterMeter(Meter):
         """Return the remaining usage of the last response of Redis."""
         return max(0.0, self._known_due - now)
 
-    def take_pending(self) -> float:
-        """Return the usage that Redis does not know yet, in seconds, and count it as sent."""
-        seconds, self._pending_seconds = self._pending_seconds, 0.0
-        return seconds
-
-    def put_back(self, seconds: float) -> None:
-        """Count usage from `take_pending` as not sent."""
-        self._pending_seconds += seconds
-
     def expire_pending(self, now: float) -> None:
         """Drop pending usage that has expired while Redis was unavailable."""
-        self._pending_seconds = min(self._pending_seconds, max(0.0, self._due - now))
+        self.pending_seconds = min(self.pending_seconds, max(0.0, self._due - now))
 
-    def update(self, due: float) -> None:
-        """Set the usage of all replicas, plus the usage here since it was requested."""
+    def update(self, due: float, sent_seconds: float) -> None:
+        """Set the usage of all replicas, plus the usage here that was not sent."""
+        self.pending_seconds -= sent_seconds
         self._known_due = due
-        self._due = due + self._pending_seconds
+        self._due = due + self.pending_seconds
 
 
 class ClusterRates:
@@ -168,20 +161,18 @@ class ClusterRates:
         if was_lost:
             for meter in meters:
                 meter.expire_pending(now)
-        taken = [meter.take_pending() for meter in meters]
+        sent = [meter.pending_seconds for meter in meters]
         known = [meter.known_seconds(now) if was_lost else 0.0 for meter in meters]
         most = [meter.most_seconds for meter in meters]
-        counts = [math.ceil(seconds * _MICROSECONDS) for of in zip(known, taken, most, strict=True) for seconds in of]
+        counts = [math.ceil(seconds * _MICROSECONDS) for of in zip(known, sent, most, strict=True) for seconds in of]
         try:
             answer = await self._count(keys=[meter.key for meter in meters], args=counts)
         except BaseException:
-            for meter, seconds in zip(meters, taken, strict=True):
-                meter.put_back(seconds)
             self._pending.update(meters)
             raise
         now = self._clock()
-        for meter, left in zip(meters, answer, strict=True):
-            meter.update(now + left / _MICROSECONDS)
+        for meter, left, sent_seconds in zip(meters, answer, sent, strict=True):
+            meter.update(now + left / _MICROSECONDS, sent_seconds)
 
     async def _keep_synchronizing(self) -> None:
         while True:
