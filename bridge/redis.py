@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -40,12 +41,8 @@ def redis_at(url: str) -> Redis:
         MissingExtraError: The package ``redis`` is not installed.
         ValueError: The URL is not a Redis URL.
     """
-    try:
-        from redis.asyncio import Redis  # noqa: PLC0415 - optional dependency
-        from redis.asyncio.retry import Retry  # noqa: PLC0415 - optional dependency
-    except ImportError as error:
-        raise MissingExtraError("--redis-url", "redis", "redis") from error
-    return Redis.from_url(url, decode_responses=True, **_settings(Retry, _TIMEOUT_SECONDS))
+    redis: Redis = _client("redis.asyncio", url, "--redis-url", _TIMEOUT_SECONDS, decode_responses=True)
+    return redis
 
 
 def blocking_redis_at(url: str) -> BlockingRedis:
@@ -55,23 +52,25 @@ def blocking_redis_at(url: str) -> BlockingRedis:
         MissingExtraError: The package ``redis`` is not installed.
         ValueError: The URL is not a Redis URL.
     """
+    redis: BlockingRedis = _client("redis", url, "a Redis", _BLOCKING_TIMEOUT_SECONDS)
+    return redis
+
+
+def _client(module: str, url: str, feature: str, timeout_seconds: float, **options: Any) -> Any:
     try:
-        from redis import Redis  # noqa: PLC0415 - optional dependency
-        from redis.retry import Retry  # noqa: PLC0415 - optional dependency
+        from redis.backoff import NoBackoff  # noqa: PLC0415 - optional dependency
+
+        retry = import_module(f"{module}.retry").Retry(NoBackoff(), 0)
     except ImportError as error:
-        raise MissingExtraError("a Redis", "redis", "redis") from error
-    return Redis.from_url(url, **_settings(Retry, _BLOCKING_TIMEOUT_SECONDS))
-
-
-def _settings(retry: Any, timeout_seconds: float) -> dict[str, Any]:
-    from redis.backoff import NoBackoff  # noqa: PLC0415 - optional dependency
-
-    return {
-        "retry": retry(NoBackoff(), 0),
-        "socket_timeout": timeout_seconds,
-        "socket_connect_timeout": timeout_seconds,
-        "health_check_interval": _HEALTH_CHECK_SECONDS,
-    }
+        raise MissingExtraError(feature, "redis", "redis") from error
+    return import_module(module).Redis.from_url(
+        url,
+        retry=retry,
+        socket_timeout=timeout_seconds,
+        socket_connect_timeout=timeout_seconds,
+        health_check_interval=_HEALTH_CHECK_SECONDS,
+        **options,
+    )
 
 
 def connection_errors() -> tuple[type[Exception], ...]:

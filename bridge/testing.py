@@ -27,13 +27,15 @@ from bridge.server.auth.tokens import VerifiedToken
 from bridge.server.publisher import Publisher
 from bridge.tools.function import one_tool, tools_from
 from bridge.tools.toolbox import ToolBox
+from bridge.tools.transform import WrappedExecutor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.tools.context import Caller, InvocationContext
-    from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
+    from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult
+    from bridge.tools.transform import CallNext
 
 __all__ = ["Call", "Reply", "Script", "ScriptedChatModel", "connected", "failing", "recorded", "recorded_all"]
 
@@ -62,8 +64,8 @@ def recorded(source: object) -> tuple[Tool, Sequence[Call]]:
     Raises:
         DefinitionError: The source has no tool, or several.
     """
-    tool, calls = one_tool(source), list[Call]()
-    return replace(tool, executor=_Recording(tool.executor, calls)), calls
+    (tool,), calls = recorded_all(one_tool(source))
+    return tool, calls
 
 
 def recorded_all(*sources: object) -> tuple[list[Tool], Sequence[Call]]:
@@ -79,7 +81,19 @@ def recorded_all(*sources: object) -> tuple[list[Tool], Sequence[Call]]:
         DefinitionError: A source has no tools.
     """
     calls: list[Call] = []
-    return [replace(tool, executor=_Recording(tool.executor, calls)) for tool in tools_from(sources)], calls
+
+    async def record(
+        request: ToolExecutionRequest, context: InvocationContext, call_next: CallNext
+    ) -> ToolExecutionResult:
+        try:
+            result = await call_next(request, context)
+        except BaseException as error:
+            calls.append(Call(request=request, context=context, error=error))
+            raise
+        calls.append(Call(request=request, context=context, result=result))
+        return result
+
+    return [replace(tool, executor=WrappedExecutor(tool.executor, record)) for tool in tools_from(sources)], calls
 
 
 def failing(source: object, times: int, error: Exception | None = None) -> Tool:
@@ -93,8 +107,16 @@ def failing(source: object, times: int, error: Exception | None = None) -> Tool:
     Raises:
         DefinitionError: The source has no tool, or several.
     """
-    tool = one_tool(source)
-    return replace(tool, executor=_Failing(tool.executor, times, error))
+    tool, attempts = one_tool(source), count(1)
+
+    async def fail(
+        request: ToolExecutionRequest, context: InvocationContext, call_next: CallNext
+    ) -> ToolExecutionResult:
+        if (attempt := next(attempts)) <= times:
+            raise error or ToolError(f"attempt {attempt} of {times} that fail")
+        return await call_next(request, context)
+
+    return replace(tool, executor=WrappedExecutor(tool.executor, fail))
 
 
 @asynccontextmanager
@@ -136,32 +158,3 @@ def _user_of(caller: Caller) -> RequestUser:
         token="", client_id=caller.name, scopes=sorted(caller.scopes), claims=dict(caller.claims) or None
     )
     return RequestUser(token, EVERYTHING)
-
-
-class _Recording:
-    def __init__(self, executor: ToolExecutor, calls: list[Call]) -> None:
-        self._executor = executor
-        self._calls = calls
-
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        try:
-            result = await self._executor.execute(request, context)
-        except BaseException as error:
-            self._calls.append(Call(request=request, context=context, error=error))
-            raise
-        self._calls.append(Call(request=request, context=context, result=result))
-        return result
-
-
-class _Failing:
-    def __init__(self, executor: ToolExecutor, times: int, error: Exception | None) -> None:
-        self._executor = executor
-        self._times = times
-        self._error = error
-        self._attempts = count(1)
-
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        attempt = next(self._attempts)
-        if attempt <= self._times:
-            raise self._error or ToolError(f"attempt {attempt} of {self._times} that fail")
-        return await self._executor.execute(request, context)

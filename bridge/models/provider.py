@@ -10,8 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import aclosing, contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
+from pkgutil import iter_modules
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -239,7 +241,8 @@ def chat_model_named(name: str, *, base_url: str | None = None) -> ProviderChatM
         ChatModelError: There are no credentials.
     """
     provider, _, model_name = str(name).partition(":")
-    providers = sorted(path.parent.name for path in Path(__file__).parent.glob("*/model.py"))
+    folders = (found.name for found in iter_modules([str(Path(__file__).parent)]) if found.ispkg)
+    providers = [folder for folder in folders if find_spec(f"bridge.models.{folder}.model") is not None]
     if provider not in providers or not model_name:
         *forms, last = (f"{each}:NAME" for each in providers)
         raise DefinitionError(f"a chat model is named {', '.join(forms)} or {last}, not {short_repr(name)}")

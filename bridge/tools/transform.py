@@ -114,7 +114,7 @@ def wrapped(tools: object, middleware: ToolMiddleware) -> Iterator[Tool]:
         DefinitionError: A source has no tools.
     """
     return (
-        replace(tool, executor=_Wrapped(tool.executor, middleware), interactive=True)  # the middleware may ask
+        replace(tool, executor=WrappedExecutor(tool.executor, middleware), interactive=True)  # the middleware may ask
         for tool in tools_found_in(tools)
     )
 
@@ -174,7 +174,7 @@ def _changed(tool: Tool, change: Callable[[ToolSpecification], ToolSpecification
 
 
 @dataclass(frozen=True, slots=True)
-class _Wrapped:
+class WrappedExecutor:
     """Executor with a middleware; compared by value, so that a ToolBox recognizes unchanged tools."""
 
     executor: ToolExecutor
