@@ -256,7 +256,7 @@ class McpToolProvider:
                 connection=upstream.connection.status(),
                 required=upstream.config.required,
                 is_listed=upstream.is_listed,
-                tools=self._catalog.of_server(upstream.name),
+                tools=tuple(name for name, origin in self.origins.items() if origin.server == upstream.name),
                 problem=upstream.problem,
                 skipped=(*upstream.skipped, *self._catalog.left_out.get(upstream.name, ())),
             )

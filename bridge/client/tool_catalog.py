@@ -226,10 +226,6 @@ class ToolCatalog:
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """For each server, the tools left out because their names are taken, each as a sentence."""
 
-    def of_server(self, server: str) -> tuple[str, ...]:
-        """Local names of a server's tools."""
-        return tuple(name for name, origin in self.origins.items() if origin.server == server)
-
     def change_from(self, before: ToolCatalog) -> ToolsChange:
         """Compute the difference from an earlier catalog."""
         old = {tool.name: tool for tool in before.tools}
@@ -280,7 +276,7 @@ class CatalogRules:
         wishes: dict[RemoteName, str] = {}
         for config, its_tools in servers:
             for tool in its_tools:
-                if self._takes(config, tool):
+                if config.admits(tool.name) and (self.filter is None or self.filter(config.name, tool.specification)):
                     origin = RemoteName(config.name, tool.name)
                     tools[origin] = tool
                     wishes[origin] = self._wish(config, tool)
@@ -307,9 +303,6 @@ class CatalogRules:
         if prefixing == "always" and (config.prefix is not None or self.name_mapper is not None):
             prefixing = "on_collision"
         return NamedServer(config.name, prefixing, config.prefix or "")
-
-    def _takes(self, config: ServerConfig, tool: Tool) -> bool:
-        return config.admits(tool.name) and (self.filter is None or self.filter(config.name, tool.specification))
 
     def _wish(self, config: ServerConfig, tool: Tool) -> str:
         if self.name_mapper is None:

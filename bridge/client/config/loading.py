@@ -70,8 +70,11 @@ def load_config(
     config = parse_config(
         document, environ=environ, inputs=inputs, workspace_folder=folder, source=source, reads_pins=reads_pins
     )
-    targets = {name: server.with_login_target(f"{source}#{name}") for name, server in config.servers.items()}
-    return replace(config, servers=targets)
+    servers = {
+        name: replace(server, transport=server.transport.with_login_target(f"{source}#{name}"))
+        for name, server in config.servers.items()
+    }
+    return replace(config, servers=servers)
 
 
 def parse_config(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -66,10 +66,6 @@ class ServerConfig:
     """Pins of the reviewed tools; tools that differ are refused or flagged. None for no pins."""
     lock: str | None = field(default=None, compare=False)
     """The lock file in the configuration; None for none."""
-
-    def with_login_target(self, target: str) -> ServerConfig:
-        """Copy the server with an argument for ``bridge login``."""
-        return replace(self, transport=self.transport.with_login_target(target))
 
     def admits(self, tool_name: str) -> bool:
         """True if a tool, given by remote name, is included."""

@@ -155,11 +155,6 @@ class EntryReader:
     diagnostics: Diagnostics
     """Collects problems."""
 
-    @property
-    def workspace_folder(self) -> Path:
-        """The configuration's folder."""
-        return self.variables.workspace_folder
-
     def expand(self, text: str, key: str, place: str = "") -> Expanded:
         """Expand a text's references; empty after a problem was reported."""
         try:
@@ -176,7 +171,8 @@ class EntryReader:
     def path(self, text: str, key: str, place: str = "") -> Expanded:
         """Expand a path, relative to the workspace folder."""
         path = self.expand(text, key, place)
-        return path if path.is_missing else Expanded(str(self.workspace_folder / Path(path.value)), path.shown)
+        whole = str(self.variables.workspace_folder / Path(path.value))
+        return path if path.is_missing else Expanded(whole, path.shown)
 
     def file(self, text: str, key: str, place: str = "") -> Expanded:
         """Read a PEM file; empty after a problem was reported."""

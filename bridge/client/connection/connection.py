@@ -189,7 +189,7 @@ class Connection:
             A function that removes the listener.
         """
         if self._supervisor is not None:
-            self._supervisor.want_changes()
+            self._supervisor.changes_wanted.set()
         return self._events.tools_listeners.add(listener)
 
     async def list_tools(self) -> ToolListing:

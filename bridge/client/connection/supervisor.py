@@ -70,7 +70,8 @@ class Supervisor:
         self._auth = auth
         self._events = events
         self._is_legacy = False  # as found by the last handshake
-        self._changes_wanted = anyio.Event()
+        self.changes_wanted = anyio.Event()
+        """Set when there is a listener for tool changes."""
         self._health: HealthMonitor | None = None
         self._stopping = anyio.Event()
         self._wanted = anyio.Event()
@@ -136,13 +137,9 @@ class Supervisor:
 
     async def notified(self, seconds: float) -> None:
         """Wait briefly until change notifications are received, if there is a listener for them."""
-        if self._changes_wanted.is_set() and self._health is not None:
+        if self.changes_wanted.is_set() and self._health is not None:
             with anyio.move_on_after(seconds):
                 await self._health.receives_changes.wait()
-
-    def want_changes(self) -> None:
-        """Record that there is a listener for tool changes."""
-        self._changes_wanted.set()
 
     async def _relist(self, session: Session) -> None:
         """List the tools after a reconnection, and notify listeners if they differ."""
@@ -277,9 +274,9 @@ class Supervisor:
         self._wanted = anyio.Event()  # the request is fulfilled
         if (observer := switch.observer()) is not None:
             observer.connected(self.config.name)
-        health = self._health = HealthMonitor(session, self.config.name, self._reconnect, self._changes_wanted)
+        health = self._health = HealthMonitor(session, self.config.name, self._reconnect, self.changes_wanted)
         if self._events.tools_listeners:
-            self._changes_wanted.set()
+            self.changes_wanted.set()
         self._events.change_state(ConnectionState.READY, None)
         self._notify()
         return health

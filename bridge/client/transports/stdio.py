@@ -55,7 +55,7 @@ class StdioTransport(Transport):
             reader.problem("is empty: give the program to start, or a 'url'", "command")
         args = [reader.expand(arg, "args", f"[{index}]") for index, arg in enumerate(entry.args or ())]
         cwd = None if entry.cwd is None else reader.path(entry.cwd, "cwd").value
-        if _is_in_workspace_only(command.value, cwd, reader.workspace_folder):
+        if _is_in_workspace_only(command.value, cwd, reader.variables.workspace_folder):
             message = "is in the configuration's folder, not in the working directory: write ${workspaceFolder}/…"
             reader.warning(message, "command")
         inherited = entry.inherit_env or "minimal"
