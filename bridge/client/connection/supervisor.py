@@ -69,7 +69,7 @@ class Supervisor:
         self._reconnect = reconnect
         self._auth = auth
         self._events = events
-        self._is_legacy = False  # as found by the last handshake
+        self._is_legacy = False
         self.changes_wanted = anyio.Event()
         """Set when there is a listener for tool changes."""
         self._health: HealthMonitor | None = None
@@ -271,6 +271,7 @@ class Supervisor:
         self._attempts += 1
         self.error = None
         self.session = self.last = session
+        self._is_legacy = session.era == "handshake"  # so that it is not probed for the modern era again
         self._wanted = anyio.Event()  # the request is fulfilled
         if (observer := switch.observer()) is not None:
             observer.connected(self.config.name)

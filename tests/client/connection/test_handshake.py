@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from bridge.client import Connection, ReconnectPolicy
+from bridge.client import Connection, ReconnectPolicy, StdioTransport
 from bridge.client.connection.telemetry import HandshakeTelemetry
-from bridge.errors import ServerUnavailableError
+from bridge.errors import OutcomeUnknownError, ServerUnavailableError
 from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.observer import Observer
@@ -68,6 +68,23 @@ async def test_a_server_of_the_older_era_is_asked_twice_and_fails_once() -> None
         async with opened(scripted_config([])):
             pass
     assert asked(measured) == [(INITIALIZE, None, 1), (DISCOVER, "-32601", 1)]
+
+
+async def test_a_server_of_the_older_era_that_comes_back_is_not_asked_for_the_newer_again() -> None:
+    config, measured = scripted_config([]), Measured()
+    assert isinstance(config.transport, StdioTransport)
+    ending = '    if method == "tools/call":\n        sys.exit()\n'
+    code = config.transport.args[-1].replace("    if method ==", f"{ending}    if method ==")
+    with enabled(Observer(measured.instruments)):
+        async with opened(python_config(code)) as connection:
+            with pytest.raises(OutcomeUnknownError):
+                await connection.call_tool("any", {})
+            await connection.list_tools()
+            assert connection.status().connects == 2
+    assert [each for each in asked(measured) if each[0] in {DISCOVER, INITIALIZE}] == [
+        (INITIALIZE, None, 2),
+        (DISCOVER, "-32601", 1),
+    ]
 
 
 async def test_a_server_that_refuses_to_be_greeted_is_a_failure_with_its_code() -> None:
