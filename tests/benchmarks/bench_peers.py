@@ -9,7 +9,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,18 +20,18 @@ from tests.benchmarks.load.crowd import Crowd
 from tests.benchmarks.load.latency import requests
 from tests.benchmarks.load.memory import resident_kib
 from tests.benchmarks.messages import Era, call, line, says_three
-from tests.benchmarks.processes import cpu_clock, running
+from tests.benchmarks.processes import PEER, cpu_clock, running
 from tests.benchmarks.stdio_server import StdioServer
 from tests.benchmarks.table import Ratios, Row
 from tests.interop.packages import fastmcp_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from tests.benchmarks.table import Table
 
 OURS, OFFICIAL, FASTMCP, ROUTE = "bridge", "official SDK", "FastMCP", "bare route"
-SERVER = str(Path(__file__).with_name("peer_server.py"))
 CONNECTIONS = 16
 ROUNDS = 8
 CALLS = 2000
@@ -72,7 +71,7 @@ def bench_calls_over_http(
         servers = {OURS: stack.enter_context(serving(str(one_tool)))}
         for name, (python, word) in pythons.items():
             if era is Era.MODERN or name != ROUTE:
-                command = (SERVER, word, "http", *(["sessions"] if era is Era.HANDSHAKE else []))
+                command = (PEER, word, "http", *(["sessions"] if era is Era.HANDSHAKE else []))
                 process = stack.enter_context(running(*command, python=python, stderr=subprocess.PIPE))
                 servers[name] = HttpServer(process)
         if era is Era.HANDSHAKE:
@@ -91,7 +90,7 @@ def bench_stdio(
 ) -> None:
     is_measured = not pytestconfig.getoption("benchmark_disable")
     commands = {OURS: (sys.executable, ["-m", "bridge", "serve", str(one_tool)])}
-    commands |= {name: (python, [SERVER, word, "stdio"]) for name, (python, word) in pythons.items() if name != ROUTE}
+    commands |= {name: (python, [PEER, word, "stdio"]) for name, (python, word) in pythons.items() if name != ROUTE}
     starts: list[dict[str, Cost]] = []
     calls: list[dict[str, Cost]] = []
     memory: dict[str, int] = {}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 TOOLS = str(Path(__file__).with_name("tools.py"))
 MANY_TOOLS = str(Path(__file__).with_name("many_tools.py"))
+PEER = str(Path(__file__).with_name("peer_server.py"))
 
 LIMIT_SECONDS = 120.0
 """How long a process may run unless told otherwise; then it is killed, and whoever reads from it finds its output

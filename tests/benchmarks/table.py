@@ -6,6 +6,7 @@ import json
 import os
 import platform
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -72,15 +73,11 @@ class Table:
         """The table as text; nothing where nothing was measured."""
         if not self._rows:
             return
-        cells = [self._cells(row) for row in self._rows.values()]
-        widths = [max(map(len, column)) for column in zip(_HEAD, *cells, strict=True)]
-        yield _aligned(_HEAD, widths)
-        group = None
-        for row, line in zip(self._rows.values(), cells, strict=True):
-            if row.group != group:
-                group = row.group
-                yield f"\n{group}"
-            yield _aligned(line, widths)
+        groups: dict[str, list[tuple[str, ...]]] = {}
+        for row in self._rows.values():
+            groups.setdefault(row.group, [_HEAD]).append(self._cells(row))
+        for group, cells in groups.items():
+            yield from ("", group, "", *markdown(cells))
         version, machine = platform.python_version(), f"{os.cpu_count()} cores of {platform.machine()}"
         yield f"\nPython {version} on {machine}; load average {self._load} before, {_load()} after"
 
@@ -88,7 +85,7 @@ class Table:
         times = (row.best_seconds, row.median_seconds, row.p99_seconds, row.cpu_seconds)
         memory = "" if row.memory_kib is None else f"{row.memory_kib / 1024:.0f} MiB"
         told = ["" if each is None else duration(each) for each in times]
-        return f"  {row.name}", *told, memory, self._comparison(row)
+        return row.name, *told, memory, self._comparison(row)
 
     def _comparison(self, row: Row) -> str:
         other = None if row.beside is None else self._rows.get((row.group, row.beside))
@@ -123,12 +120,19 @@ def _three_digits(number: float) -> str:
     return f"{number:.{max(0, 3 - whole_digits)}f}"
 
 
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
-    name, *figures, comparison = (
-        cell.rjust(width) if 0 < i < len(cells) - 1 else cell.ljust(width)
-        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    )
-    return "  ".join([name, *figures, comparison]).rstrip()
+def markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table in Markdown with its head first; cells that a row leaves out are blank."""
+    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+    head, *lines = [_line(row, widths) for row in rows]
+    yield head
+    yield f"|{'-' * (widths[0] + 2)}|" + "".join(f"{'-' * (width + 1)}:|" for width in widths[1:])
+    yield from lines
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    name, *figures = (*cells, *[""] * (len(widths) - len(cells)))
+    aligned = [figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=True)]
+    return f"| {' | '.join([name.ljust(widths[0]), *aligned])} |"
 
 
 def _load() -> str:

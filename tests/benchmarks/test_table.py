@@ -37,14 +37,19 @@ def test_rows_stand_under_their_group_beside_what_they_are_compared_with() -> No
     )
     table.add(Row(group="Starts", name="empty", best_seconds=1, median_seconds=1, beside="not measured"))
     assert "\n".join(table.lines()).splitlines()[:-2] == [
-        "            best   median      p99  server CPU  memory  beside",
         "",
         "Calls",
-        "  bare   1.00 µs  2.00 µs",
-        "  tool   4.00 µs  5.00 µs  9.00 µs     3.00 µs  17 MiB  +3.00 µs, 4.00 x bare",
+        "",
+        "|      |    best |  median |     p99 | server CPU | memory |                beside |",
+        "|------|--------:|--------:|--------:|-----------:|-------:|----------------------:|",
+        "| bare | 1.00 µs | 2.00 µs |         |            |        |                       |",
+        "| tool | 4.00 µs | 5.00 µs | 9.00 µs |    3.00 µs | 17 MiB | +3.00 µs, 4.00 x bare |",
         "",
         "Starts",
-        "  empty   1.00 s   1.00 s",
+        "",
+        "|       |   best | median | p99 | server CPU | memory | beside |",
+        "|-------|-------:|-------:|----:|-----------:|-------:|-------:|",
+        "| empty | 1.00 s | 1.00 s |     |            |        |        |",
     ]
 
 
@@ -53,7 +58,7 @@ def test_what_was_measured_in_turn_is_compared_round_by_round() -> None:
     table.add(Row(group="Calls", name="bare", best_seconds=1e-6, median_seconds=2e-6))
     ratios = Ratios(time=1.05, cpu=0.95)
     table.add(Row(group="Calls", name="tool", best_seconds=1e-6, median_seconds=2e-6, beside="bare", ratios=ratios))
-    assert "  1.05 x in time, 0.95 x in CPU, of bare" in "\n".join(table.lines())
+    assert " 1.05 x in time, 0.95 x in CPU, of bare" in "\n".join(table.lines())
 
 
 def test_without_rows_there_is_no_table() -> None:

@@ -13,7 +13,7 @@ import resource
 import sys
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.load import breakdown, clients, flood, gateway, held, latency, lists, sessions, soak
+from tests.benchmarks.load import breakdown, clients, flood, gateway, held, latency, lists, peers, sessions, soak
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,7 @@ def main() -> None:
         "held": lambda: held.measure(options.held_seconds),
         "latency": lambda: latency.measure(options.latency_calls),
         "flood": lambda: [flood.measure(options.flood_seconds)],
+        "peers": lambda: peers.measure(options.peer_seconds, options.peer_rounds),
         "gateway": lambda: gateway.measure(options.gateway_seconds),
         "servers": lambda: gateway.measure_servers(options.gateway_seconds, options.servers),
         "lists": lambda: [lists.measure(options.tools)],
@@ -52,7 +53,19 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    names = ["clients", "sessions", "soak", "held", "latency", "flood", "gateway", "servers", "lists", "breakdown"]
+    names = [
+        "clients",
+        "sessions",
+        "soak",
+        "held",
+        "latency",
+        "flood",
+        "peers",
+        "gateway",
+        "servers",
+        "lists",
+        "breakdown",
+    ]
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description="What a server bears.")
     parser.add_argument("sections", nargs="*", choices=[*names, []], help="which ones; all where none is named")
     for option, default, what in (
@@ -63,6 +76,8 @@ def _options() -> argparse.Namespace:
         ("--latency-calls", 8000, "calls of each row of the latency; at a pace, for each thousand a second"),
         ("--flood-seconds", 20, "seconds that each row of the flood takes"),
         ("--gateway-seconds", 2, "seconds of each figure of the gateways"),
+        ("--peer-seconds", 2, "seconds of each server in a round beside its peers"),
+        ("--peer-rounds", 3, "rounds beside peers"),
         ("--tools", 10_000, "tools of the server that has many"),
         ("--round-calls", 1000, "calls of each round of the breakdown"),
     ):

@@ -25,7 +25,7 @@ from tests.benchmarks.load.memory import mib, resident_kib
 from tests.benchmarks.load.pace import Pace
 from tests.benchmarks.load.section import Section, percentiles
 from tests.benchmarks.messages import Era, call, line, message_in, request, says_three
-from tests.benchmarks.processes import MANY_TOOLS, ROOT, TOOLS, running
+from tests.benchmarks.processes import MANY_TOOLS, PEER, ROOT, TOOLS, running
 from tests.benchmarks.stdio_server import serving as serving_over_stdio
 from tests.benchmarks.table import duration
 from tests.interop.packages import FASTMCP_VERSION, MCP_PROXY_VERSION, python_with
@@ -40,7 +40,6 @@ SERVER_COUNTS = (1, 10, 100)
 """Numbers of servers behind one gateway."""
 
 _BRIDGE, _FASTMCP, _MCP_PROXY = "bridge", "FastMCP's proxy", "mcp-proxy"
-_PEER = str(Path(__file__).parents[1] / "peer_server.py")
 _PACES = (100, 1000)
 """Calls a second."""
 _KEPT_CALLS = 1000
@@ -64,25 +63,24 @@ def measure(seconds: float) -> list[Section]:
         seconds: How long each figure is measured.
     """
     section = Section(
-        "What a gateway adds to a call; the first row of each is the call itself",
-        *("one at a time: p50", "p99", f"{CONNECTIONS} never idle: p50", "p99", "calls a second"),
-        *(f"{pace:,} a second: {each}" for pace in _PACES for each in ("p50", "p99")),
+        "What a gateway adds to the p50 and p99 of a call; the first row of each is the call itself",
+        *("one at a time", f"{CONNECTIONS} never idle", "calls a second", *(f"{pace:,} a second" for pace in _PACES)),
     )
-    gateways = _gateways()
+    known = gateways()
     with serving(TOOLS) as server:
         direct, rate = _latencies(section, server, Era.MODERN, seconds)
         section.add("over HTTP, 2026-07-28", *_cells(direct, rate))
         behind: dict[str, Any] = {"url": f"http://127.0.0.1:{server.port}/mcp"}
-        for name, serve in gateways.items():
+        for name, serve in known.items():
             if name == _MCP_PROXY:  # it takes no URL
                 continue
             with serve({"server": behind}) as gateway:
                 section.add(name, *_cells(*_latencies(section, gateway, Era.MODERN, seconds), direct))
     alone = _over_stdio(seconds)
-    section.add("over stdio, handshake", *map(duration, alone))
+    section.add("over stdio, handshake", ", ".join(map(duration, alone)))
     direct = [alone] * len(direct)
     behind = {"command": sys.executable, "args": ["-m", "bridge", "serve", TOOLS], "cwd": str(ROOT)}
-    for name, serve in gateways.items():
+    for name, serve in known.items():
         with serve({"server": behind}) as gateway:
             gateway.open_session()
             section.add(name, *_cells(*_latencies(section, gateway, Era.HANDSHAKE, seconds), direct))
@@ -97,11 +95,11 @@ def measure_servers(seconds: float, counts: Sequence[int] = SERVER_COUNTS) -> li
         counts: How many servers; each count is at most ten times the one before.
     """
     section = Section("Servers behind one gateway", "until all are listed", "a list", "a call: p50", "p99", "memory")
-    gateways = _gateways()
-    gateways.pop(_MCP_PROXY, None)  # it serves each at a URL of its own
+    known = gateways()
+    known.pop(_MCP_PROXY, None)  # it serves each at a URL of its own
     with serving(MANY_TOOLS) as server:
         url = f"http://127.0.0.1:{server.port}/mcp"
-        for name, serve in gateways.items():
+        for name, serve in known.items():
             for count in counts:
                 started = perf_counter()
                 with serve({f"s{number}": {"url": url} for number in range(count)}) as gateway:
@@ -192,33 +190,32 @@ def _cells(
 ) -> list[str]:
     """Cells of a row; what is added to the direct call, if that is given."""
     cells: list[str] = []
-    for place, latency in enumerate(latencies):
-        bare = None if direct is None else direct[place]
+    for latency, bare in zip(latencies, direct or [None] * len(latencies), strict=True):
         if latency is None:
-            cells += ["", ""]
+            cells.append("")
         elif bare is None:
-            cells += map(duration, latency)
+            cells.append(", ".join(map(duration, latency)))
         else:
             added = [own - its for own, its in zip(latency, bare, strict=True)]
-            cells += [f"{'-' if each < 0 else '+'}{duration(abs(each))}" for each in added]
-    return [*cells[:4], f"{rate:,.0f}", *cells[4:]]
+            cells.append(", ".join(f"{'-' if each < 0 else '+'}{duration(abs(each))}" for each in added))
+    return [*cells[:2], f"{rate:,.0f}", *cells[2:]]
 
 
 # --- gateways --------------------------------------------------------------------------------------------------------
 
 
-def _gateways() -> dict[str, _Serve]:
+def gateways() -> dict[str, _Serve]:
     """Functions that serve a configuration, by the name of the gateway; without peers that cannot be had."""
-    gateways: dict[str, _Serve] = {_BRIDGE: passing}
+    known: dict[str, _Serve] = {_BRIDGE: passing}
     for name, package, version in (
         (_FASTMCP, "fastmcp", FASTMCP_VERSION),
         (_MCP_PROXY, "mcp-proxy", MCP_PROXY_VERSION),
     ):
         try:
-            gateways[name] = _peer(python_with(package, version), f"{package.removesuffix('-proxy')}-proxy")
+            known[name] = _peer(python_with(package, version), f"{package.removesuffix('-proxy')}-proxy")
         except pytest.skip.Exception as reason:
             sys.stderr.write(f"without {name}: {reason}\n")
-    return gateways
+    return known
 
 
 @contextmanager
@@ -233,7 +230,7 @@ def _peer(python: str, word: str) -> _Serve:
     def serve(servers: Mapping[str, Any]) -> Iterator[HttpServer]:
         with (
             _file(servers) as file,
-            running(_PEER, word, "http", file, python=python, stderr=subprocess.PIPE) as process,
+            running(PEER, word, "http", file, python=python, stderr=subprocess.PIPE) as process,
         ):
             yield HttpServer(process)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from itertools import zip_longest
 from typing import TYPE_CHECKING
+
+from tests.benchmarks.table import markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,23 +49,13 @@ class Section:
         """The section as a heading and a table in Markdown, as docs/performance.md has it."""
         yield f"{self._title}  [load average {self._load} before, {_load()} after]"
         yield ""
-        widths = [max(map(len, column)) for column in zip_longest(*self._rows, fillvalue="")]
-        head, *rows = [_line(row, widths) for row in self._rows]
-        yield head
-        yield f"|{'-' * (widths[0] + 2)}|" + "".join(f"{'-' * (width + 1)}:|" for width in widths[1:])
-        yield from rows
+        yield from markdown(self._rows)
 
 
 def percentiles(seconds: Sequence[float]) -> list[float]:
     """The median, and what 90 and 99 of a hundred do not exceed."""
     ordered = sorted(seconds)
     return [ordered[min(len(ordered) - 1, len(ordered) * each // 100)] for each in _PERCENTILES]
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    name, *figures = (*cells, *[""] * (len(widths) - len(cells)))
-    aligned = [figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=True)]
-    return f"| {' | '.join([name.ljust(widths[0]), *aligned])} |"
 
 
 def _load() -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 DEADLINE_SECONDS = 100
+NEEDS_WRK = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 FEW = (
     "--clients=5",
     "--sessions=5",
@@ -17,6 +19,8 @@ FEW = (
     "--tools=20",
     "--round-calls=10",
     "--gateway-seconds=0",
+    "--peer-seconds=1",
+    "--peer-rounds=1",
     *("--servers", "1", "2"),
 )
 
@@ -31,6 +35,7 @@ FEW = (
         ("held", ["what waits 20.0 ms", "2 of 2", "1 of 1"]),
         ("latency", ["modern, fast path", "handshake, through the SDK", "modern, 4,000 a second"]),
         ("flood", ["another floods", "alone, no limits", "beside the flood, --rate 100/1"]),
+        pytest.param("peers", ["2026-07-28, through bridge"], marks=NEEDS_WRK),
         ("gateway", ["| over HTTP, 2026-07-28", "| over stdio, handshake", "| bridge"]),
         ("servers", ["| bridge, 1", "| bridge, 2"]),
         ("lists", ["10 tools, and 20", "a later list, modern", "a call of the last, handshake"]),
