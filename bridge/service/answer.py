@@ -25,15 +25,11 @@ if TYPE_CHECKING:
 _SEPARATOR = "\n"
 
 
-async def answer_of(
-    invocation: Invocation, method: ServiceMethod, message: UserMessage, held: HeldAnswer | None
-) -> Any:
+async def answer_of(invocation: Invocation, held: HeldAnswer | None) -> Any:
     """Return the method's result, once it has the return type and the output guardrails accept it.
 
     Args:
         invocation: An invocation that has run; it runs again if another answer is required.
-        method: The method.
-        message: The user's message.
         held: Holds back the answer of a stream.
 
     Raises:
@@ -41,6 +37,7 @@ async def answer_of(
         GuardrailError: A guardrail refused the answer.
         BaseException: See `Invocation.run`.
     """
+    method = invocation.call.method
     guardrails, view = method.guardrails, invocation.view
     content = await _content(invocation, method)
     attempt = 1
@@ -49,11 +46,11 @@ async def answer_of(
         request = OutputGuardrailRequest(
             message=answer or invocation.responses[-1].message,
             value=content,
-            user_message=message,
+            user_message=invocation.call.message,
             messages=view.messages()[: None if answer else -1],
             tool_executions=tuple(invocation.executions),
             attempt=attempt,
-            context=invocation.context,
+            context=invocation.call.context,
             method=method.source,
         )
         outcome = await guardrails.check_output(request, method.read)

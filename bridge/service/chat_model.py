@@ -337,13 +337,15 @@ class ChatRequestParameters:
 
     def over(self, others: ChatRequestParameters) -> ChatRequestParameters:
         """Return these parameters, with unspecified ones taken from others."""
-        specified = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
-        return replace(others, **{**specified, "extra": {**others.extra, **self.extra}})
+        return replace(others, **{**self._specified(), "extra": {**others.extra, **self.extra}})
 
     def applied_to(self, request: ChatRequest) -> ChatRequest:
         """Return the request with these parameters."""
-        specified = {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
+        specified = self._specified()
         return replace(request, **specified) if specified != {"extra": _EMPTY} else request
+
+    def _specified(self) -> dict[str, Any]:
+        return {name: value for name in _NAMES if (value := getattr(self, name)) is not None}
 
 
 _NAMES = tuple(field.name for field in fields(ChatRequestParameters))

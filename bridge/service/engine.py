@@ -19,7 +19,7 @@ from bridge.service.approval import Decision, InvocationSuspended
 from bridge.service.chat_model import ChatRequestParameters, CompleteResponse
 from bridge.service.events import Result
 from bridge.service.guardrails.messages import HeldAnswer, InputGuardrailRequest
-from bridge.service.loop import Invocation, LoopSettings
+from bridge.service.loop import Invocation, LoopSettings, MethodCall
 from bridge.service.memory.chat_memory import ChatMemory, WindowView
 from bridge.service.memory.store import DEFAULT_MEMORY_ID
 from bridge.service.messages import SystemMessage, UserMessage
@@ -41,21 +41,6 @@ if TYPE_CHECKING:
 
 _FAILURE_LISTENERS_SECONDS = 5.0
 """Time limit for listeners to handle a cancelled invocation, in seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MethodCall:
-    """One call of a method, before it runs."""
-
-    method: ServiceMethod
-    context: InvocationContext
-    system: str | None
-    message: UserMessage
-    parameters: ChatRequestParameters
-    resumed: SuspendedInvocation | None = None
-    """The suspended invocation to continue."""
-    decisions: Mapping[int, Decision] = field(default_factory=dict)
-    """Decisions on the calls of the suspended invocation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,20 +173,17 @@ class Engine:
         held = HeldAnswer(emit) if emit is not None and call.method.guardrails.output else None
         invocation = Invocation(
             settings=self.settings,
-            source=call.method.source,
-            context=call.context,
+            call=call,
             view=view,
             tools=await self.toolset.open(call.message, call.context),
-            parameters=call.parameters,
-            response_format=None if call.method.reader is None else call.method.reader.response_format,
             emit=held or emit,
         )
         try:
             if call.resumed is not None:
-                await invocation.resume(call.resumed, call.decisions)
+                await invocation.resume(call.resumed)
             else:
                 await invocation.run()
-            content = await answer_of(invocation, call.method, call.message, held)
+            content = await answer_of(invocation, held)
             if memory is not None:
                 await memory.add(*view.turn)
         except (InvocationSuspended, InputRequired):

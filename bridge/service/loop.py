@@ -23,7 +23,6 @@ from bridge.errors import ChatModelError, DefinitionError, ToolLimitError
 from bridge.service.approval import ApprovalPolicy, InvocationSuspended, SuspendedInvocation
 from bridge.service.chat_model import (
     ChatRequest,
-    ChatRequestParameters,
     CompleteResponse,
     CompleteToolCall,
     TokenUsage,
@@ -44,9 +43,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from bridge.service.approval import Decision
-    from bridge.service.chat_model import ChatModel, ChatResponse, ResponseFormat, StreamingChatModel
+    from bridge.service.chat_model import ChatModel, ChatRequestParameters, ChatResponse, StreamingChatModel
     from bridge.service.events import Emit
+    from bridge.service.interface import ServiceMethod
     from bridge.service.memory.chat_memory import WindowView
+    from bridge.service.messages import UserMessage
     from bridge.service.tool_calls import Start
     from bridge.service.toolset import OfferedTools
     from bridge.tools.context import InvocationContext
@@ -94,19 +95,30 @@ class LoopSettings:
         require_seconds(self.model_timeout_seconds, "model_timeout_seconds")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodCall:
+    """One call of a method, before it runs."""
+
+    method: ServiceMethod
+    context: InvocationContext
+    system: str | None
+    message: UserMessage
+    parameters: ChatRequestParameters
+    resumed: SuspendedInvocation | None = None
+    """The suspended invocation to continue."""
+    decisions: Mapping[int, Decision] = field(default_factory=dict)
+    """Decisions on the calls of the suspended invocation."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Invocation:
     """One run of the loop."""
 
     settings: LoopSettings
-    source: str
-    """The interface and method, ``Assistant.chat``."""
-    context: InvocationContext
+    call: MethodCall
     view: WindowView
     """Messages for the model, including this turn."""
     tools: OfferedTools
-    parameters: ChatRequestParameters
-    response_format: ResponseFormat | None = None
     emit: Emit | None = None
     """Receives the events; None if there is no receiver."""
     responses: list[ChatResponse] = field(default_factory=list)
@@ -121,7 +133,7 @@ class Invocation:
     """Indexes of the calls that the current stream has announced as complete."""
 
     def __post_init__(self) -> None:
-        self.compensations = Compensations(self.context)
+        self.compensations = Compensations(self.call.context)
 
     @property
     def _streams(self) -> bool:
@@ -145,13 +157,8 @@ class Invocation:
         while not await self._round():
             pass
 
-    async def resume(self, state: SuspendedInvocation, decisions: Mapping[int, Decision]) -> None:
-        """Continue a suspended invocation and run until there is an answer.
-
-        Args:
-            state: The suspended invocation.
-            decisions: Decisions on its pending calls; the approval policy is asked about the others.
-        """
+    async def resume(self, state: SuspendedInvocation) -> None:
+        """Continue a suspended invocation and run until there is an answer."""
         *_, message = state.turn
         assert isinstance(message, AiMessage)
         self.responses += state.responses
@@ -159,7 +166,7 @@ class Invocation:
         self._round_trips = sum(response.message.has_tool_execution_requests for response in self.responses)
         for execution in (*not_undone(state.executions, state.turn), *state.executed.values()):
             self.compensations.note(self.tools.box.find(execution.request.name), execution)
-        calls = self._calls(executed=dict(state.executed), decisions={**state.decisions, **decisions})
+        calls = self._calls(executed=dict(state.executed), decisions={**state.decisions, **self.call.decisions})
         uncertain = state.responses[-1].doubtful_call if state.responses else None
         calls.cut_off = None if uncertain in calls.decisions else uncertain
         await self._run_calls(calls, message.tool_execution_requests)
@@ -191,25 +198,27 @@ class Invocation:
     async def _next_request(self) -> ChatRequest:
         messages = self.view.messages()
         specifications = await self.tools.next(messages)
-        request = self.parameters.applied_to(
-            ChatRequest(messages=messages, tool_specifications=specifications, response_format=self.response_format)
+        reader = self.call.method.reader
+        response_format = None if reader is None else reader.response_format
+        request = self.call.parameters.applied_to(
+            ChatRequest(messages=messages, tool_specifications=specifications, response_format=response_format)
         )
         if self.responses and (choice := after_first_response(request.tool_choice)) is not request.tool_choice:
             request = replace(request, tool_choice=choice)
         transform = self.settings.chat_request_transformer
-        return request if transform is None else await _transformed(request, transform, self.context)
+        return request if transform is None else await _transformed(request, transform, self.call.context)
 
     async def _receive(self, request: ChatRequest, start: Start | None = None) -> ChatResponse:
         """Call the model, record its response and check the limits."""
         listeners = self.settings.listeners
         if listeners.model_request:
-            await notify(listeners.model_request, request, self.context)
+            await notify(listeners.model_request, request, self.call.context)
         model = self.settings.streaming_chat_model if self._streams else self.settings.chat_model
         pending = self._streamed(request, start) if self._streams else self._chatted(request)
         observer = switch.observer()
         response = await (pending if observer is None else observed_response(observer, pending, request, model))
         if listeners.model_response:
-            await notify(listeners.model_response, response, request, self.context)
+            await notify(listeners.model_response, response, request, self.call.context)
         self.responses.append(response)
         self.view.add(response.message)
         if requests := response.message.tool_execution_requests:
@@ -264,15 +273,15 @@ class Invocation:
 
     def _check_limits(self, calls: int) -> None:
         """Raise if the current round or its number of tool calls exceeds a limit."""
-        settings = self.settings
+        settings, source = self.settings, self.call.method.source
         if self._round_trips >= settings.max_tool_round_trips:
             raise ToolLimitError(
-                f"{self.source!r} reached its limit of {settings.max_tool_round_trips} round trips through tools, and "
+                f"{source!r} reached its limit of {settings.max_tool_round_trips} round trips through tools, and "
                 "the model requests more; raise max_tool_round_trips, or tell the model when to stop"
             )
         if settings.max_tool_calls_per_response is not None and calls > settings.max_tool_calls_per_response:
             raise ToolLimitError(
-                f"the model requests {calls} tools at once in {self.source!r}, more than "
+                f"the model requests {calls} tools at once in {source!r}, more than "
                 f"max_tool_calls_per_response={settings.max_tool_calls_per_response}; raise it, or tell the model to "
                 "call fewer tools at once"
             )
@@ -286,7 +295,7 @@ class Invocation:
     ) -> ToolCalls:
         return ToolCalls(
             offer=self.tools.offer,
-            context=self.context,
+            context=self.call.context,
             policy=self.settings.policy,
             approval=self.settings.approval,
             emit=self.emit,
@@ -323,14 +332,14 @@ class Invocation:
         return False
 
     def _state(self, calls: ToolCalls) -> SuspendedInvocation:
-        service, _, method = self.source.rpartition(".")
+        service, _, method = self.call.method.source.rpartition(".")
         return SuspendedInvocation(
             service=service,
             method=method,
-            memory_id=self.context.memory_id,
-            invocation_id=self.context.invocation_id,
-            parameters=self.context.parameters,
-            request_parameters=self.parameters,
+            memory_id=self.call.context.memory_id,
+            invocation_id=self.call.context.invocation_id,
+            parameters=self.call.context.parameters,
+            request_parameters=self.call.parameters,
             system=self.view.system_text,
             turn=self.view.turn,
             responses=tuple(self.responses),
