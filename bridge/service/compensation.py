@@ -213,12 +213,7 @@ def _report_failure(
 
 
 def not_undone(executions: Sequence[ToolExecution], turn: Sequence[object]) -> Sequence[ToolExecution]:
-    """Return the executions of a suspended invocation that were not undone yet.
-
-    Args:
-        executions: The executions of earlier responses.
-        turn: The messages of the turn, with one result for each execution.
-    """
+    """Return the executions of a suspended turn, one for each of its results, that were not undone yet."""
     results = [message for message in turn if isinstance(message, ToolExecutionResultMessage)]
     undone = max((index + 1 for index, message in enumerate(results) if UNDONE in message.attributes), default=0)
     return executions[undone:]

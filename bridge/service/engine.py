@@ -66,13 +66,7 @@ class Engine:
     def call(
         self, method: ServiceMethod, values: Mapping[str, Any], called_by: InvocationContext | None = None
     ) -> MethodCall:
-        """Prepare a call from its arguments.
-
-        Args:
-            method: The called method.
-            values: The arguments by name, including defaults.
-            called_by: Context of the caller if the method is called as a tool and has no context parameter.
-        """
+        """Prepare a call from its arguments by name; ``called_by`` is the context of a caller that calls a tool."""
         context = self._context(method, values, called_by)
         system = method.system_text(values)
         if system is None and self.system is not None:
@@ -123,18 +117,7 @@ class Engine:
         )
 
     async def run(self, call: MethodCall, emit: Emit | None = None) -> Result[Any]:
-        """Run an invocation.
-
-        Args:
-            call: The call.
-            emit: Receives the events; None if there is no receiver.
-
-        Raises:
-            InvocationTimeoutError: The invocation did not finish within its time limit.
-            ReplyError: The reply does not match the method's return type.
-            GuardrailError: A guardrail refused the message or the answer.
-            BaseException: See `Invocation.run`.
-        """
+        """Run an invocation and emit its events; see `Invocation.run` and `answer_of` for what is raised."""
         listeners = self.settings.listeners
         if listeners.started:
             await notify(listeners.started, call.message, call.context)

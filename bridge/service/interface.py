@@ -90,11 +90,7 @@ class ServiceMethod:
         return self.returns_result or self.streams
 
     def read(self, text: str) -> Any:
-        """Parse a reply into the return type.
-
-        Raises:
-            ReplyMismatchError: The reply does not match the type.
-        """
+        """Parse a reply into the return type, or raise `ReplyMismatchError`."""
         return text if self.reader is None else self.reader.read(text)
 
     def user_message(self, values: Mapping[str, Any]) -> UserMessage:

@@ -53,11 +53,7 @@ class ReplyReader:
         self.response_format = ResponseFormat(_wrapped(schema) if self._is_wrapped else schema, _name_of(kind))
 
     def read(self, text: str) -> Any:
-        """Parse a reply.
-
-        Raises:
-            ReplyMismatchError: The reply does not match the type.
-        """
+        """Parse a reply, or raise `ReplyMismatchError`."""
         try:
             return self._reader.read({_VALUE: self._parsed(text)})[_VALUE]
         except ArgumentsError as error:
@@ -118,11 +114,7 @@ def _name_of(kind: Any) -> str:
 
 
 def reply_reader_of(kind: Any, source: str) -> ReplyReader:
-    """Create the reader for a method's replies.
-
-    Raises:
-        DefinitionError: A model cannot reply with this type.
-    """
+    """Create the reader for a method's replies; types that a model cannot reply with are refused."""
     refusal = f"{source} returns {kind!r}, which a model cannot reply with; return str, data, Result or TokenStream"
     if kind in (None, NoneType):
         raise DefinitionError(refusal)

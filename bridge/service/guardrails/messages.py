@@ -243,10 +243,6 @@ class HeldAnswer:
         self._held.clear()
 
     async def release(self, rewritten: str | None) -> None:
-        """Pass on the parts of the accepted answer.
-
-        Args:
-            rewritten: Text that replaces the parts; None if it was not rewritten.
-        """
+        """Pass on the parts of the accepted answer, or the text that replaces them."""
         for event in self._held if rewritten is None else [PartialResponse(rewritten)]:
             await self._emit(event)

@@ -52,11 +52,7 @@ OutputOutcome = Rewrite | Refuse | Retry | Reprompt | None
 
 
 def checked_guardrails(guardrails: object, what: str) -> tuple[Any, ...]:
-    """Return guardrails as a tuple.
-
-    Raises:
-        DefinitionError: One is not a function with one parameter.
-    """
+    """Return guardrails as a tuple; each must be a function with one parameter."""
     items = listed(guardrails, what, "a function of the request")
     return tuple(require_callable(item, 1, f"a guardrail in {what}", "the request") for item in items)
 

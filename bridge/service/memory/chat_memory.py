@@ -339,11 +339,7 @@ class ProvidedMemories:
         self._lock = Lock()
 
     def of(self, memory_id: Any) -> ChatMemory:
-        """Return the memory of a conversation.
-
-        Raises:
-            DefinitionError: The provider returned another type, or the id cannot be serialized as JSON.
-        """
+        """Return the memory of a conversation; a provider that returns another type is refused."""
         key = memory_key(memory_id)
         with self._lock:
             memory = self._memories.get(key)
