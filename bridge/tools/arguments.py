@@ -116,21 +116,6 @@ class ArgumentReader:
         schema: See `bridge.tools.schema.signature.Signature.internal_schema`.
     """
 
-    __slots__ = (
-        "_adapter",
-        "_forbids_extra",
-        "_has_closed_objects",
-        "_has_numbers",
-        "_never_null",
-        "_order",
-        "_schema",
-        "_schema_size",
-        "_strict_gaps",
-        "_tool",
-        "_validate",
-        "_validate_and_yield",
-    )
-
     def __init__(self, tool_name: str, adapter: TypeAdapter[Any], schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties", {})
         required = schema.get("required", ())

@@ -153,7 +153,7 @@ class CallableExecutor:
             ) from None
         self._function = function
         self._is_async = inspect.iscoroutinefunction(_called(function))
-        self._write = ResultWriter(tool, None, has_annotation=False).write
+        self._write = ResultWriter(tool, inspect.Signature.empty).write
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.tool.ToolExecutor`."""

@@ -33,7 +33,8 @@ from bridge.tools.tool import ReturnBehavior, Tool, ToolPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridge.tools.specification import AnnotationsModel
+    from pydantic import BaseModel
+
 
 _SETTINGS = "__bridge_tool__"
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[Any, Any] | classmethod[Any, Any, Any]")
@@ -73,7 +74,7 @@ def tool(
     name: str | None = None,
     title: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-    annotations: ToolAnnotations | Mapping[str, Any] | AnnotationsModel | None = None,
+    annotations: ToolAnnotations | Mapping[str, Any] | BaseModel | None = None,
     return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM,
     always_visible: bool = False,
     strict: bool | None = None,
@@ -92,7 +93,7 @@ def tool(
     name: str | None = None,
     title: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-    annotations: ToolAnnotations | Mapping[str, Any] | AnnotationsModel | None = None,
+    annotations: ToolAnnotations | Mapping[str, Any] | BaseModel | None = None,
     return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM,
     always_visible: bool = False,
     strict: bool | None = None,
@@ -203,7 +204,7 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
     executor = executor_class(function, signature.injected, in_thread=settings.run_in_thread)
     name = settings.name or _name_of(function)
     reader = ArgumentReader(name, signature.adapter, signature.internal_schema)
-    writer = ResultWriter(name, signature.return_annotation, signature.has_return_annotation)
+    writer = ResultWriter(name, signature.return_annotation)
     return Tool(
         ToolSpecification(
             name=name,

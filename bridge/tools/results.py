@@ -62,26 +62,14 @@ class ResultWriter:
             match the declared type.
     """
 
-    __slots__ = (
-        "_adapter",
-        "_annotation",
-        "_dump",
-        "_is_scalar",
-        "_tool",
-        "_validate",
-        "_wraps",
-        "output_schema",
-        "write",
-    )
-
     output_schema: dict[str, Any] | None
     write: Callable[[Any], ToolExecutionResult]
 
-    def __init__(self, tool_name: str, annotation: Any, has_annotation: bool) -> None:
+    def __init__(self, tool_name: str, annotation: Any) -> None:
         self._tool = tool_name
         self._annotation = annotation
         self.output_schema = None
-        if not has_annotation:
+        if annotation is inspect.Signature.empty:
             self.write = self._write_unannotated
         elif is_none_type(annotation):
             self.write = self._write_nothing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic_core import to_json
 
@@ -88,14 +88,6 @@ def _culprit(value: object) -> tuple[str, object]:
             break
         path, value = f"{path}[{unserializable[0]!r}]", unserializable[1]
     return path, value
-
-
-class AnnotationsModel(Protocol):
-    """A pydantic model of hints with MCP's names, such as the SDK's ``ToolAnnotations``."""
-
-    def model_dump(self, *, by_alias: bool | None = None, exclude_none: bool = False) -> dict[str, Any]:
-        """Return the hints under MCP's names."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from inspect import Signature
 from typing import Annotated, Any, Literal, NamedTuple, NewType
 
 import pytest
@@ -70,7 +71,7 @@ class Unsaid:
 
 
 def writer(annotation: Any) -> ResultWriter:
-    return ResultWriter("the_tool", None if annotation is Unsaid else annotation, annotation is not Unsaid)
+    return ResultWriter("the_tool", Signature.empty if annotation is Unsaid else annotation)
 
 
 def named(value: Any) -> str:

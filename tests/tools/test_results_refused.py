@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from inspect import Signature
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ PICTURE = Image(b"\x89PNG")
 
 
 def writer(annotation: Any) -> ResultWriter:
-    return ResultWriter("the_tool", None if annotation is Unsaid else annotation, annotation is not Unsaid)
+    return ResultWriter("the_tool", Signature.empty if annotation is Unsaid else annotation)
 
 
 def named(value: Any) -> str:

@@ -53,9 +53,7 @@ class Signature:
     injected: Mapping[str, str]
     """Parameters that receive a part of the call's context, by name: an attribute of the context, or ``itself``."""
     return_annotation: Any
-    """The resolved annotation; None without one."""
-    has_return_annotation: bool
-    """True if the function has a return annotation."""
+    """The resolved annotation; `inspect.Signature.empty` without one."""
     description: str | None
     """The docstring without its sections."""
     adapter: TypeAdapter[dict[str, Any]]
@@ -119,12 +117,13 @@ def signature_of(
     if inspect.getdoc(unwrap_function(function)) is not None:  # a class describes the parameters of its constructor
         _refuse_unknown(docstring, plain.parameters, source)
     adapter, schema = _shape(parameters, source, extra_arguments)
-    has_return = plain.return_annotation is not inspect.Signature.empty
+    returned = plain.return_annotation
+    if returned is not inspect.Signature.empty:
+        returned = resolve("the return annotation", returned)
     return Signature(
         parameters=tuple(parameters),
         injected=injected,
-        return_annotation=resolve("the return annotation", plain.return_annotation) if has_return else None,
-        has_return_annotation=has_return,
+        return_annotation=returned,
         description=docstring.description,
         adapter=adapter,
         internal_schema=schema,

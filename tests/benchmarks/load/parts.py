@@ -124,7 +124,7 @@ async def _from_plan_on(
 async def _execution(publisher: Publisher, context: InvocationContext) -> list[Part]:
     signature = signature_of(add)
     reader = ArgumentReader("add", signature.adapter, signature.internal_schema)
-    writer = ResultWriter("add", signature.return_annotation, signature.has_return_annotation)
+    writer = ResultWriter("add", signature.return_annotation)
     whole = await _measured(
         lambda: execute(publisher.tools, ToolExecutionRequest("add", _ARGUMENTS), context, publisher.policy)
     )
