@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.fast_channel import FastChannel
     from bridge.server.limits import Limits
-    from bridge.server.limits.accounts import Accounts
-    from bridge.server.limits.calls import Execute
+    from bridge.server.limits.accounts import Accounts, Execute
     from bridge.server.protocol import MessageId
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
@@ -90,14 +89,13 @@ class ServerCore:
         """Limits of each caller; None for none."""
         self._max_result_bytes = cache(limits.result_bytes_of) if limits is not None and limits.are_of_results else None
         if limits is not None and limits.are_of_requests:
-            from bridge.server.limits.accounts import Accounts  # noqa: PLC0415 - only with limits
-            from bridge.server.limits.calls import limited  # noqa: PLC0415 - as above
+            from bridge.server.limits.accounts import Accounts, limited  # noqa: PLC0415 - only with limits
 
             self.accounts = Accounts(limits)
             if limits.are_of_calls:
                 self._execute = limited(self.accounts)
         if max_calls is not None:
-            from bridge.server.limits.calls import bounded  # noqa: PLC0415 - only with a maximum
+            from bridge.server.limits.accounts import bounded  # noqa: PLC0415 - only with a maximum
 
             self._execute = bounded(self._execute, max_calls, self.running)
 
@@ -201,7 +199,7 @@ def _written(
         wire = _of_era(result, modern=modern)
         if max_bytes is None:
             return write(wire)
-        from bridge.server.limits.calls import excess_bytes  # noqa: PLC0415 - only with limits
+        from bridge.server.limits.accounts import excess_bytes  # noqa: PLC0415 - only with limits
 
         plain = dict(wire)  # writing may add members
         written = write(wire)

@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 from mcp.server.streamable_http import GET_STREAM_KEY, EventStore
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
 from pydantic_core import from_json
+from starlette.responses import StreamingResponse
 
 from bridge.server.protocol import INTERNAL_ERROR
 
@@ -208,6 +209,24 @@ class SessionEvents(EventStore):
                     yield f"{last}/{quote(position.stream, safe='')}", text
                 if _is_answer(text):
                     break
+
+    def resume(self, position: StreamPosition) -> StreamingResponse:
+        """Return a response that resumes the stream of a call."""
+
+        async def lines() -> AsyncIterator[str]:
+            try:
+                async for event in self.follow(position):
+                    yield ": \n\n" if event is None else f"id: {event[0]}\nevent: message\ndata: {event[1]}\n\n"
+            except self._replica.failures as error:
+                self._replica.failed(error)  # the client resumes again
+
+        # The same headers as on the original stream; without X-Accel-Buffering, nginx would delay events.
+        headers = {
+            "cache-control": "no-cache, no-transform",
+            "mcp-session-id": self._session_id,
+            "x-accel-buffering": "no",
+        }
+        return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)
 
     async def _problem(self, owner: str | None) -> str | None:
         """Return the reason why a call of a replica will have no further events; None if it may have some."""

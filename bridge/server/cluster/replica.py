@@ -6,6 +6,8 @@ Messages are published once, and are lost if no replica is subscribed; data that
 A replica counts as ended only if its heartbeat has stopped and its channel has no subscriber, because its calls are
 given up then. A busy replica misses heartbeats but stays subscribed; one that lost its connection still has a recent
 key.
+
+Ids of requests to clients name the replica that waits for the response, which may reach any replica.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import anyio
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
 
 from bridge.redis import connection_errors, is_outage, response_errors
 from bridge.text import truncate
@@ -26,7 +30,10 @@ from bridge.text import truncate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
+    from mcp.shared.dispatcher import CallOptions
+
     from bridge.redis import Redis
+    from bridge.types import Json
 
     Handler = Callable[[Mapping[str, Any]], Awaitable[None]]
 
@@ -49,6 +56,8 @@ _LOGGED_CHARS = 100
 """Maximum characters of a message in the log."""
 _REFUSAL_LOG_SECONDS = 60.0
 """Minimum seconds between two log lines about commands that Redis refused."""
+_SEPARATOR = "/"
+"""Separates the replica from the number in the id of a request to a client."""
 
 
 class LateError(TimeoutError):
@@ -278,3 +287,39 @@ class Replica:
             self._awaited[message["token"]] = (count + 1, done)
             if count + 1 == 0:
                 done.set()
+
+
+class ReplicaDispatcher(JSONRPCDispatcher[TransportContext]):
+    """The SDK's dispatcher with ids of requests that are unique among replicas."""
+
+    def __init__(self, replica: str, *streams: Any, **settings: Any) -> None:
+        super().__init__(*streams, **settings)
+        self._replica = replica
+        self._asked = 0
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
+    ) -> dict[str, Any]:
+        """Send a request to the client, with a unique id."""
+        self._asked += 1
+        numbered: CallOptions = {"request_id": f"{self._replica}{_SEPARATOR}{self._asked}", **(opts or {})}
+        return await super().send_raw_request(method, params, numbered, **related)
+
+
+def _replica_in(request_id: object) -> str | None:
+    """Return the replica that sent a request to the client, given its id; None for ids of other senders."""
+    if not isinstance(request_id, str) or _SEPARATOR not in request_id:
+        return None
+    return request_id.partition(_SEPARATOR)[0]
+
+
+def target_replica(message: Json) -> str | None:
+    """Return the replica that a client's message is for: ``all`` for a cancellation, None for the receiving one."""
+    method, params = message.get("method"), message.get("params")
+    if method is None:
+        return _replica_in(message.get("id"))
+    if not isinstance(params, dict):
+        return None
+    if method == "notifications/cancelled":
+        return "all"
+    return _replica_in(params.get("progressToken")) if method == "notifications/progress" else None

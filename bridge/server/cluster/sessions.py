@@ -27,7 +27,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from bridge.server.cluster.event_store import EventBytes, SessionEvents, position_of
-from bridge.server.cluster.routing import ReplicaDispatcher, resume_stream, target_replica
+from bridge.server.cluster.replica import ReplicaDispatcher, target_replica
 from bridge.server.cluster.session_records import (
     ClusterLogLevels,
     LiveSession,
@@ -125,7 +125,7 @@ class ClusterSessions:
                 )
                 await send_error(send, 429, problem, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS)
                 return
-            await resume_stream(alive.events, position, session_id, self._replica)(scope, receive, send)
+            await alive.events.resume(position)(scope, receive, send)
         else:
             # The events of streams that belong to no call are not stored.
             await alive.transport.handle_request(without_header(scope, b"last-event-id"), receive, send)
