@@ -94,6 +94,8 @@ def bench_what_is_switched_on(tmp_path: Path, table: Table, heading: str, pytest
         "all four": watching("four", 0.01),
         f"--traces, {EACH}": {"traced_share": 1},
         f"all four, {EACH}": watching("each", 1),
+        "--rate": {"limits": {"rate": 10**9}},
+        "--concurrency": {"limits": {"concurrency": 64}},
     }
     # Where traces go to is not what is measured.
     environment = os.environ | {"OTEL_TRACES_EXPORTER": "none", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}

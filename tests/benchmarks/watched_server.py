@@ -25,12 +25,13 @@ from bridge.hosting import sockets as sockets_module
 from bridge.hosting.serve import http_protocol
 from bridge.hosting.server import BackgroundServer
 from bridge.server.http.app import http_app
+from bridge.server.limits import Limits, Rate
 from bridge.server.publisher import Publisher
 from bridge.telemetry.writer import BATCH_SECONDS
 from tests.benchmarks.tools import add
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from bridge.server.http.app import BridgeApp
 
@@ -45,6 +46,7 @@ def watched_app(
     log: bool = False,
     audit_log: str | None = None,
     traced_share: float | None = None,
+    limits: Mapping[str, int] | None = None,
 ) -> Iterator[BridgeApp]:
     """An app of which is told what the arguments say.
 
@@ -54,6 +56,7 @@ def watched_app(
         log: Whether there is a line of JSON for each call.
         audit_log: Where the audit log goes; None for none.
         traced_share: The share of the calls whose traces are kept; None for no traces.
+        limits: Limits of each caller: calls a second (``rate``) and at once (``concurrency``); None for none.
     """
     os.environ["OTEL_TRACES_SAMPLER_ARG"] = str(traced_share)
     options = TelemetryOptions(
@@ -67,7 +70,9 @@ def watched_app(
     )
     with telemetry_enabled(options, name):
         publisher = Publisher(ToolBox(add), name=name)
-        app = http_app(publisher.tools, publisher=publisher)
+        rate, concurrency = (None if limits is None else limits.get(each) for each in ("rate", "concurrency"))
+        of_callers = Limits(rate=None if rate is None else Rate(rate, 1), concurrency=concurrency)
+        app = http_app(publisher.tools, publisher=publisher, limits=of_callers if limits else None)
         with _unobserved():
             yield app
 
