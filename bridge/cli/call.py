@@ -155,7 +155,7 @@ def _call_here(
     from bridge.tools.tool import ToolExecutionRequest  # noqa: PLC0415
 
     tools = load_toolbox([target])
-    if name not in tools and _is_assignment(name):
+    if name not in tools and "=" in name:
         raise _tool_missing(name, [tool.name for tool in tools])
     request = ToolExecutionRequest(name, arguments_for(tools.get(name).specification))
     policy = ExecutionPolicy(on_arguments_error=_raise, on_execution_error=_as_result, timeout_seconds=timeout_seconds)
@@ -171,11 +171,7 @@ def _call_there(
     try:
         return servers.call_tool(found, name, arguments_for)
     except UnknownToolError as error:
-        raise (_tool_missing(name) if _is_assignment(name) else error) from None
-
-
-def _is_assignment(word: str) -> bool:
-    return "=" in word
+        raise (_tool_missing(name) if "=" in name else error) from None
 
 
 def _tool_missing(word: str, names: Sequence[str] = ()) -> click.UsageError:

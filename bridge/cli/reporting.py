@@ -20,6 +20,7 @@ from bridge.errors import ArgumentsError, BridgeError, ServerError, TargetError,
 from bridge.hosting.process import INTERRUPTED, exit_process, print_message, set_message_format
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip, escape_controls, escaped_json, to_json_line, utc_time
+from bridge.types import without_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +86,10 @@ def exit_code_of(command: Callable[[], object]) -> int:
         return _explained(error)
     except (BridgeError, OSError) as error:
         code = _reported(error)
-        _give_up_on_unwritten()
+        try:
+            sys.stdout.flush()
+        except OSError:  # otherwise the interpreter would report it again
+            _discard_stdout()
         return code
     except Exception as error:
         message = f"bridge: {type(error).__name__}: {error} (an error in bridge; --log-level debug shows the traceback)"
@@ -112,14 +116,6 @@ def _explained(error: click.ClickException) -> int:
     return error.exit_code
 
 
-def _give_up_on_unwritten() -> None:
-    """Discard unwritten standard output after a reported error, so that the interpreter does not report it again."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        _discard_stdout()
-
-
 def _discard_stdout() -> None:
     """Prevent an error of the interpreter at exit about unwritten output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -134,23 +130,22 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
-        line = {
-            "time": utc_time(record.created),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": clip(record.getMessage(), MAX_MESSAGE_CHARS),
-        }
-        if record.exc_info:
-            line["exception"] = _ends_of(self._tracebacks.formatException(record.exc_info))
-        if record.stack_info:
-            line["stack"] = record.stack_info
-        return escaped_json(to_json_line(line))
+        traceback = self._tracebacks.formatException(record.exc_info) if record.exc_info else None
+        message = clip(record.getMessage(), MAX_MESSAGE_CHARS)
+        return _json_line(record.created, record.levelname.lower(), record.name, message, traceback, record.stack_info)
 
 
 def message_as_json(message: str, level: str, traceback: str | None) -> str:
     """Format a message of the command as a JSON log line."""
-    line = {"time": utc_time(time()), "level": level, "logger": "bridge.cli", "message": message}
-    return escaped_json(to_json_line(line if traceback is None else line | {"exception": _ends_of(traceback)}))
+    return _json_line(time(), level, "bridge.cli", message, traceback)
+
+
+def _json_line(
+    seconds: float, level: str, logger: str, message: str, traceback: str | None, stack: str | None = None
+) -> str:
+    line = {"time": utc_time(seconds), "level": level, "logger": logger, "message": message}
+    further = without_none(exception=None if traceback is None else _ends_of(traceback), stack=stack)
+    return escaped_json(to_json_line(line | further))
 
 
 def _ends_of(traceback: str) -> str:

@@ -78,19 +78,15 @@ METHODS = frozenset(
 )  # fmt: skip
 """Methods of MCP; unknown methods are recorded as `OTHER`."""
 
-TRACE_KEYS = frozenset({"traceparent", "tracestate", "baggage"})
-"""Keys of the trace context in ``_meta`` of a request (SEP-414; W3C Trace Context, W3C Baggage)."""
-
 _MAX_TRACE_CHARS = {"traceparent": 55, "tracestate": 512, "baggage": 8192}
+TRACE_KEYS = frozenset(_MAX_TRACE_CHARS)
+"""Keys of the trace context in ``_meta`` of a request (SEP-414; W3C Trace Context, W3C Baggage)."""
 
 
 def trace_in(meta: Mapping[str, Any]) -> dict[str, str]:
     """Return the trace context of a request, without invalid values, for which OpenTelemetry would raise or log.
 
     Values are invalid if they are not text, or longer than the W3C's limits.
-
-    Args:
-        meta: The ``_meta`` of the request.
     """
     return {
         key: meta[key]

@@ -24,8 +24,8 @@ def observer() -> Observer | None:
     return _observer
 
 
-def enable(new: Observer) -> None:
-    """Enable telemetry."""
+def enable(new: Observer | None) -> None:
+    """Enable telemetry; None disables it."""
     global _observer  # noqa: PLW0603 - one process has one telemetry, as OpenTelemetry's own providers
     _observer = new
 
@@ -51,12 +51,6 @@ def enable_telemetry(
     enable(Observer(Instruments(meter_provider or get_meter_provider()), tracer=Tracing(tracer_provider)))
 
 
-def disable() -> None:
-    """Disable telemetry."""
-    global _observer  # noqa: PLW0603 - as above
-    _observer = None
-
-
 @contextmanager
 def enabled(new: Observer) -> Iterator[Observer]:
     """Enable telemetry in this block."""
@@ -65,10 +59,7 @@ def enabled(new: Observer) -> Iterator[Observer]:
     try:
         yield new
     finally:
-        if before is None:
-            disable()
-        else:
-            enable(before)
+        enable(before)
 
 
 def observed_session(transport: str) -> AbstractContextManager[None]:

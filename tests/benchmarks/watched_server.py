@@ -83,12 +83,11 @@ def _unobserved() -> Iterator[None]:
     from bridge.telemetry import switch  # noqa: PLC0415 - for this alone
 
     before = switch.observer()
-    switch.disable()
+    switch.enable(None)
     try:
         yield
     finally:
-        if before is not None:
-            switch.enable(before)
+        switch.enable(before)
 
 
 async def main(variants: dict[str, dict[str, Any]]) -> None:

@@ -108,7 +108,7 @@ class Walkthrough:
         sys.path.insert(0, str(self._folder))
         self._exit.callback(sys.path.remove, str(self._folder))
         self._exit.callback(self._forget_modules)
-        self._exit.callback(switch.disable)  # a page may enable telemetry
+        self._exit.callback(switch.enable, None)  # a page may enable telemetry
         return self
 
     def __exit__(

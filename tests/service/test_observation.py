@@ -186,4 +186,4 @@ async def test_telemetry_is_enabled_with_the_providers_of_the_process_or_with_gi
         await ai_service(Assistant, chat_model=FakeModel("Hi")).chat("Hi")
         assert observed.counts("gen_ai.invoke_agent.duration") == [(AGENT, 1)]
     finally:
-        switch.disable()
+        switch.enable(None)
