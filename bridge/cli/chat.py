@@ -18,6 +18,11 @@ from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.cli.terminal import InteractiveInput, run_interruptible
 from bridge.errors import ChatModelError, DefinitionError, InvocationError, MemoryStoreError, ServerError
 from bridge.hosting.process import INTERRUPTED, exit_process, print_message
+from bridge.redis import is_redis_url
+from bridge.service.approval import ApprovalPolicy, Decision
+from bridge.service.chat_model import PartialResponse
+from bridge.service.events import BeforeToolExecution, ToolExecuted
+from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
 from bridge.telemetry.writer import write_all
 from bridge.text import escape_controls, escaped_json, truncate, with_count
@@ -25,10 +30,8 @@ from bridge.text import escape_controls, escaped_json, truncate, with_count
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
     from bridge.client.config.servers import Prefixing
-    from bridge.service.approval import ApprovalPolicy, Decision
     from bridge.service.chat_model import StreamingChatModel
     from bridge.service.events import ServiceEvent
-    from bridge.service.memory.chat_memory import ChatMemory
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool, ToolExecution, ToolExecutionRequest
 
@@ -141,9 +144,6 @@ class _Terminal:
 
     def show(self, event: ServiceEvent) -> None:
         """Display an event."""
-        from bridge.service.chat_model import PartialResponse  # noqa: PLC0415 - already imported
-        from bridge.service.events import BeforeToolExecution, ToolExecuted  # noqa: PLC0415 - as above
-
         match event:
             case PartialResponse():
                 self.write(event.text)
@@ -189,9 +189,6 @@ async def _converse(
 
 
 async def _memory(text: str | None) -> ChatMemory:
-    from bridge.redis import is_redis_url  # noqa: PLC0415 - as above
-    from bridge.service.memory.chat_memory import ChatMemory  # noqa: PLC0415 - as above
-
     try:
         memory = ChatMemory(text)
         if text is not None and not is_redis_url(text):
@@ -232,8 +229,6 @@ async def _answer(service: _Conversation, question: str, terminal: _Terminal) ->
 
 def _approval(approve: str, person: InteractiveInput | None, terminal: _Terminal) -> ApprovalPolicy | None:
     """Approval policy for calls that are not known to be read-only; None if every call may run."""
-    from bridge.service.approval import ApprovalPolicy, Decision  # noqa: PLC0415 - already imported
-
     if approve == "auto":
         return None
 
