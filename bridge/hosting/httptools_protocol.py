@@ -10,19 +10,18 @@ treat its body as the next request.
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from bridge.hosting.known_heads import KnownHead
-from bridge.server.http.requests import REQUEST, headers_by_name
+from bridge.hosting.eager_tasks import EagerTasks
+from bridge.server.http.requests import REQUEST, Head
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Mapping
 
     from starlette.types import Scope
 
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from bridge.server.http.guards import PreAsgiHandler
     from bridge.server.http.requests import PendingCall
 
-_KEPT_HEADS = 64
-
+_OK = 200
 _FAILED = PlainResponse(
     b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the server\'s log says why"}}', 500
 )
@@ -110,31 +108,43 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
     """Connection with the fast path."""
 
     direct: PreAsgiHandler
+    eager: EagerTasks | None = None
+    """Runs the calls of all connections."""
     is_between_requests = True
     """True if the parser has no part of a request."""
-    answered: KnownHead | None = None
+    answered: Head | None = None
     """Head of the last request that the fast path has answered."""
     _body: bytes | None = None
     """Body of a request for the fast path, as far as received; None while uvicorn reads a request."""
+    _default_headers: list[Header] | None = None
+    """Headers of all responses from which `_ok_head` was made."""
+    _ok_head = b""
+    """Beginning of a successful response."""
     _idle_since = 0.0
     """Time of the last response."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        if self.eager is None:
+            type(self).eager = EagerTasks(self.loop)
 
     def data_received(self, data: bytes) -> None:
         """Parse data; incomplete requests continue in uvicorn."""
         super().data_received(data)
         if self._body is not None:
-            self._hand_over(is_whole=False)
+            body, self._body = self._body, None
+            self._hand_over(body, is_whole=False)
 
-    def answers(self, known: KnownHead, body: bytes) -> bool:
+    def answers(self, head: Head, body: bytes) -> bool:
         """Answer a request whose head is known, without the parser; return False if that is not possible."""
-        if not getattr(self.cycle, "response_complete", True) or self.flow.write_paused or self.transport.is_closing():
+        if (
+            not self.is_between_requests
+            or not getattr(self.cycle, "response_complete", True)
+            or self.flow.write_paused
+            or self.transport.is_closing()
+        ):
             return False
-        self.scope = known.scope.copy()  # type: ignore[assignment]
-        begun = self._begun(body, known.headers)
-        if begun is None:
-            return False
-        self._answer(begun)
-        return True
+        return self._answers(head, body)
 
     def on_message_begin(self) -> None:
         """Note that the parser has a part of a request."""
@@ -170,14 +180,11 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
         if self._body is None:
             super().on_message_complete()
             return
-        scope, headers = self.scope, headers_by_name(self.scope["headers"])
-        begun = self._begun(self._body, headers)
-        if begun is None:
-            self._hand_over(is_whole=True)
-            return
-        self.answered = KnownHead(dict(scope), headers, len(self._body))
-        self._body = None
-        self._answer(begun)
+        head, body, self._body = Head(cast("Scope", self.scope)), self._body, None
+        if self._answers(head, body):
+            self.answered = head
+        else:
+            self._hand_over(body, is_whole=True)
 
     def on_response_complete(self) -> None:
         """Await the next request; the timer of an idle connection that runs already is not made anew."""
@@ -197,12 +204,6 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
         else:
             self.timeout_keep_alive_task = self.loop.call_later(left_seconds, self.timeout_keep_alive_handler)
 
-    def _answer(self, begun: PlainResponse | PendingCall) -> None:
-        if isinstance(begun, PlainResponse):
-            self._write(begun, keeps_alive=True)
-        else:
-            self._start(begun)
-
     def _may_be_direct(self) -> bool:
         """True for a keep-alive POST without special headers, with no earlier response pending."""
         return (
@@ -216,15 +217,20 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             and not self.flow.write_paused
         )
 
-    def _begun(self, body: bytes, headers: Mapping[bytes, bytes]) -> PlainResponse | PendingCall | None:
+    def _answers(self, head: Head, body: bytes) -> bool:
+        """Answer a request, or start its call; return False if it has to go through ASGI."""
         try:
-            return self.direct.begin(cast("Scope", self.scope), body, headers)
+            begun = self.direct.begin(head, body)
         except Exception:  # noqa: BLE001 - the error occurs again in uvicorn, which logs it
-            return None
+            return False
+        if isinstance(begun, PlainResponse):
+            self._write(begun, keeps_alive=True)
+        elif begun is not None:
+            self._start(begun)
+        return begun is not None
 
-    def _hand_over(self, *, is_whole: bool) -> None:
+    def _hand_over(self, body: bytes, *, is_whole: bool) -> None:
         """Replay the request to uvicorn."""
-        body, self._body = self._body, None
         self.expect_100_continue = False  # checked in _may_be_direct; a trailer must not change it
         super().on_headers_complete()
         if body:
@@ -233,12 +239,19 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             super().on_message_complete()
 
     def _start(self, work: PendingCall) -> None:
+        assert self.eager is not None
+        if self.eager.is_ready() and (answer := work.start(self.eager.step)) is not None:
+            self._write(answer, keeps_alive=True)
+            return
         running = _Running(work)
         self.cycle = running  # type: ignore[assignment]  # as far as uvicorn looks at it
         if work.may_talk:
-            work.request.hand_over = partial(self._continue_in_asgi, running, self.scope)
-        running.task = self.loop.create_task(self._run(running))
-        self.tasks.add(running.task)
+            work.request.hand_over = partial(self._continue_in_asgi, running)
+        task = self.eager.run(self._run(running))
+        if task is not None:
+            running.task = task
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
 
     async def _run(self, running: _Running) -> None:
         try:
@@ -248,19 +261,19 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
                 self.logger.exception("a request could not be answered")
             answer, running.keep_alive = _FAILED, False
         if answer is None or running.is_handed_over:
-            self.tasks.discard(running.task)
             return
         if self.flow.write_paused:
             await self.flow.drain()
         running.response_complete = True
-        self.tasks.discard(running.task)
         if not running.disconnected:
             self._write(answer, keeps_alive=running.keep_alive)
 
-    def _continue_in_asgi(self, running: _Running, scope: Any) -> None:
+    def _continue_in_asgi(self, running: _Running) -> None:
         """Answer a request in ASGI, while its call continues."""
-        path = scope["path"].encode()
-        scope |= {"method": "POST", "raw_path": path, "state": self.app_state.copy(), REQUEST: running.work.request}
+        request = running.work.request
+        path = request.scope["path"].encode()
+        scope: Any = {**request.scope, "method": "POST", "raw_path": path, "state": self.app_state.copy()}
+        request.scope, scope[REQUEST] = scope, request
         running.is_handed_over = True
         cycle = RequestResponseCycle(
             scope=scope,
@@ -284,7 +297,13 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
         self._start_asgi_task(cycle, self.app)
 
     def _write(self, answer: PlainResponse, *, keeps_alive: bool) -> None:
-        head = _head(answer.status, tuple(self.server_state.default_headers))
+        default = self.server_state.default_headers  # another list every second
+        if answer.status != _OK:
+            head = _head(answer.status, default)
+        elif default is self._default_headers:
+            head = self._ok_head
+        else:
+            self._default_headers, self._ok_head = default, (head := _head(answer.status, default))
         if answer.session_id is not None:
             head += b"mcp-session-id: %b\r\n" % answer.session_id.encode()
         if not keeps_alive:
@@ -321,7 +340,6 @@ class _Running:
             self.task.get_loop().call_soon(self.task.cancel)
 
 
-@lru_cache(_KEPT_HEADS)
-def _head(status: int, default: tuple[Header, ...]) -> bytes:
-    """Build common response headers (cached); the default ones change every second."""
+def _head(status: int, default: list[Header]) -> bytes:
+    """Return the beginning of a response, with the headers of all responses."""
     return STATUS_LINE[status] + b"".join(b"%b: %b\r\n" % header for header in (*default, CONTENT_TYPE))

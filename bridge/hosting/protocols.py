@@ -231,6 +231,7 @@ class CoalescingTransport:
         self._transport = transport
         self._schedule: Callable[[Callable[[], None]], object] = asyncio.get_running_loop().call_soon
         self._kept = b""
+        self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
         """Write with delayed data, or delay this data."""
@@ -243,7 +244,7 @@ class CoalescingTransport:
     def write_whole(self, data: bytes) -> None:
         """Write immediately, with delayed data."""
         kept, self._kept = self._kept, b""
-        if not self._transport.is_closing():  # uvloop raises after a disconnect
+        if not self.is_closing():  # uvloop raises after a disconnect
             self._transport.write(kept + data if kept else data)
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,23 +22,27 @@ from bridge.server.protocol import (
 )
 from bridge.server.running_calls import RunningCalls
 from bridge.server.tool_list import CACHE_SCOPE, ToolChanges, ToolViews
-from bridge.tools.execution import LOCAL, execute
+from bridge.tools.context import InvocationContext
+from bridge.tools.execution import LOCAL, execute, result_of_failure
 from bridge.tools.questions import InputRequired
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 from bridge.wire.tools import result_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from bridge.server.auth.access import Access
     from bridge.server.fast_channel import FastChannel
     from bridge.server.limits import Limits
     from bridge.server.limits.accounts import Accounts, Execute
     from bridge.server.protocol import MessageId
-    from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
+    from bridge.tools.executors import FunctionExecutor
+    from bridge.tools.tool import Tool
     from bridge.types import Json
+
+    Step = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 
 _logger = logging.getLogger("bridge.server")
 _Raised = TypeVar("_Raised", bound=BaseException)
@@ -94,6 +99,11 @@ class ServerCore:
             self.accounts = Accounts(limits)
             if limits.are_of_calls:
                 self._execute = limited(self.accounts)
+        self.is_plain = self.policy.is_plain and self._max_result_bytes is None
+        """True if `call_plain` can call plain tools."""
+        is_counted = limits is not None and limits.are_of_calls
+        # Up to half of the maximum, `bounded` refuses nobody.
+        self._plain_places = 0 if is_counted else sys.maxsize if max_calls is None else max_calls // 2
         if max_calls is not None:
             from bridge.server.limits.accounts import bounded  # noqa: PLC0415 - only with a maximum
 
@@ -156,25 +166,105 @@ class ServerCore:
             result = await self._execute(tools, ToolExecutionRequest(name, arguments), context, self.policy)
             max_bytes = None if self._max_result_bytes is None else self._max_result_bytes(name)
             return _written(name, result, write, max_bytes, modern=modern)
-        except InputRequired:
-            raise
-        except CallRefused as refused:
-            raise refused.error from None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - logged, and answered without its text
+        except BaseException as error:  # noqa: BLE001 - answered without its text
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                context.cancel()
             if isinstance(error, UnknownToolError) and error.name == name and name not in tools:
                 raise ProtocolError(INVALID_PARAMS, str(error)) from None
-            raise _failed(name, error) from None
-        except BaseExceptionGroup as group:
+            raise self._reported(name, error) from None
+
+    async def call_plain(
+        self,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        account: str,
+        write: Callable[[Json], bytes],
+        ending: bytes,
+        started: Awaitable[Any] | None = None,
+    ) -> bytes:
+        """Run a ``tools/call`` of a plain tool, which was checked and needs no context; return its result as JSON.
+
+        Args:
+            tool: The tool.
+            arguments: Its arguments, not yet validated.
+            account: As in a context.
+            write: As for `call`.
+            ending: The members that ``write`` adds, as JSON; empty for the handshake era.
+            started: What `start_plain` has returned; None if the call was not started.
+
+        Raises:
+            ProtocolError: As by `call`.
+        """
+        modern = bool(ending)
+        if started is None and not self.running.has_room(self._plain_places):
+            return await self.call(tool.name, arguments, InvocationContext(account=account), write, modern=modern)
+        try:
+            try:
+                executor: FunctionExecutor = tool.executor  # type: ignore[assignment]  # of a plain tool
+                if started is None:
+                    result = await executor.execute_plain(arguments, account)
+                else:
+                    result = executor.write_json(await started)
+            except BaseException as raised:  # noqa: BLE001 - as in `execute`
+                result = await result_of_failure(raised, tool, arguments, self.policy)
+        except BaseException as error:  # noqa: BLE001 - as by `call`
+            raise self._reported(tool.name, error) from None
+        if isinstance(result, bytes):
+            return b"{%b%b}" % (result, ending)
+        return _written(tool.name, result, write, None, modern=modern)
+
+    def start_plain(
+        self, tool: Tool, arguments: Mapping[str, Any], ending: bytes, step: Step
+    ) -> bytes | Awaitable[Any] | None:
+        """Start a call for `call_plain`.
+
+        Args:
+            tool: As for `call_plain`.
+            arguments: As for `call_plain`.
+            ending: As for `call_plain`.
+            step: Runs the first step of a coroutine; returns the rest, or raises StopIteration with its value.
+
+        Returns:
+            The result, if the call has ended; the rest of the call; None if it was not started.
+        """
+        executor: FunctionExecutor = tool.executor  # type: ignore[assignment]  # of a plain tool
+        work = executor.start(arguments) if self.running.has_room(self._plain_places) else None
+        if work is None:
+            return None
+        try:
+            return step(work)
+        except StopIteration as end:
+            value = end.value
+            try:
+                result = executor.write_json(value)
+            except Exception:  # noqa: BLE001 - `call_plain` will raise it
+                result = b""
+            return b"{%b%b}" % (result, ending) if result and isinstance(result, bytes) else _ended(value)
+        except BaseException as error:  # noqa: BLE001 - as above
+            return _ended(None, error)
+
+    def _reported(self, name: str, error: BaseException) -> BaseException:
+        """Log the error of a call that is not the tool's own, and return the one to raise."""
+        if isinstance(error, InputRequired):
+            return error
+        if isinstance(error, CallRefused):
+            return error.error
+        if isinstance(error, BaseExceptionGroup) and not isinstance(error, Exception):
             # A tool asked from inside a task group, which wraps its questions.
-            raise _unwrapped(name, group) from None
-        except anyio.get_cancelled_exc_class():
-            context.cancel()
+            return _unwrapped(name, error)
+        if isinstance(error, anyio.get_cancelled_exc_class()):
             if self.running.was_ended():
                 message = f"the server ended while {name!r} ran, and cancelled it: its outcome is unknown"
-                raise ProtocolError(INTERNAL_ERROR, message) from None
-            raise
-        except BaseException as error:  # noqa: BLE001 - as above: a library's panic must not end the session
-            raise _failed(name, error) from None
+                return ProtocolError(INTERNAL_ERROR, message)
+            return error
+        return _failed(name, error)  # a library's panic must not end the session, either
+
+
+async def _ended(value: Any, error: BaseException | None = None) -> Any:
+    """Return the value of a coroutine that has ended, or raise its error."""
+    if error is not None:
+        raise error
+    return value
 
 
 def _check_scopes(name: str, tools: ToolBox, access: Access) -> None:

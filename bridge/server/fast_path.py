@@ -14,6 +14,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pydantic_core import to_json
+
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.methods.envelope import ModernEnvelopes, is_plain_message, is_plain_meta
 from bridge.server.methods.lifecycle import agreed_version
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.server.auth.access import Access
-    from bridge.server.core import ServerCore
+    from bridge.server.core import ServerCore, Step
     from bridge.server.methods.method import Era, Method, Responder
     from bridge.server.protocol import MessageId
     from bridge.tools.context import InvocationContext
@@ -67,6 +69,7 @@ class FastPath:
         self._envelopes = ModernEnvelopes()
         self._stamp: Json = {SERVER_INFO_KEY: core.implementation}
         self._write_stamped = self._stamped  # bound once
+        self._ending = b',"resultType":"complete","_meta":%b' % to_json(self._stamp)
         self._agreed_version = ""
 
     def initialize(self, message: Json) -> bytes | None:
@@ -129,6 +132,7 @@ class FastPath:
                 meta[CAPABILITIES_KEY],
                 access,
                 self._write_stamped,
+                self._ending,
             )
         )
 
@@ -145,12 +149,14 @@ class FastPath:
 class PlainResponder:
     """Writes the responses of a method."""
 
-    __slots__ = ("_method", "_plan", "_run")
+    __slots__ = ("_call_plain", "_method", "_plan", "_run", "_start_plain")
 
     def __init__(self, method: Method) -> None:
         self._method = method
         self._plan = method.plan
         self._run = method.run
+        self._call_plain = method.call_plain
+        self._start_plain = method.start_plain
 
     def plan(self, request: PlainRequest) -> bytes | PlainRequest | None:
         """Return the response, the request itself if it has to be run, or None for the SDK."""
@@ -170,6 +176,19 @@ class PlainResponder:
             found = protocol_error(self._method, request, error)
             return refusal(request.id, found), found.code
         return request.response(written), 0
+
+    async def call_plain(self, request: PlainRequest, account: str) -> tuple[bytes, int]:
+        """Run a request with a tool, like `run`."""
+        try:
+            return result_message(request.id, await self._call_plain(request, account)), 0
+        except (ProtocolError, InputRequired) as error:
+            found = protocol_error(self._method, request, error)
+            return refusal(request.id, found), found.code
+
+    def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
+        """Start a request with a tool; return the response if the call has ended, else `call_plain` continues it."""
+        result = self._start_plain(request, step)
+        return None if result is None else result_message(request.id, result)
 
 
 def refusal(request: MessageId, error: ProtocolError) -> bytes:

@@ -86,6 +86,8 @@ class CallRefused(BaseException):
 
 def result_message(request: MessageId, result: bytes) -> bytes:
     """Return a JSON-RPC response, given the result as JSON."""
+    if type(request) is int:  # most are
+        return b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (request, result)
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_id_as_json(request), result)
 
 

@@ -89,6 +89,10 @@ class RunningCalls:
             task.cancel()
         return len(ended)
 
+    def has_room(self, places: int) -> bool:
+        """Return True if calls may be run, and fewer run than a number of places."""
+        return not self.is_over and len(self._tasks) < places
+
     def check_open(self, name: str) -> None:
         """Refuse a call after `end`.
 

@@ -6,7 +6,8 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from bridge.server.fast_path import FastPath, protocol_error, refusal
+from bridge.server.fast_path import FastPath, PlainResponder, protocol_error, refusal
+from bridge.server.methods.method import PlainRequest
 from bridge.server.protocol import INTERNAL_ERROR, MISSING_CAPABILITY, ProtocolError, result_message
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import INPUT_REQUIRED, TOOL_ERROR
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridge.server.core import ServerCore
-    from bridge.server.methods.method import Method, PlainRequest
+    from bridge.server.methods.method import Method
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.observer import Observer
     from bridge.telemetry.operations import ServerOperation
@@ -47,13 +48,11 @@ def skip_replayed(messages: Iterable[Json]) -> None:
             observer.will_be_replayed(message.get("id"), message["method"])
 
 
-class ObservedResponder:
+class ObservedResponder(PlainResponder):
     """Writes the responses of a method, and records them."""
 
     def __init__(self, method: Method, *, core: ServerCore, observer: Observer, transport: str) -> None:
-        self._method = method
-        self._plan = method.plan
-        self._run = method.run
+        super().__init__(method)
         self._target_param = method.target_param
         self._observer = observer
         self._transport = transport
@@ -70,6 +69,8 @@ class ObservedResponder:
             self._answered(request, start, error.code)
             return refusal(request.id, error)
         if type(planned) is not bytes:
+            if isinstance(planned, PlainRequest):
+                planned.tool = None  # a call is recorded with its context
             return planned
         self._answered(request, start)
         return result_message(request.id, planned)

@@ -10,7 +10,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anyio.lowlevel import current_token
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridge.server.auth.access import Access
+    from bridge.tools.tool import Tool
     from bridge.types import Json
 
 LIST_TTL_MS = 0
@@ -40,6 +41,16 @@ MAX_VIEWS = 64
 
 class CursorError(BridgeError, ValueError):
     """A cursor is not one of this server's."""
+
+
+class ListedTool(NamedTuple):
+    """A tool of a list, and what is computed once for all of its calls."""
+
+    tool: Tool
+    is_plain: bool
+    """`Tool.is_plain`."""
+    header_schema: Mapping[str, Any] | None
+    """Its input schema if parameters are mirrored in HTTP headers; None otherwise."""
 
 
 class ToolList:
@@ -76,7 +87,13 @@ class ToolList:
 
     def header_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool with parameters that are mirrored in HTTP headers; None for other tools."""
-        return self._current().header_schema(name)
+        listed = self.find(name)
+        return None if listed is None else listed.header_schema
+
+    def find(self, name: str) -> ListedTool | None:
+        """Return a tool of the list; None if there is none of this name."""
+        edition = self._edition if self._edition.version is self._version else self._current()
+        return edition.found.get(name) or edition.find(name)
 
     def _forget(self) -> None:
         # Called from any thread: unlike incrementing a counter, assigning a new object needs no lock.
@@ -94,12 +111,13 @@ class _Edition:
 
     def __init__(self, version: object, tools: ToolBox, page_size: int | None) -> None:
         self.version = version
-        self._tools = {tool.name: tool.specification for tool in tools}
+        self._tools = {tool.name: tool for tool in tools}
         self._names = list(self._tools)
         self._page_size = page_size or max(1, len(self._names))
         self._pages: dict[tuple[int, bool], Json] = {}
         self._written: dict[bool, bytes] = {}
-        self._header_schemas: dict[str, Mapping[str, Any] | None] = {}
+        self.found: dict[str, ListedTool] = {}
+        """The tools that were found."""
 
     def page(self, start: int, *, modern: bool) -> Json:
         page = self._pages.get((start, modern))
@@ -123,19 +141,18 @@ class _Edition:
             return self._names.index(name) + 1
         return min(max(count - 1, 0), len(self._names))
 
-    def header_schema(self, name: str) -> Mapping[str, Any] | None:
-        if name not in self._header_schemas:
-            specification = self._tools.get(name)
-            if specification is None:
-                return None
-            schema = specification.parameters
-            self._header_schemas[name] = schema if _mentions(schema, HEADER_KEYWORD) else None
-        return self._header_schemas[name]
+    def find(self, name: str) -> ListedTool | None:
+        tool = self._tools.get(name)
+        if tool is None:
+            return None
+        schema = tool.specification.parameters
+        mirrored = schema if _mentions(schema, HEADER_KEYWORD) else None
+        return self.found.setdefault(name, ListedTool(tool, tool.is_plain, mirrored))
 
     def _write(self, start: int, *, modern: bool) -> Json:
         end = start + self._page_size
         names = self._names[start:end]
-        tools = [tool_to_wire(self._tools[name]) for name in names]
+        tools = [tool_to_wire(self._tools[name].specification) for name in names]
         page: Json = {"tools": tools}
         if end < len(self._names):
             page["nextCursor"] = _write_cursor(end, names[-1])

@@ -34,12 +34,12 @@ from bridge.errors import (
 from bridge.tools.calls import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import listed, require_callable, require_count, require_seconds, require_type
 from bridge.tools.content import Text, text_of
+from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bridge.tools.content import Content
-    from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool, Tools
 
 _logger = logging.getLogger("bridge.tools")
@@ -122,6 +122,12 @@ class ExecutionPolicy:
         require_type(self.propagate, bool, "propagate", "True or False")
         require_type(self.reveal_errors, bool, "reveal_errors", "True or False")
 
+    @property
+    def is_plain(self) -> bool:
+        """True if it neither limits, changes nor observes calls: executors may be called without `execute`."""
+        handlers = (self.on_arguments_error, self.on_execution_error, self.timeout_seconds, self.max_output_chars)
+        return handlers == (None,) * 4 and not (self.before or self.after)
+
 
 LOCAL = ExecutionPolicy()
 """Default policy, for a local program."""
@@ -148,6 +154,26 @@ async def execute(
     if policy.before or policy.after:
         return (await execute_timed(tools, request, context, policy)).result
     return (await _run(tools, request, context, policy))[0]
+
+
+async def result_of_failure(
+    raised: BaseException, tool: Tool, arguments: Mapping[str, Any], policy: ExecutionPolicy
+) -> ToolExecutionResult:
+    """Return the result of a call whose tool has failed, as `execute` does for a policy that is plain.
+
+    Args:
+        raised: The exception of the tool's executor.
+        tool: The tool.
+        arguments: The arguments of the call.
+        policy: The policy.
+
+    Raises:
+        BaseException: The tool did not fail: the call was cancelled, asks a question, or its exceptions propagate.
+    """
+    error, request = _failure(raised, tool.name), ToolExecutionRequest(tool.name, arguments)
+    remedy = await _handle_failure(error, tool, request, InvocationContext(), policy, policy.max_attempts)
+    assert isinstance(remedy, ToolExecutionResult), "no handler returns another request"
+    return remedy
 
 
 async def execute_timed(

@@ -53,7 +53,7 @@ class FunctionExecutor:
         injected: Parameters filled from the context: an attribute of the context by parameter, or ``itself``.
     """
 
-    __slots__ = ("_function", "_injected", "_read", "_read_text", "_write")
+    __slots__ = ("_function", "_injected", "_read", "_read_text", "_write", "write_json")
 
     def __init__(
         self, function: Callable[..., Any], reader: ArgumentReader, writer: ResultWriter, injected: Mapping[str, str]
@@ -62,6 +62,8 @@ class FunctionExecutor:
         self._read = reader.read_soon
         self._read_text = reader.read_text
         self._write = writer.write
+        self.write_json = writer.write_json
+        """As of the writer, for the value of a coroutine that `start` has returned."""
         self._injected = tuple((name, _getter(attribute)) for name, attribute in injected.items())
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
@@ -70,6 +72,37 @@ class FunctionExecutor:
         if isinstance(keywords, bytes):
             keywords = await self._keywords_of_text(keywords, request, context)
         return self._write(await self._function(**keywords))
+
+    @property
+    def is_plain(self) -> bool:
+        """True if `execute_plain` can run calls: in the event loop, and without a context."""
+        return not self._injected
+
+    def start(self, arguments: Mapping[str, Any]) -> Coroutine[Any, Any, Any] | None:
+        """Return the coroutine of a plain call, its value to be written by `write_json`; None if it needs more."""
+        try:
+            keywords = self._read(arguments)
+        except BridgeError:  # as `execute_plain` will raise it
+            return None
+        return None if isinstance(keywords, bytes) else self._function(**keywords)
+
+    async def execute_plain(self, arguments: Mapping[str, Any], account: str) -> bytes | ToolExecutionResult:
+        """Run one call without the objects of a request, a context and, if possible, a result.
+
+        Args:
+            arguments: As in a request.
+            account: As in a context.
+
+        Returns:
+            As of `ResultWriter.write_json`.
+
+        Raises:
+            Exception: As `execute`.
+        """
+        keywords = self._read(arguments)
+        if isinstance(keywords, bytes):
+            keywords = await self._read_in_thread(keywords, arguments, account)
+        return self.write_json(await self._function(**keywords))
 
     def _keywords(self, request: ToolExecutionRequest, context: InvocationContext) -> dict[str, Any] | bytes:
         """Return the keyword arguments, or the JSON text of large arguments."""
@@ -82,11 +115,14 @@ class FunctionExecutor:
     async def _keywords_of_text(
         self, text: bytes, request: ToolExecutionRequest, context: InvocationContext
     ) -> dict[str, Any]:
-        read = functools.partial(self._read_text, text, request.arguments)
-        keywords = await run_in_thread(read, caller=context.account or None)
+        keywords = await self._read_in_thread(text, request.arguments, context.account)
         for name, get in self._injected:
             keywords[name] = get(context)
         return keywords
+
+    async def _read_in_thread(self, text: bytes, arguments: Mapping[str, Any] | str, account: str) -> dict[str, Any]:
+        read = functools.partial(self._read_text, text, arguments)
+        return await run_in_thread(read, caller=account or None)
 
 
 class EventLoopExecutor(FunctionExecutor):
@@ -102,6 +138,18 @@ class EventLoopExecutor(FunctionExecutor):
         value = self._function(**keywords)
         return self._write(await value if inspect.isawaitable(value) else value)
 
+    def start(self, arguments: Mapping[str, Any]) -> Coroutine[Any, Any, Any] | None:  # noqa: ARG002 - as above
+        """Return None, since a function that is no coroutine function runs at once."""
+        return None
+
+    async def execute_plain(self, arguments: Mapping[str, Any], account: str) -> bytes | ToolExecutionResult:
+        """Run one call; see `FunctionExecutor.execute_plain`."""
+        keywords = self._read(arguments)
+        if isinstance(keywords, bytes):
+            keywords = await self._read_in_thread(keywords, arguments, account)
+        value = self._function(**keywords)
+        return self.write_json(await value if inspect.isawaitable(value) else value)
+
 
 class ThreadExecutor(FunctionExecutor):
     """Calls a function in a worker thread; awaits the return value in the event loop if it is awaitable.
@@ -110,6 +158,8 @@ class ThreadExecutor(FunctionExecutor):
     """
 
     __slots__ = ()
+
+    is_plain = False
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.tool.ToolExecutor`."""

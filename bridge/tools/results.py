@@ -40,6 +40,11 @@ SUCCESS = "Success"
 """Text sent to the model when a function returns None; the same word as LangChain4j."""
 
 _WRAPPER = "result"
+_WRAPPED = b'{"result":%b}'
+_JSON_OF_TEXT = b'"content":[{"type":"text","text":%b}],"isError":false'
+_JSON = _JSON_OF_TEXT + b',"structuredContent":%b'
+_MAX_DEPTH = 100
+"""Depth up to which JSON is always accepted by readers."""
 _NOT_FINITE = "a number in it is not finite"
 _BINARY = (bytes, bytearray, memoryview)
 _SCALARS = frozenset({bool, int, str})
@@ -60,15 +65,19 @@ class ResultWriter:
             are not objects are wrapped under ``result``.
         write: Converts a return value into a result; raises `ResultError` if the value cannot be sent, or does not
             match the declared type.
+        write_json: Does the same, but returns a usual result as JSON: the members of MCP's ``CallToolResult``, without
+            its braces.
     """
 
     output_schema: dict[str, Any] | None
     write: Callable[[Any], ToolExecutionResult]
+    write_json: Callable[[Any], bytes | ToolExecutionResult]
 
     def __init__(self, tool_name: str, annotation: Any) -> None:
         self._tool = tool_name
         self._annotation = annotation
         self.output_schema = None
+        self.write_json = self._text_as_json
         if annotation is inspect.Signature.empty:
             self.write = self._write_unannotated
         elif is_none_type(annotation):
@@ -78,7 +87,7 @@ class ResultWriter:
         elif is_open_type(annotation) or is_content_type(annotation) or not self._declare(annotation):
             self.write = self._write_by_value
         else:
-            self.write = self._write_declared
+            self.write, self.write_json = self._write_declared, self._declared_as_json
 
     def _declare(self, annotation: Any) -> bool:
         """Prepare the adapter and output schema of a declared type; return False if the schema accepts every value."""
@@ -97,7 +106,29 @@ class ResultWriter:
     def _write_declared(self, value: Any) -> ToolExecutionResult:
         if isinstance(value, ToolExecutionResult):
             return value
-        returned = value
+        validated, raw = self._dumped(value)
+        try:
+            data = validated if type(validated) in _SCALARS else from_json(raw)
+        except ValueError as error:
+            raise self._unsendable(validated, error) from error
+        structured = {_WRAPPER: data} if self._wraps else data
+        return ToolExecutionResult((Text(raw.decode()),), structured, False, _EMPTY, _EMPTY, None, value)
+
+    def _declared_as_json(self, value: Any) -> bytes | ToolExecutionResult:
+        if isinstance(value, ToolExecutionResult):
+            return value
+        _, raw = self._dumped(value)
+        if raw.count(b"[") + raw.count(b"{") > _MAX_DEPTH:
+            return self._write_declared(value)  # may be nested too deeply
+        return _JSON % (to_json(raw.decode()), _WRAPPED % raw if self._wraps else raw)
+
+    def _text_as_json(self, value: Any) -> bytes | ToolExecutionResult:
+        if isinstance(value, str) and self.write != self._write_nothing:
+            return _JSON_OF_TEXT % to_json(self._text(value))
+        return self.write(value)
+
+    def _dumped(self, value: Any) -> tuple[Any, bytes]:
+        """Return the validated value of a declared type, and its compact JSON."""
         try:
             value = self._validate(value)
         except ValidationError as error:
@@ -110,13 +141,11 @@ class ResultWriter:
             # pydantic does not revalidate instances of models and dataclasses; serialization warnings reveal attributes
             # that were set to invalid values later
             raw = self._dump(value) if self._is_scalar else self._dump(value, by_alias=True, warnings="error")
-            data = value if type(value) in _SCALARS else from_json(raw)
         except Exception as error:
             raise self._unsendable(value, error) from error
         if not self._is_scalar:
             self._refuse_non_finite(value, raw, self._adapter)
-        structured = {_WRAPPER: data} if self._wraps else data
-        return ToolExecutionResult((Text(raw.decode()),), structured, False, _EMPTY, _EMPTY, None, returned)
+        return value, raw
 
     def _write_nothing(self, value: Any) -> ToolExecutionResult:
         return value if isinstance(value, ToolExecutionResult) else ToolExecutionResult((Text(SUCCESS),))

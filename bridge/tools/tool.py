@@ -144,6 +144,12 @@ class Tool:
         return self.specification.name
 
     @property
+    def is_plain(self) -> bool:
+        """True if its executor can run calls by `FunctionExecutor.execute_plain`, and nothing limits them."""
+        limits = self.policy.timeout_seconds, self.policy.max_output_chars
+        return limits == (None, None) and getattr(self.executor, "is_plain", False)
+
+    @property
     def trusted_annotations(self) -> ToolAnnotations:
         """Annotations to base decisions on; empty if the tool has none or is not `trusted`."""
         return (self.specification.annotations if self.trusted else None) or _NO_ANNOTATIONS

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bridge.server.http.app import BridgeApp
+    from bridge.server.http.responses import PlainResponse
     from bridge.tools.context import InvocationContext
 
 DEADLINE_SECONDS = 10
@@ -65,13 +66,13 @@ def app(holding: Holding) -> BridgeApp:
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which answers came directly: their status lines."""
     found: list[str] = []
-    head = httptools_protocol._head
+    write = httptools_protocol.FastHttptoolsProtocol._write
 
-    def noted(status: int, default: tuple[httptools_protocol.Header, ...]) -> bytes:
-        found.append(str(status))
-        return head(status, default)
+    def noted(self: Any, answer: PlainResponse, *, keeps_alive: bool) -> None:
+        found.append(str(answer.status))
+        write(self, answer, keeps_alive=keeps_alive)
 
-    monkeypatch.setattr(httptools_protocol, "_head", noted)
+    monkeypatch.setattr(httptools_protocol.FastHttptoolsProtocol, "_write", noted)
     return found
 
 

@@ -47,8 +47,8 @@ async def _marked(self: FastHttp, request: Request) -> bool:
         request.send = send
 
 
-def _marked_head(status: int, default: tuple[httptools_protocol.Header, ...]) -> bytes:
-    return _head(status, (*default, (b"x-fast", b"1")))
+def _marked_head(status: int, default: list[httptools_protocol.Header]) -> bytes:
+    return _head(status, [*default, (b"x-fast", b"1")])
 
 
 LIMITS = Limits(
@@ -77,7 +77,7 @@ def main() -> None:
     )
     http = options.http
     if http == "direct":
-        httptools_protocol._head = _marked_head  # type: ignore[assignment]  # as above
+        httptools_protocol._head = _marked_head  # as above
         http = http_protocol(app.pre_asgi_handler(lambda: True))
     config = uvicorn.Config(app, http=http, ws="none", log_config=None, timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:

@@ -12,11 +12,14 @@ from typing import Annotated, Any, Literal, NamedTuple, NewType
 import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
+from pydantic_core import from_json
 from typing_extensions import TypedDict
 
+from bridge.errors import ResultError
 from bridge.tools.content import Audio, Block, Content, File, Image, ResourceLink, Text
 from bridge.tools.results import ResultWriter
 from bridge.tools.tool import ToolExecutionResult
+from bridge.wire.tools import result_to_wire
 
 
 class Color(enum.Enum):
@@ -74,6 +77,16 @@ def writer(annotation: Any) -> ResultWriter:
     return ResultWriter("the_tool", Signature.empty if annotation is Unsaid else annotation)
 
 
+def written(write: ResultWriter, value: Any) -> ToolExecutionResult:
+    """The result of a value, which is the same when it is written as JSON at once."""
+    result, as_json = write.write(value), write.write_json(value)
+    if isinstance(as_json, bytes):
+        assert from_json(b"{%b}" % as_json) == result_to_wire(result)
+    else:
+        assert as_json == result
+    return result
+
+
 def named(value: Any) -> str:
     return "memoryview" if isinstance(value, memoryview) else repr(value)[:40]
 
@@ -107,7 +120,7 @@ def named(value: Any) -> str:
 def test_text_is_read_as_it_is_in_one_form(annotation: Any, value: Any, text: str) -> None:
     write = writer(annotation)
     assert write.output_schema is None
-    assert write.write(value) == ToolExecutionResult((Text(text),))
+    assert written(write, value) == ToolExecutionResult((Text(text),))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +172,7 @@ def test_declared_data_is_compact_json_and_conforms_to_the_output_schema(
     annotation: Any, value: Any, text: str, structured: Any
 ) -> None:
     write = writer(annotation)
-    assert write.write(value) == ToolExecutionResult((Text(text),), structured)
+    assert written(write, value) == ToolExecutionResult((Text(text),), structured)
     assert write.output_schema is not None
     assert write.output_schema["type"] == "object"
     Draft202012Validator.check_schema(write.output_schema)
@@ -190,12 +203,12 @@ def test_data_that_nobody_declared_goes_by_its_own_type(
 ) -> None:
     write = writer(annotation)
     assert write.output_schema is None
-    assert write.write(value) == ToolExecutionResult((Text(text),), structured)
+    assert written(write, value) == ToolExecutionResult((Text(text),), structured)
 
 
 @pytest.mark.parametrize("annotation", [Any, object, str | None, Image | None], ids=named)
 def test_none_among_other_things_is_json(annotation: Any) -> None:
-    assert writer(annotation).write(None) == ToolExecutionResult((Text("null"),), {"result": None})
+    assert written(writer(annotation), None) == ToolExecutionResult((Text("null"),), {"result": None})
 
 
 FILE = File("tool:///the_tool/result/0", b"\x00", "application/octet-stream")
@@ -233,7 +246,7 @@ FILE = File("tool:///the_tool/result/0", b"\x00", "application/octet-stream")
 def test_content_is_blocks_mixed_with_text(annotation: Any, value: Any, content: tuple[Content, ...]) -> None:
     write = writer(annotation)
     assert write.output_schema is None
-    assert write.write(value) == ToolExecutionResult(content)
+    assert written(write, value) == ToolExecutionResult(content)
 
 
 @pytest.mark.parametrize("annotation", [list[Image], list, list[Any], Sequence[bytes | int]], ids=named)
@@ -281,7 +294,7 @@ def test_a_recursive_object_and_a_choice_of_objects_say_that_they_are_objects() 
 def test_a_type_without_a_json_schema_promises_nothing() -> None:
     write = writer(Unknown)
     assert write.output_schema is None
-    assert write.write(5) == ToolExecutionResult((Text("5"),), {"result": 5})
+    assert written(write, 5) == ToolExecutionResult((Text("5"),), {"result": 5})
 
 
 def test_a_subclass_is_sent_as_what_was_declared() -> None:
@@ -289,3 +302,15 @@ def test_a_subclass_is_sent_as_what_was_declared() -> None:
         secret: int = 1
 
     assert writer(Tree).write(More(value=1)).structured_content == {"value": 1, "children": []}
+
+
+def test_usual_results_are_written_as_json_at_once_and_deep_ones_are_read_before() -> None:
+    usual: list[tuple[Any, Any]] = [(int, 1), (list[int], [1]), (Item, Item(SKU="a")), (str, "a"), (Any, "a")]
+    for annotation, value in usual:
+        assert isinstance(writer(annotation).write_json(value), bytes)
+    deep: Any = []
+    for _ in range(250):
+        deep = [deep]
+    for write in (writer(list[Any]).write, writer(list[Any]).write_json):
+        with pytest.raises(ResultError, match="cannot be sent as JSON"):
+            write(deep)

@@ -83,7 +83,7 @@ class BearerAuthGuard:
 
     def _cached(self, request: Request) -> CachedCredential | None:
         value, query = request.headers.get(HEADER), request.scope["query_string"]
-        if value is None or request.has_repeated_headers or (query and QUERY_TOKEN.search(query)):
+        if value is None or request.head.has_repeated_headers or (query and QUERY_TOKEN.search(query)):
             return None
         return self._cache.find(value)
 

@@ -90,6 +90,8 @@ class ToolScopeGuard:
     Calls of tools that are not visible to the caller are admitted, and answered as unknown.
     """
 
+    is_of_head = True
+
     def __init__(self, auth: Auth, publisher: ServerCore, metadata_url: str | None) -> None:
         self._auth = auth
         self._publisher = publisher

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.server.auth.identity import caller_of_request
 from bridge.server.fast_path import internal_error_message
-from bridge.server.http.requests import replay_body
+from bridge.server.http.requests import Routing, replay_body
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 from bridge.server.http.session import same_credential
 from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
-from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import (
     HTTP_STATUS,
     INVALID_REQUEST,
@@ -33,8 +32,8 @@ from bridge.tools.context import InvocationContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from bridge.server.core import ServerCore
-    from bridge.server.http.requests import PendingCall, Request
+    from bridge.server.core import ServerCore, Step
+    from bridge.server.http.requests import Head, PendingCall, Request
     from bridge.server.http.session import Session
     from bridge.server.http.sessions import Sessions
     from bridge.server.methods.method import PlainRequest
@@ -72,7 +71,7 @@ class FastHttp:
             request: The request, with its body.
         """
         # A repeated routing header is an error, which the SDK reports.
-        if request.was_offered or request.has_repeated_headers or request.scope["method"] != "POST":
+        if request.was_offered or request.head.has_repeated_headers or request.scope["method"] != "POST":
             return False
         begun = self.begin(request)
         if begun is None:
@@ -98,53 +97,50 @@ class FastHttp:
         Args:
             request: The request, with its body. No header is repeated.
         """
-        headers, path = request.headers, request.scope["path"]
-        if path.removeprefix(request.scope.get("root_path", "")) not in self._paths or not _is_plain(
+        routing = request.head.routing or self._routing_of(request.head)
+        message = None if routing is None else _request_in(request)
+        if routing is None or message is None:
+            return None
+        plan: bytes | PlainRequest | None = None
+        session = None if routing.is_modern else self._session_of(request, routing)
+        try:
+            if routing.is_modern:
+                if _routes(routing, message, self._plans.targets):
+                    plan = self._plans.modern(message, request.access)
+            elif session is not None and session.id_problem(message["id"]) is None:
+                plan = self._plans.handshake(message, session.version or "", request.access)
+        except Exception as error:  # noqa: BLE001 - logged, and answered by a JSON-RPC error
+            plan = internal_error_message(message, error)
+        if plan is None or isinstance(plan, bytes):
+            return None if plan is None else _response(plan, session)
+        if session is None:
+            return _ModernCall(plan, request, self._running)
+        return _SessionCall(plan, request, self._running, session)
+
+    def _routing_of(self, head: Head) -> Routing | None:
+        """Read the headers of a request, once; return None if it is not plain."""
+        headers, path = head.headers, head.scope["path"]
+        if path.removeprefix(head.scope.get("root_path", "")) not in self._paths or not _is_plain(
             headers.get(b"accept", b""), headers.get(b"content-type", b"")
         ):
             return None
+        names = (b"mcp-session-id", b"mcp-method", b"mcp-name")
+        # Bytes that are not UTF-8 become surrogates, which no text of a message has.
+        texts = [
+            value if value is None else value.decode(errors="surrogateescape") for value in map(headers.get, names)
+        ]
         version = headers.get(b"mcp-protocol-version")
-        if version in _MODERN_VERSIONS:
-            return self._begin_modern(request)
-        session = self._session_of(request, version)
-        return None if session is None else self._begin_in(session, request)
+        head.routing = Routing(version in _MODERN_VERSIONS, version, *texts)
+        return head.routing
 
-    def _begin_modern(self, request: Request) -> PlainResponse | PendingCall | None:
-        message = _request_in(request)
-        if message is None or not _routes(request.headers, message, self._plans.targets):
-            return None
-        try:
-            plan = self._plans.modern(message, request.access)
-        except Exception as error:  # noqa: BLE001 - logged, and answered by a JSON-RPC error
-            plan = internal_error_message(message, error)
-        if plan is None:
-            return None
-        return PlainResponse(plan) if isinstance(plan, bytes) else _ModernCall(plan, request, self._running)
-
-    def _begin_in(self, session: Session, request: Request) -> PlainResponse | PendingCall | None:
-        message = _request_in(request)
-        if message is None or session.id_problem(message["id"]) is not None:
-            return None
-        try:
-            plan = self._plans.handshake(message, session.version or "", request.access)
-        except Exception as error:  # noqa: BLE001 - as above
-            plan = internal_error_message(message, error)
-        if plan is None:
-            return None
-        if isinstance(plan, bytes):
-            session.use()
-            return PlainResponse(plan, session_id=session.id)
-        return _SessionCall(plan, request, self._running, session)
-
-    def _session_of(self, request: Request, version: bytes | None) -> Session | None:
+    def _session_of(self, request: Request, routing: Routing) -> Session | None:
         """Find the session of a request, if its credential and protocol version are those of the session."""
-        session_id = request.headers.get(b"mcp-session-id")
-        if session_id is None:
+        if routing.session_id is None:
             return None
-        session = self._sessions.find(session_id.decode("latin-1"))
+        session = self._sessions.find(routing.session_id)
         if session is None or session.version is None or not same_credential(request.scope, session):
             return None
-        return session if version is None or version == session.version.encode() else None
+        return session if routing.version is None or routing.version == session.version.encode() else None
 
 
 async def _run_beside(call: PendingCall) -> PlainResponse | None:
@@ -194,16 +190,24 @@ class _ModernCall(_Call):
 
     ends_with_client = True
 
+    def start(self, step: Step) -> PlainResponse | None:
+        call = self._call
+        answer = None if call.tool is None else call.responder.start_plain(call, step)
+        return None if answer is None else PlainResponse(answer)
+
     async def run(self) -> PlainResponse | None:
         task = asyncio.current_task()
         assert task is not None
         request, call = self.request, self._call
-        account = caller_key(request.scope)
+        account = request.account
         self._running.enter(task, account)
         try:
-            context = _context(account, request.headers, call.capabilities, session_id=None)
-            run = self._talk(context, task, request.hand_over) if self.may_talk else call.run(context)
-            answer = await run
+            if call.tool is not None:
+                answer: tuple[bytes, int] | None = await call.responder.call_plain(call, account)
+            else:
+                context = _context(account, request.headers, call.capabilities, session_id=None)
+                run = self._talk(context, task, request.hand_over) if self.may_talk else call.run(context)
+                answer = await run
         finally:
             self._running.leave(task)
         return None if answer is None else PlainResponse(answer[0], HTTP_STATUS.get(answer[1], 200))
@@ -221,6 +225,11 @@ class _SessionCall(_Call):
         self._session = session
         self._is_cancelled = False
 
+    def start(self, step: Step) -> PlainResponse | None:
+        call = self._call
+        answer = None if call.tool is None else call.responder.start_plain(call, step)
+        return None if answer is None else _response(answer, self._session)
+
     async def run(self) -> PlainResponse | None:
         task = asyncio.current_task()
         assert task is not None
@@ -229,14 +238,17 @@ class _SessionCall(_Call):
         if (taken := session.id_problem(call.id)) is not None:  # by a request that arrived at the same time
             return PlainResponse(malformed_message_error(MalformedMessageError(INVALID_REQUEST, taken)), 400)
         session.running[str(call.id)] = self._cancel
-        account = caller_key(self.request.scope)
+        account = self.request.account
         self._running.enter(task, account)
         session.__enter__()
         answer: tuple[bytes, int] | None = b"", 0
         try:
-            context = _context(account, self.request.headers, session.capabilities, session_id=session.id)
-            run = self._talk(context, task, self._hand_over, session) if self.may_talk else call.run(context)
-            answer = await run
+            if call.tool is not None:
+                answer = await call.responder.call_plain(call, account)
+            else:
+                context = _context(account, self.request.headers, session.capabilities, session_id=session.id)
+                run = self._talk(context, task, self._hand_over, session) if self.may_talk else call.run(context)
+                answer = await run
         except asyncio.CancelledError:
             if not self._is_cancelled or task.cancelling() > 1:
                 raise
@@ -261,6 +273,14 @@ class _SessionCall(_Call):
         assert channel is not None
         self._session.running[str(self._call.id)] = channel.abandon  # the SDK cancels its handler
         self.request.hand_over()
+
+
+def _response(answer: bytes, session: Session | None) -> PlainResponse:
+    """Return the response to a request that was answered without waiting."""
+    if session is None:
+        return PlainResponse(answer)
+    session.use()
+    return PlainResponse(answer, session_id=session.id)
 
 
 def _headers_of(answer: PlainResponse) -> list[tuple[bytes, bytes]]:
@@ -315,17 +335,13 @@ def _request_in(request: Request) -> Json | None:
     return None
 
 
-def _routes(headers: Mapping[bytes, bytes], message: Json, targets: Mapping[str, str]) -> bool:
+def _routes(routing: Routing, message: Json, targets: Mapping[str, str]) -> bool:
     """True if the routing headers agree with the body (2026-07-28, "Standard Request Headers")."""
     method, params = message["method"], message.get("params")
-    if params is None or headers.get(b"mcp-method") != method.encode():
+    if params is None or routing.method != method:
         return False
     target = targets.get(method)
-    if target is not None:
-        name = params.get(target)
-        if type(name) is not str or headers.get(b"mcp-name") != name.encode():
-            return False
-    return True
+    return target is None or (type(params.get(target)) is str and params[target] == routing.name)
 
 
 @lru_cache(_CACHED_HEADER_VALUES)

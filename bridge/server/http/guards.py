@@ -12,24 +12,29 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
 
-from bridge.server.http.requests import BODY_BYTES, REQUEST, Request, replay_body
+from bridge.server.http.requests import BODY_BYTES, REQUEST, Head, Request, replay_body
 from bridge.server.http.responses import PlainResponse
 from bridge.server.limits.accounts import current_account
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from contextvars import Token
 
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from bridge.server.core import Step
     from bridge.server.http.fast import FastHttp
     from bridge.server.http.requests import PendingCall
     from bridge.server.limits.accounts import Account
 
 
 class Guard(Protocol):
-    """A condition that a request has to meet. A guard that comes later in the list relies on those before it."""
+    """A condition that a request has to meet. A guard that comes later in the list relies on those before it.
+
+    A guard with an attribute ``is_of_head = True`` gives requests with the same head the same answer at once, so that
+    `admits_at_once` is called once for them.
+    """
 
     def admits_at_once(self, request: Request) -> bool:
         """Check a request before ASGI, without waiting and without effects other than on the request.
@@ -75,7 +80,7 @@ class GuardMiddleware:
             return
         request = scope.pop(REQUEST, None)
         if request is None or request.scope is not scope:
-            request = Request(scope)
+            request = Request(Head(scope))
         request.receive, request.send = receive, send
         if request.channel is not None:  # the fast path runs its call, and has handed it over
             request.receive = replay_body(request.body, receive)
@@ -115,33 +120,35 @@ class PreAsgiHandler:
         self._guards = guards
         self._is_open = is_open
 
-    def begin(
-        self, scope: Scope, body: bytes, headers: Mapping[bytes, bytes] | None = None
-    ) -> PlainResponse | PendingCall | None:
+    def begin(self, head: Head, body: bytes) -> PlainResponse | PendingCall | None:
         """Answer a plain request, or prepare its call; None if the request has to go through ASGI.
 
         Args:
-            scope: The ASGI scope.
+            head: The head, which may be that of earlier requests.
             body: The complete body.
-            headers: As for `Request`.
         """
-        request = Request(scope, body, headers)
-        headers = request.headers
-        if len(headers) < len(scope["headers"]) or b"transfer-encoding" in headers or not self._is_open():
+        if not (self._is_open() and (head.is_admitted or _can_be_plain(head))):
             return None
+        request = Request(head, body)
         for guard in self._guards:
-            if not guard.admits_at_once(request):
+            if not ((head.is_admitted and getattr(guard, "is_of_head", False)) or guard.admits_at_once(request)):
                 break
         else:
             begun = self._fast.begin(request)
             if begun is not None:
+                head.is_admitted = True
                 if request.user is None and request.usage is None:
                     return begun
                 return _admitted(begun, request)
             request.was_offered = True
-        request.user = request.usage = None
-        scope[REQUEST] = request  # `GuardMiddleware` need not parse it again
+        request.forget_caller()
+        if not head.is_admitted:  # otherwise the head is parsed again
+            head.scope[REQUEST] = request  # `GuardMiddleware` need not parse the body again
         return None
+
+
+def _can_be_plain(head: Head) -> bool:
+    return not head.has_repeated_headers and b"transfer-encoding" not in head.headers
 
 
 def _admitted(begun: PlainResponse | PendingCall, request: Request) -> PlainResponse | PendingCall:
@@ -165,6 +172,9 @@ class _AdmittedCall:
         self.request = request
         self.ends_with_client = call.ends_with_client
         self.may_talk = call.may_talk
+
+    def start(self, step: Step) -> None:
+        """Leave the first step to `run`, which sets the context."""
 
     async def run(self) -> PlainResponse | None:
         try:

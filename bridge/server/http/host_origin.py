@@ -158,6 +158,8 @@ class HostOriginGuard:
         self._remedy_was_logged = False
         self._repetitions = Repetitions()
 
+    is_of_head = True
+
     def admits_at_once(self, request: Request) -> bool:
         """Check Host and Origin."""
         host, origin = request.headers.get(b"host"), request.headers.get(b"origin")
@@ -184,7 +186,7 @@ class HostOriginGuard:
         headers, scope = request.headers, request.scope
         if b"host" not in headers:
             return 400, "a request has one Host header"
-        if request.has_repeated_headers:
+        if request.head.has_repeated_headers:
             names = [name for name, _ in scope["headers"]]
             for single in (b"host", b"origin"):  # the app might use the one that was not checked
                 if names.count(single) > 1:
@@ -218,6 +220,8 @@ class HostOriginGuard:
 
 class CorsGuard:
     """Guard that answers preflight requests, and adds CORS headers to other responses."""
+
+    is_of_head = True
 
     def __init__(self, names: AllowedHosts) -> None:
         self._names = names

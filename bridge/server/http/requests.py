@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pydantic_core import from_json
 
 from bridge.errors import BridgeError
-from bridge.server.auth.identity import access_of_request
+from bridge.server.auth.access import EVERYTHING
 from bridge.server.http.responses import CONTENT_TYPE, send_error
 from bridge.server.limits.accounts import caller_key
 from bridge.server.limits.shares import Shares
@@ -22,13 +22,13 @@ from bridge.server.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import ExitStack
 
     from starlette.types import Message, Receive, Scope, Send
 
-    from bridge.server.auth.access import Access
     from bridge.server.auth.identity import CachedCredential, RequestUser
+    from bridge.server.core import Step
     from bridge.server.fast_channel import FastChannel
     from bridge.server.http.responses import PlainResponse
     from bridge.server.limits.accounts import Usage
@@ -72,19 +72,51 @@ class ClientGoneError(BridgeError):
     """The client disconnected before it had sent the whole body."""
 
 
+class Routing(NamedTuple):
+    """Headers that say who answers a plain request."""
+
+    is_modern: bool
+    """True for a request of the modern era."""
+    version: bytes | None
+    """``MCP-Protocol-Version``."""
+    session_id: str | None
+    """``Mcp-Session-Id``; None in the modern era."""
+    method: str | None
+    """``Mcp-Method``."""
+    name: str | None
+    """``Mcp-Name``."""
+
+
+class Head:
+    """The head of a request, and what is derived from it once, though many requests may have the same head.
+
+    Args:
+        scope: The ASGI scope of the request; changed for no request.
+    """
+
+    __slots__ = ("account", "has_repeated_headers", "headers", "is_admitted", "routing", "scope")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        # One of uvicorn's two parsers keeps white space around values, and the SDK would refuse the request.
+        self.headers: Mapping[bytes, bytes] = {name: value.strip(_SPACE) for name, value in scope["headers"]}
+        """Headers by name, without white space around their values; of a repeated header the last one."""
+        self.has_repeated_headers = len(self.headers) < len(scope["headers"])
+        self.account = caller_key(scope)
+        """Account of a caller without credential."""
+        self.is_admitted = False
+        """True once the guards that depend on the head alone have admitted it; set by `PreAsgiHandler`."""
+        self.routing: Routing | None = None
+        """Set by `FastHttp`, unless no request with this head is plain."""
+
+
 class Request:
     """An HTTP request, parsed once for all guards, the fast path and the transports.
 
     Args:
-        scope: The ASGI scope.
+        head: Its head.
         body: The body, if it has been read.
-        headers: As `headers_by_name` returns them; None if that is to be called.
     """
-
-    __slots__ = (
-        "_message", "body", "channel", "counted_bytes", "exits", "hand_over", "headers",
-        "receive", "scope", "send", "usage", "user", "was_offered",
-    )  # fmt: skip
 
     receive: Receive
     """Receives the body, even after a guard has read it. Set in ASGI only, like `send` and `exits`."""
@@ -94,29 +126,30 @@ class Request:
     """Exit stack of the request, for guards."""
     hand_over: Callable[[], None]
     """Called once the call that the fast path runs has something for its client, so that the SDK's server answers."""
+    counted_bytes = 0
+    """Bytes for which the body counts in the memory that callers share, as `BodyLimitGuard` counts them."""
+    user: RequestUser | None = None
+    """The verified caller; None if no credential is required."""
+    access = EVERYTHING
+    """Permissions of the caller."""
+    usage: Usage | None = None
+    """Usage of the caller's account; None without limits."""
+    was_offered = False
+    """True after the fast path has declined it."""
+    channel: FastChannel | None = None
+    """The channel of the call that the fast path runs, if the call may have something for its client."""
+    _message: Any = _NOT_PARSED
 
-    def __init__(self, scope: Scope, body: bytes = b"", headers: Mapping[bytes, bytes] | None = None) -> None:
-        self.scope = scope
+    def __init__(self, head: Head, body: bytes = b"") -> None:
+        self.head = head
+        self.scope = head.scope
+        """The ASGI scope."""
+        self.headers = head.headers
+        """As in the head."""
+        self.account = head.account
+        """Account of the caller, as `caller_key`."""
         self.body = body
         """The body; empty until `BodyLimitGuard` has read it."""
-        self.counted_bytes = 0
-        """Bytes for which the body counts in the memory that callers share, as `BodyLimitGuard` counts them."""
-        self.headers = headers_by_name(scope["headers"]) if headers is None else headers
-        """Headers by name, without white space around their values."""
-        self.user: RequestUser | None = None
-        """The verified caller; None if no credential is required."""
-        self.usage: Usage | None = None
-        """Usage of the caller's account; None without limits."""
-        self.was_offered = False
-        """True after the fast path has declined it."""
-        self.channel: FastChannel | None = None
-        """The channel of the call that the fast path runs, if the call may have something for its client."""
-        self._message: Any = _NOT_PARSED
-
-    @property
-    def has_repeated_headers(self) -> bool:
-        """True if a header is repeated; `headers` has its last value."""
-        return len(self.headers) < len(self.scope["headers"])
 
     @property
     def message(self) -> Any:
@@ -128,27 +161,21 @@ class Request:
                 self._message = NOT_JSON
         return self._message
 
-    @property
-    def access(self) -> Access:
-        """Permissions of the caller."""
-        return access_of_request() if self.user is None else self.user.access
-
     def identify(self, credential: CachedCredential) -> None:
         """Set the verified caller, also in the scope, from which the SDK reads it."""
-        self.user = self.scope["user"] = credential.user
-        self.scope["auth"] = credential.credentials
+        self.user, self.account, self.access = credential.user, credential.user.caller.name, credential.user.access
+        self.scope = {**self.scope, "user": credential.user, "auth": credential.credentials}
+
+    def forget_caller(self) -> None:
+        """Undo what guards have found out about the caller, before they are called again."""
+        self.scope, self.account, self.access = self.head.scope, self.head.account, EVERYTHING
+        self.user = self.usage = None
 
     def replace_body(self, body: bytes) -> None:
         """Set the body that was received through ASGI, and replay it to further receivers."""
         if body != self.body:
             self.body, self._message = body, _NOT_PARSED
         self.receive = replay_body(body, self.receive)
-
-
-def headers_by_name(headers: Iterable[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
-    """Return headers by name, without white space around their values; of a repeated header the last one."""
-    # One of uvicorn's two parsers keeps white space around values, and the SDK would refuse the request.
-    return {name: value.strip(_SPACE) for name, value in headers}
 
 
 class PendingCall(Protocol):
@@ -160,6 +187,14 @@ class PendingCall(Protocol):
     """The request."""
     may_talk: bool
     """True if it may have something for its client; `Request.hand_over` has to be set before it is run."""
+
+    def start(self, step: Step) -> PlainResponse | None:
+        """Run the first step of the call, if possible; return the response if the call has ended, else `run` it.
+
+        Args:
+            step: As for `bridge.server.core.ServerCore.start_plain`.
+        """
+        ...
 
     async def run(self) -> PlainResponse | None:
         """Run the call, once; return None if the SDK's server answers. Raises nothing but cancellation."""
@@ -302,7 +337,8 @@ class BodyLimitGuard:
         """Check a body that has been read."""
         body = request.body
         return (
-            len(body) <= self._plain_bytes and body.count(b"{") + body.count(b"[") <= self._plain_containers
+            len(body) <= self._plain_containers  # it has fewer of them than bytes
+            or (len(body) <= self._plain_bytes and body.count(b"{") + body.count(b"[") <= self._plain_containers)
         ) or self._counted_bytes(body) <= self._max_uncounted_bytes
 
     def _counted_bytes(self, body: bytes) -> int:
@@ -319,7 +355,7 @@ class BodyLimitGuard:
         if request.scope["method"] != "POST":
             return True
         length = request.headers.get(b"content-length", b"")
-        take = request.exits.enter_context(self._bodies.growing(caller_key(request.scope)))
+        take = request.exits.enter_context(self._bodies.growing(request.account))
         try:
             body = await read_body(request.receive, self._max_bytes, int(length) if length.isdigit() else None, take)
             if (excess := self._bounds.excess(body)) is not None:

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from mcp_types import RequestParams
 
     from bridge.server.auth.access import Access
-    from bridge.server.core import ServerCore
+    from bridge.server.core import ServerCore, Step
     from bridge.server.protocol import MessageId, ProtocolError
     from bridge.tools.context import InvocationContext
+    from bridge.tools.tool import Tool
     from bridge.types import Json
 
 Era = Literal["opening", "handshake", "modern"]
@@ -63,6 +64,12 @@ class PlainRequest:
     """Permissions of the caller."""
     write: Callable[[Json], bytes]
     """Writes a result in the form of the era; may change the result."""
+    ending: bytes = b""
+    """The members that `write` adds, as JSON behind those of a result."""
+    tool: Tool | None = None
+    """The tool, if `Method.call_plain` can call it; set by `Method.plan`."""
+    started: Awaitable[Any] | None = None
+    """The rest of its call, if that was started; set by `Method.start_plain`."""
     may_talk: bool = False
     """True if the code that is run may have something for its client before its result; set by `Method.plan`."""
     channel: FastChannel | None = None
@@ -139,6 +146,14 @@ class Responder(Protocol):
 
     async def run(self, request: PlainRequest, context: InvocationContext) -> tuple[bytes, int]:
         """Run a request; return the response and its JSON-RPC error code, 0 for a result."""
+        ...
+
+    async def call_plain(self, request: PlainRequest, account: str) -> tuple[bytes, int]:
+        """Run a request with a `tool`, like `run`; ``account`` is that of the context that it does not need."""
+        ...
+
+    def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
+        """Start a request with a `tool`; return the response if the call has ended, else `call_plain` continues it."""
         ...
 
 
@@ -219,6 +234,19 @@ class Method:
             InputRequired: The tool asks its client a question, although it is not interactive.
         """
         raise NotImplementedError(f"{self.name!r} plans requests that it cannot run")
+
+    def call_plain(self, request: PlainRequest, account: str) -> Awaitable[bytes]:
+        """Run a plain request whose plan was the request with a tool, like `run`; return the result."""
+        raise NotImplementedError(f"{self.name!r} plans no calls of tools")
+
+    def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
+        """Start a plain request with a tool, for `call_plain`; return the result if the call has ended.
+
+        Args:
+            request: The request.
+            step: As for `ServerCore.start_plain`.
+        """
+        raise NotImplementedError(f"{self.name!r} plans no calls of tools")
 
     def params_type(self) -> type[RequestParams] | None:
         """Return the SDK's type of the parameters of `handle`; None if the SDK answers the method."""

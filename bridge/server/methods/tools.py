@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import to_json
 
+from bridge.server.auth.access import EVERYTHING
 from bridge.server.methods.method import ERAS, Method, Target
 from bridge.server.protocol import INVALID_PARAMS, ProtocolError
 from bridge.server.tool_list import CursorError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from mcp_types import CallToolRequestParams, PaginatedRequestParams
 
+    from bridge.server.core import Step
     from bridge.server.methods.method import HandlerRequest, PlainRequest
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
@@ -66,13 +68,16 @@ class ToolsCall(Method):
         # Other parameters need the SDK: a task, answers to questions, the state of an earlier round.
         if not (params.keys() <= _CALL and type(name) is str and (arguments is None or type(arguments) is dict)):
             return None
-        view = self._core.views.of(access)
-        tool = view.tools.find(name)
+        views = self._core.views
+        listed = (views.whole if access.tools is None else views.of(access)).catalog.find(name)
         # An unknown name is a JSON-RPC error; a parameter that is mirrored in a header has to be compared with it;
         # over HTTP, a missing scope has its own status.
-        if tool is None or view.catalog.header_schema(name) is not None or access.missing(name):
+        if listed is None or listed.header_schema is not None or (access is not EVERYTHING and access.missing(name)):
             return None
-        request.may_talk = tool.interactive
+        if listed.is_plain and self._core.is_plain:
+            request.tool = listed.tool
+        else:
+            request.may_talk = listed.tool.interactive
         return request
 
     def run(
@@ -88,6 +93,28 @@ class ToolsCall(Method):
             modern=request.modern,
             access=request.access,
         )
+
+    def call_plain(self, request: PlainRequest, account: str) -> Awaitable[bytes]:
+        """Call the tool."""
+        assert request.tool is not None, "it was planned"
+        return self._core.call_plain(
+            request.tool,
+            request.params.get("arguments") or {},
+            account,
+            request.write,
+            request.ending,
+            request.started,
+        )
+
+    def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
+        """Start the tool."""
+        assert request.tool is not None, "it was planned"
+        arguments = request.params.get("arguments") or {}
+        started = self._core.start_plain(request.tool, arguments, request.ending, step)
+        if isinstance(started, bytes):
+            return started
+        request.started = started
+        return None
 
     def params_type(self) -> type[CallToolRequestParams]:
         """Return the type of the parameters: a name and arguments."""

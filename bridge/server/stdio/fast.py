@@ -157,7 +157,9 @@ class FastStdio:
 
     async def _call(self, call: PlainRequest) -> None:
         try:
-            answer, _ = await call.run(self._context(call))
+            answer, _ = await (
+                call.run(self._context(call)) if call.tool is None else call.responder.call_plain(call, "")
+            )
             self._unfinished.discard(call.id)
             self._write(answer + b"\n")
         finally:

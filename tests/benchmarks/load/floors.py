@@ -19,12 +19,11 @@ from bridge.server.stdio.pipes import open_input, open_output
 from bridge.server.stdio.server import LineSplitter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from starlette.types import Receive, Scope, Send
 
+    from bridge.server.core import Step
     from bridge.server.http.guards import PreAsgiHandler
-    from bridge.server.http.requests import PendingCall, Request
+    from bridge.server.http.requests import Head, PendingCall, Request
 
 ANSWER = (
     b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}],"isError":false,'
@@ -40,8 +39,11 @@ class _Same:
     may_talk = False
     request: Request
 
-    def begin(self, scope: Scope, body: bytes, headers: Mapping[bytes, bytes] | None = None) -> PendingCall:
+    def begin(self, head: Head, body: bytes) -> PendingCall:
         return self
+
+    def start(self, step: Step) -> None:
+        """Leave the first step to `run`."""
 
     async def run(self) -> PlainResponse:
         return PlainResponse(ANSWER)

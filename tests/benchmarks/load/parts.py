@@ -16,7 +16,7 @@ from bridge.server.fast_path import FastPath
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.guards import PreAsgiHandler
 from bridge.server.http.host_origin import AllowedHosts, HostOriginGuard
-from bridge.server.http.requests import BodyLimitGuard, Request, shares_of_bodies
+from bridge.server.http.requests import BodyLimitGuard, Head, Request, shares_of_bodies
 from bridge.server.http.responses import PlainResponse
 from bridge.server.http.sessions import Sessions
 from bridge.server.methods.method import PlainRequest
@@ -65,8 +65,8 @@ async def http_parts(raw: bytes) -> list[Part]:
         BodyLimitGuard(_MAX_BODY_BYTES, shares_of_bodies(_MAX_BODY_BYTES)),
     ]
     direct = PreAsgiHandler(fast, guards, lambda: True)
-    whole = await _measured(lambda: _answered(direct.begin(scope, body)))
-    answered = await _measured(lambda: _answered(fast.begin(Request(scope, body))))
+    whole = await _measured(lambda: _answered(direct.begin(Head(scope), body)))
+    answered = await _measured(lambda: _answered(fast.begin(Request(Head(scope), body))))
     parsing = await _measured_function(lambda: from_json(body))
     message = read_message(body)
     assert message is not None

@@ -10,6 +10,7 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
+from bridge.server.http.requests import Head
 from bridge.server.http.responses import PlainResponse
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
@@ -61,9 +62,9 @@ async def test_only_a_credential_that_is_recognised_is_answered_directly() -> No
     body = json.dumps(CALL).encode()
     async with app.router.lifespan_context(app):
         way = way_into(app)
-        assert way.begin(scope_of(CALL, bearer(ADA)), body) is None
+        assert way.begin(Head(scope_of(CALL, bearer(ADA))), body) is None
         await recognise(app, ADA)
-        work = way.begin(scope_of(CALL, bearer(ADA)), body)
+        work = way.begin(Head(scope_of(CALL, bearer(ADA))), body)
         assert work is not None
         assert not isinstance(work, PlainResponse)
         response = await work.run()
@@ -76,10 +77,10 @@ async def test_only_a_credential_that_is_recognised_is_answered_directly() -> No
             (bearer(BOB), b""),
             (bearer(ADA), b"access_token=" + ADA.encode()),
         ):
-            assert way.begin(scope_of(CALL, headers, query), body) is None
+            assert way.begin(Head(scope_of(CALL, headers, query)), body) is None
         twice = scope_of(CALL, bearer(ADA))
         twice["headers"].append((b"authorization", b"Bearer x"))
-        assert way.begin(twice, body) is None
+        assert way.begin(Head(twice), body) is None
 
 
 async def test_a_tool_that_the_key_may_not_use_is_not_answered_directly() -> None:
@@ -88,8 +89,8 @@ async def test_a_tool_that_the_key_may_not_use_is_not_answered_directly() -> Non
     async with app.router.lifespan_context(app):
         way = way_into(app)
         await recognise(app, BOB)
-        assert way.begin(scope_of(CALL, bearer(BOB)), json.dumps(CALL).encode()) is None
-        answer = way.begin(scope_of(listing, bearer(BOB)), json.dumps(listing).encode())
+        assert way.begin(Head(scope_of(CALL, bearer(BOB))), json.dumps(CALL).encode()) is None
+        answer = way.begin(Head(scope_of(listing, bearer(BOB))), json.dumps(listing).encode())
         assert isinstance(answer, PlainResponse)
         assert [each["name"] for each in json.loads(answer.body)["result"]["tools"]] == ["add"]
 
@@ -106,7 +107,7 @@ async def test_a_key_that_was_taken_away_is_recognised_no_more() -> None:
     async with app.router.lifespan_context(app):
         way = way_into(app)
         await recognise(app, ADA)
-        assert way.begin(scope_of(CALL, bearer(ADA)), body) is not None
+        assert way.begin(Head(scope_of(CALL, bearer(ADA))), body) is not None
         await checkpoint()  # the verifier is followed from the first moment that it gets
         told[0]()
-        assert way.begin(scope_of(CALL, bearer(ADA)), body) is None
+        assert way.begin(Head(scope_of(CALL, bearer(ADA))), body) is None

@@ -10,7 +10,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from bridge.server.http.fast import FastHttp
-from bridge.server.http.requests import Request
+from bridge.server.http.requests import Head, Request
 from bridge.server.http.session import Session
 from bridge.server.http.sessions import Sessions
 from bridge.server.protocol import CallRefused, ProtocolError
@@ -92,7 +92,7 @@ class Exchange:
         headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
         body = self.message if isinstance(self.message, bytes) else json.dumps(self.message).encode()
         scope: Scope = {"type": "http", "method": "POST", "path": self.path, "headers": headers, **self.scope}
-        request = Request(scope, body)
+        request = Request(Head(scope), body)
         request.receive, request.send = self._receive, self._send
         with anyio.fail_after(DEADLINE_SECONDS):
             self.was_answered = await endpoint.fast.answered(request)

@@ -14,6 +14,7 @@ from bridge.server.http.app import BridgeApp
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.guards import GuardMiddleware
 from bridge.server.http.host_origin import HostOriginGuard
+from bridge.server.http.requests import Head
 from bridge.server.http.responses import send_error
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http
@@ -61,7 +62,7 @@ async def test_one_more_guard_in_the_list_decides_before_asgi(headers: dict[str,
     app.guards.append(Wanting())
     way = app.pre_asgi_handler(lambda: True)
     assert way is not None
-    assert (way.begin(scope_of(CALL, headers), json.dumps(CALL).encode()) is not None) is (status == 200)
+    assert (way.begin(Head(scope_of(CALL, headers)), json.dumps(CALL).encode()) is not None) is (status == 200)
 
 
 @pytest.mark.parametrize("kind", KINDS)

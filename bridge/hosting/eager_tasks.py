@@ -1,0 +1,136 @@
+"""Eager tasks: the first step of a coroutine runs at once, in a task that was made before.
+
+    first step in the spare task ─┬─> the coroutine has ended: the task is spare again
+                                  ╰─> it waits: the task continues it, and another becomes spare
+
+Most calls end without waiting. For them, a task of their own takes longer than the call, since it starts in the next
+turn of the event loop. `asyncio.eager_task_factory` does the same from Python 3.12 on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import _enter_task, _leave_task  # documented in "Extending asyncio", "Task lifetime support"
+from contextvars import copy_context
+from types import coroutine as generator_coroutine
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Coroutine, Generator
+
+
+class EagerTasks:
+    """Runs coroutines of one event loop. Call its methods from callbacks of the loop, where no task runs.
+
+    Coroutines that end without waiting share a task. It is replaced once one of them has changed a context variable
+    or cancelled it.
+
+    Args:
+        loop: The event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._spare: _SpareTask | None = None
+
+    def is_ready(self) -> bool:
+        """True if a first step can be run; a new spare task needs a turn of the loop."""
+        if self._spare is None:
+            self._spare = _SpareTask(self._loop)
+        return self._spare.is_ready
+
+    def step(self, work: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
+        """Run the first step of a coroutine, if `is_ready`; return the rest, for the coroutine of the next `run`.
+
+        Raises:
+            StopIteration: The coroutine has ended; its value is that of the exception.
+            BaseException: As raised by the coroutine.
+        """
+        spare = self._spare
+        assert spare is not None, "is_ready() was not called"
+        _enter_task(self._loop, spare.task)
+        spare.is_used = True
+        try:
+            awaited = spare.context.run(work.send, None)
+        except BaseException:
+            spare.is_used = False
+            if spare.was_cancelled or spare.context != spare.given_context:
+                spare.cancel()
+                self._spare = None
+            raise
+        finally:
+            _leave_task(self._loop, spare.task)
+        return _continued(work, awaited)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        """Run a coroutine, and its first step at once if possible; return its task, or None if it has ended.
+
+        Args:
+            work: The coroutine; it awaits the rest of the last `step`, if there is one.
+        """
+        rest: Awaitable[None] = work
+        if not self.is_ready():
+            return self._loop.create_task(work)
+        spare = self._spare
+        assert spare is not None
+        if not spare.is_used:
+            try:
+                rest = self.step(work)
+            except StopIteration:
+                return None
+        self._spare = None
+        spare.set_result(rest)
+        return spare.task
+
+
+class _SpareTask(asyncio.Future["Awaitable[None]"]):
+    """A task that waits for this future: the rest of a coroutine."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.context = copy_context()
+        """Context of the task."""
+        self.given_context = self.context.copy()
+        """The same before any coroutine has run."""
+        self.is_ready = False
+        """True while the task waits."""
+        self.is_used = False
+        """True from the first step of a coroutine until it has ended."""
+        self.was_cancelled = False
+        """True if a coroutine has cancelled its task in its first step."""
+        self.task = loop.create_task(self._continue(), context=self.context)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel the waiting task. During a first step, it is the coroutine that is cancelled, once it waits."""
+        if self.is_used:
+            self.was_cancelled = True
+            return False
+        self.is_ready = False
+        return super().cancel(msg)
+
+    async def _continue(self) -> None:
+        self.is_ready = True
+        try:
+            rest = await self
+        except asyncio.CancelledError:
+            if not self.done() or self.cancelled():
+                raise
+            rest = self.result()
+            # Cancelled before this step: cancelled again, so that the cancellation reaches what the coroutine awaits.
+            self.task.uncancel()
+            self.task.cancel()
+        await rest
+
+
+@generator_coroutine
+def _continued(work: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, Any, Any]:
+    """Continue a coroutine whose last step awaits something."""
+    try:
+        yield awaited
+    except BaseException as error:  # noqa: BLE001 - thrown into the coroutine
+        try:
+            awaited = work.throw(error)
+        except StopIteration as end:
+            return end.value
+        return (yield from _continued(work, awaited))
+    return (yield from work)
