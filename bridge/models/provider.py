@@ -162,7 +162,7 @@ class SdkChatModel(ProviderChatModel):
 
     @abstractmethod
     def _is_retryable(self, error: Any, *, by_status: bool | None) -> bool:
-        """True if a failed request may succeed later; a response's status alone says ``by_status``."""
+        """True if a failed request may succeed later; ``by_status`` is the answer for the response's status alone."""
 
     def _made(self) -> Any:
         try:

@@ -83,8 +83,7 @@ async def run_in_thread(
 ) -> _T:
     """Run a function in a worker thread with the current context variables.
 
-    If the caller is cancelled, this returns at once. The function keeps running and counts towards the limit until it
-    returns; an exception that it raises after that is logged.
+    If the caller is cancelled, this returns at once; an exception that the function raises after that is logged.
 
     Args:
         function: The function to run.

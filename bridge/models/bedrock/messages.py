@@ -11,7 +11,7 @@ from bridge.models.encoding import describe_block, file_name_of, image_in, json_
 from bridge.models.replies import ReplyReader, usage_with_cache
 from bridge.service.chat_model import FinishReason
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
-from bridge.tools.content import Audio, File
+from bridge.tools.content import Audio, File, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,16 +28,9 @@ PROVIDER = "bedrock"
 FORBIDDEN_IN_ID = r"[^A-Za-z0-9_.:-]"
 """Character that the API does not allow in call IDs; other providers may use it."""
 
-_IMAGES = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
-_AUDIO = {
-    "audio/aac": "aac",
-    "audio/flac": "flac",
-    "audio/mp4": "mp4",
-    "audio/mpeg": "mp3",
-    "audio/ogg": "ogg",
-    "audio/opus": "opus",
-    "audio/wav": "wav",
-    "audio/webm": "webm",
+_IMAGES = {f"image/{kind}": kind for kind in ("png", "jpeg", "gif", "webp")}
+_AUDIO = {f"audio/{kind}": kind for kind in ("aac", "flac", "mp4", "ogg", "opus", "wav", "webm")} | {
+    "audio/mpeg": "mp3"
 }
 _DOCUMENTS = {
     "application/msword": "doc",
@@ -115,31 +108,27 @@ class MessageWriter:
             yield {"text": f"[{name} {outcome}:]"}
             yield from self._content(message.content)
             return
-        content = list(self._result_content(message)) or [{"text": "(nothing)"}]
-        result: Json = {"toolUseId": self._conversation.ids[str(message.id)], "content": content}
-        yield {"toolResult": result | ({"status": "error"} if message.is_error else {})}
-
-    def _result_content(self, message: ToolExecutionResultMessage) -> Iterator[Json]:
-        """Convert the blocks of a result; a single JSON object becomes a JSON block."""
-        blocks = list(self._content(message.content, with_audio=False))
+        # results cannot contain audio
+        content = [Text(describe_block(block)) if isinstance(block, Audio) else block for block in message.content]
+        blocks = list(self._content(content)) or [{"text": "(nothing)"}]
         if len(blocks) == 1 and "text" in blocks[0] and not message.is_error:
             data = json_object(blocks[0]["text"])
-            if data is not None:
-                blocks = [{"json": data}]
-        yield from blocks
+            blocks = blocks if data is None else [{"json": data}]
+        result: Json = {"toolUseId": self._conversation.ids[str(message.id)], "content": blocks}
+        yield {"toolResult": result | ({"status": "error"} if message.is_error else {})}
 
-    def _content(self, blocks: Iterable[Content], *, with_audio: bool = True) -> Iterator[Json]:
+    def _content(self, blocks: Iterable[Content]) -> Iterator[Json]:
         """Convert content blocks; the API rejects blank text, which is left out."""
         for block in blocks:
-            written = self._block(block, with_audio=with_audio)
+            written = self._block(block)
             if "text" not in written or written["text"].strip():
                 yield written
 
-    def _block(self, block: Content, *, with_audio: bool) -> Json:
+    def _block(self, block: Content) -> Json:
         image = image_in(block)
         if image is not None and image.mime_type in _IMAGES and image.data:
             return {"image": {"format": _IMAGES[image.mime_type], "source": {"bytes": image.data}}}
-        if isinstance(block, Audio) and with_audio and media_type_of(block) in _AUDIO and block.data:
+        if isinstance(block, Audio) and media_type_of(block) in _AUDIO and block.data:
             return {"audio": {"format": _AUDIO[media_type_of(block)], "source": {"bytes": block.data}}}
         if isinstance(block, File) and isinstance(block.content, bytes) and block.content:
             kind = _DOCUMENTS.get(media_type_of(block))
