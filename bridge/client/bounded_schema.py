@@ -10,7 +10,7 @@ import json
 import re
 from contextvars import ContextVar
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import SchemaError as PatternError
 from pydantic_core import SchemaValidator, core_schema
@@ -278,19 +278,15 @@ _OURS: Mapping[str, Callable[..., Iterator[Any]]] = {
 }
 
 
-class LinearRegex:
+class LinearRegex(NamedTuple):
     """A regular expression from a server, run in linear time by the Rust engine that pydantic includes.
 
     The time is proportional to the text length times the states of the expression, so both are limited. Expressions
     that the engine does not support (lookarounds, back references) or reads differently from JavaScript are rejected.
-
-    Raises:
-        PatternError: The engine does not support the expression.
     """
 
-    def __init__(self, pattern: str, states: int) -> None:
-        self._states = states
-        self._validator = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    states: int
+    validator: SchemaValidator
 
     @staticmethod
     @lru_cache(_MAX_CACHED)
@@ -300,18 +296,19 @@ class LinearRegex:
         if states is None or states > _MAX_STATES:
             return None
         try:
-            return LinearRegex(pattern, states)
+            schema = core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")
+            return LinearRegex(states, SchemaValidator(schema))
         except PatternError:
             return None
 
     def steps(self, text: str) -> int | None:
         """Maximum steps that a search takes; None if there are too many."""
-        work = self._states * len(text)
+        work = self.states * len(text)
         return None if work > _MAX_WORK else work // _WORK_A_STEP
 
     def matches(self, text: str) -> bool:
         """Return True if the expression occurs anywhere in the text."""
-        return self._validator.isinstance_python(text)
+        return self.validator.isinstance_python(text)
 
 
 def _states(pattern: str) -> int | None:

@@ -118,8 +118,6 @@ class Session:
         self._client: Client | None = None
         self._send_directly: RequestSender | None = None
 
-    # --- events ------------------------------------------------------------------------------------------------------
-
     def fail(self, reason: Exception | None) -> None:
         """End the session."""
         if not self.ended.is_set():
@@ -217,8 +215,6 @@ class Session:
         if self._background_tasks is not None:
             self._background_tasks.start_soon(function, *arguments)
 
-    # --- server description ------------------------------------------------------------------------------------------
-
     def ready(self, client: Client, peer: Peer) -> None:
         """Store the result of the handshake."""
         self._client = client
@@ -258,8 +254,6 @@ class Session:
         """The calls that a server message may belong to."""
         named = _named_call()
         return tuple(self.calls) if named is None else (named,)
-
-    # --- requests ----------------------------------------------------------------------------------------------------
 
     def request(
         self,

@@ -206,8 +206,6 @@ class Channel(ABC):
         """True if the failed handshake indicates that the server requires the transport's next channel."""
         return False
 
-    # --- the server's process ----------------------------------------------------------------------------------------
-
     @property
     def exit_code(self) -> int | None:
         """Exit code of the server's process; None if it runs or is unknown."""
@@ -220,8 +218,6 @@ class Channel(ABC):
 
     async def settle(self, seconds: float) -> None:  # noqa: B027 - only processes settle
         """Wait until a process that closed its output has ended, for a maximum number of seconds."""
-
-    # --- failures ----------------------------------------------------------------------------------------------------
 
     def explain_start(self, error: BaseException) -> Cause | None:  # noqa: ARG002 - for channels that know
         """Explain a failed handshake by the channel's state; None if the error itself is the cause."""

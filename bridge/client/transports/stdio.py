@@ -173,9 +173,6 @@ def _cause_of_start(error: OSError, transport: StdioTransport) -> Cause:
     return Cause(error.strerror or type(error).__name__)
 
 
-# --- entries of a configuration --------------------------------------------------------------------------------------
-
-
 def _is_in_workspace_only(command: str, cwd: str | None, folder: Path) -> bool:
     """True if a relative path of a program leads nowhere, but would from the configuration's folder."""
     path = Path(command)
