@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp.client import ClientRequestContext, IncomingMessage
-    from mcp_types import CreateMessageRequestParams, ElicitRequestParams
     from pydantic import BaseModel
 
     from bridge.client.connection.call import Call
@@ -128,15 +128,17 @@ class Callbacks:
 
     def options(self) -> Mapping[str, Any]:
         """Arguments for the SDK's ``Client``; a capability is declared only if there is a handler."""
+        handlers = self._handlers
+        on_elicitation = partial(self._answered, "elicitation/create", ElicitResult)
+        on_sampling = partial(self._answered, "sampling/createMessage", CreateMessageResultWithTools)
+        features: Json = {feature: {} for feature in handlers.sampling_features}
         return {
             "message_handler": self._on_message,
             "logging_callback": self._on_log,
-            "elicitation_callback": self._on_elicitation if self._handlers.elicitation else None,
-            "sampling_callback": self._on_sampling if self._handlers.sampling else None,
-            "list_roots_callback": self._on_roots if self._handlers.roots else None,
-            "sampling_capabilities": SamplingCapability.model_validate(
-                {feature: {} for feature in self._handlers.sampling_features}
-            ),
+            "elicitation_callback": on_elicitation if handlers.elicitation else None,
+            "sampling_callback": on_sampling if handlers.sampling else None,
+            "list_roots_callback": self._on_roots if handlers.roots else None,
+            "sampling_capabilities": SamplingCapability.model_validate(features),
         }
 
     async def _on_message(self, message: IncomingMessage) -> None:
@@ -153,22 +155,14 @@ class Callbacks:
         else:
             await call.on_log(params.level, params.data, params.logger)
 
-    async def _on_elicitation(
-        self, _context: ClientRequestContext, params: ElicitRequestParams
-    ) -> ElicitResult | ErrorData:
-        return await self._answered("elicitation/create", params, ElicitResult)
-
-    async def _on_sampling(
-        self, _context: ClientRequestContext, params: CreateMessageRequestParams
-    ) -> CreateMessageResultWithTools | ErrorData:
-        return await self._answered("sampling/createMessage", params, CreateMessageResultWithTools)
-
     async def _on_roots(self, context: ClientRequestContext) -> ListRootsResult | ErrorData:
         meta = dict(context.meta or {})  # the SDK exposes no more of the request
         params = RequestParams.model_validate({"_meta": meta}) if meta else None
-        return await self._answered("roots/list", params, ListRootsResult)
+        return await self._answered("roots/list", ListRootsResult, context, params)
 
-    async def _answered(self, method: str, params: BaseModel | None, kind: type[_Answer]) -> _Answer | ErrorData:
+    async def _answered(
+        self, method: str, kind: type[_Answer], _context: ClientRequestContext, params: BaseModel | None
+    ) -> _Answer | ErrorData:
         wire: Json = {"method": method}
         if params is not None:
             wire["params"] = params.model_dump(mode="json", by_alias=True, exclude_none=True)
