@@ -217,17 +217,13 @@ def state_folder() -> Path:
     return Path(base) / "bridge" if base else Path.home() / ".local" / "state" / "bridge"
 
 
-async def log_out(url: str, grant: OAuthLogin, store: LoginStore | None = None) -> bool:
-    """Delete a login, and revoke its tokens if the authorization server supports it.
-
-    Returns:
-        True if there was a login.
+async def log_out(url: str, grant: OAuthLogin) -> bool:
+    """Delete a login, and revoke its tokens if the authorization server supports it; returns True if there was one.
 
     Raises:
         OSError: The file cannot be removed.
     """
-    store = store or LoginStore()
-    key = login_key(url, grant.client_id)
+    store, key = LoginStore(), login_key(url, grant.client_id)
     try:
         login = await store.load(key)
     except WireError as error:
@@ -242,9 +238,8 @@ async def _revoked(url: str, grant: OAuthLogin, login: Login) -> None:
     endpoint = login.metadata.revocation_endpoint if login.metadata is not None else None
     if endpoint is None or login.tokens is None or login.client is None:
         return
-    context = OAuthContext(
-        url, OAuthClientMetadata(redirect_uris=None), SdkTokenStorage(login.client, login.tokens), None, None
-    )
+    draft = SdkTokenStorage(login.client, login.tokens)
+    context = OAuthContext(url, OAuthClientMetadata(redirect_uris=None), draft, None, None)
     context.client_info = login.client
     kinds = {"refresh_token": login.tokens.refresh_token, "access_token": login.tokens.access_token}
     try:
