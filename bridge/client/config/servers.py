@@ -61,7 +61,7 @@ class ServerConfig:
     protocol: ProtocolPin = "auto"
     """The protocol version to use."""
     fast_path: bool = True
-    """Send plain requests over HTTP without the SDK's session."""
+    """Send plain requests over HTTP and stdio without the SDK's session."""
     pins: ServerPins | None = None
     """Pins of the reviewed tools; tools that differ are refused or flagged. None for no pins."""
     lock: str | None = field(default=None, compare=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shlex
 from contextlib import asynccontextmanager, contextmanager
@@ -14,7 +13,7 @@ from urllib.request import getproxies
 
 from bridge.client.auth.grants import OAuthLogin
 from bridge.client.redaction import HIDDEN, redact_url, scrub
-from bridge.client.transports.channel import Cause, Channel
+from bridge.client.transports.channel import Cause, Channel, runs_on_asyncio
 from bridge.client.transports.transport import LoginTarget, Transport, secrets_of
 
 if TYPE_CHECKING:
@@ -270,7 +269,7 @@ class StreamableHttpChannel(_HttpChannel):
 
         url = urlsplit(self._transport.url)
         has_proxy = not getproxies().keys().isdisjoint({url.scheme, "all"})
-        is_possible = _runs_on_asyncio() and find_spec("httptools") is not None
+        is_possible = runs_on_asyncio() and find_spec("httptools") is not None
         is_possible = is_possible and isinstance(auth, SignIn | None) and not has_proxy and not url.username
         if not is_possible or not self._options.fast_path:
             yield None
@@ -301,14 +300,6 @@ class SseChannel(_HttpChannel):
         from bridge.client.transports.sse_streams import sse_streams  # noqa: PLC0415 - imports the SDK
 
         yield sse_streams(self._transport.url, self._client(is_sse=True, auth=self._sign_in()))
-
-
-def _runs_on_asyncio() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _cause_of_status(status: int, message: str = "") -> Cause:

@@ -37,19 +37,28 @@ def result_in(text: bytes, request: PlainRequest) -> Json | None:
         ValidationError: The result is not valid MCP.
         ResponseTooLongError: The response has too many values.
     """
-    beginning = b'{"jsonrpc":"2.0","id":%d,"result":' % request.id
-    if text.startswith(beginning) and text.endswith(b"}"):  # as most servers write it: keep the text of the result
-        part = text[len(beginning) : -1]
+    part = _result_text(text, request.id)
+    if part is not None:
         try:
-            result = _json_in(part)
+            result = json_in(part)
         except ValueError:
             pass  # the response has further members
         else:
             return _valid(_with_text(result, part), request) if type(result) is dict else None
     try:
-        message = _json_in(text)
+        message = json_in(text)
     except ValueError:
         return None
+    return result_in_message(message, request)
+
+
+def result_in_message(message: Any, request: PlainRequest) -> Json | None:
+    """Return the result in a response that was parsed; None if it is no response to the request.
+
+    Raises:
+        MCPError: The response is an error.
+        ValidationError: The result is not valid MCP.
+    """
     response = message if is_response(message, request) else _unusual_response(message, request)
     return None if response is None else result_of(response, request)
 
@@ -101,11 +110,28 @@ def progress_in(message: Any, request: PlainRequest) -> tuple[float, float | Non
     return float(progress), float(total) if _is_number(total) else None, text if isinstance(text, str) else None
 
 
+def _result_text(text: bytes, request_id: int) -> bytes | None:
+    """Return the text of the result in a response that an official SDK has written; None in any other form."""
+    beginning = b'{"jsonrpc":"2.0","id":%d,"result":' % request_id  # Python
+    if text.startswith(beginning) and text.endswith(b"}"):
+        return text[len(beginning) : -1]
+    ending = b',"jsonrpc":"2.0","id":%d}' % request_id  # TypeScript
+    if text.startswith(b'{"result":') and text.endswith(ending):
+        return text[len(b'{"result":') : -len(ending)]
+    return None
+
+
 def _with_text(result: Json, text: bytes) -> Json:
     return result if len(text) < _MIN_TEXT_BYTES else ReceivedResult.of(result, text)
 
 
-def _json_in(text: bytes) -> Any:
+def json_in(text: bytes) -> Any:
+    """Parse JSON.
+
+    Raises:
+        ResponseTooLongError: It has too many values.
+        ValueError: It is not JSON.
+    """
     return from_json(text) if len(text) <= LARGE_BYTES else large_json(text)
 
 

@@ -10,15 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bridge.client.redaction import HIDDEN, redact_command, scrub
-from bridge.client.transports.channel import CONNECTION_CLOSED, Cause, Channel, TransportFailedError
+from bridge.client.transports.channel import (
+    CONNECTION_CLOSED,
+    Cause,
+    Channel,
+    TransportFailedError,
+    runs_on_asyncio,
+)
 from bridge.client.transports.transport import Transport, secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from mcp import Client
+
     from bridge.client.config.schema import ServerEntry
     from bridge.client.config.variables import EntryReader
-    from bridge.client.transports.channel import ChannelOptions
+    from bridge.client.transports.channel import ChannelOptions, RequestSender
+    from bridge.client.transports.plain_stdio import PlainStdio
     from bridge.client.transports.process import ChildProcess, InheritEnvironment
 
 
@@ -45,7 +54,7 @@ class StdioTransport(Transport):
     opening_phase: ClassVar[str] = "starting"
     address_key: ClassVar[str] = "command"
     entry_types: ClassVar[frozenset[str]] = frozenset({"stdio"})
-    entry_keys: ClassVar[frozenset[str]] = frozenset({"args", "env", "envFile", "cwd", "inheritEnv"})
+    entry_keys: ClassVar[frozenset[str]] = frozenset({"args", "env", "envFile", "cwd", "fastPath", "inheritEnv"})
 
     @classmethod
     def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:
@@ -104,6 +113,7 @@ class StdioChannel(Channel):
         self._transport = transport
         self._options = options
         self._child: ChildProcess | None = None
+        self._plain: PlainStdio | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Any]:
@@ -130,7 +140,21 @@ class StdioChannel(Channel):
                 raise TransportFailedError(_cause_of_start(error, transport)) from error
             self._child = child
             events = self._options.events
-            yield stdio_streams(child, events.peer_ended, events.stream_lost)  # over pipes, no other error follows
+            self._plain = self._plain_requests()
+            # Over pipes, no other error follows.
+            yield stdio_streams(child, events.peer_ended, events.stream_lost, self._plain)
+
+    def _plain_requests(self) -> PlainStdio | None:
+        """Create what sends plain requests without the SDK's session; None if the SDK must send all."""
+        if not (runs_on_asyncio() and self._options.fast_path):
+            return None
+        from bridge.client.transports.plain_stdio import PlainStdio  # noqa: PLC0415 - imports the SDK
+
+        return PlainStdio(self._options.events)
+
+    def request_sender(self, client: Client) -> RequestSender | None:
+        """Return the sender of plain requests."""
+        return None if self._plain is None else self._plain.sender(client)
 
     @property
     def exit_code(self) -> int | None:

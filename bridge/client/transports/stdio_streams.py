@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
+from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
 from bridge.client.transports.channel import Cause, TransportFailedError, current_request
 from bridge.client.transports.limits import (
@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
 
     from bridge.client.transports.channel import OutgoingRequest
+    from bridge.client.transports.plain_stdio import PlainStdio
     from bridge.client.transports.process import ChildProcess
 
 _FLUSH_SECONDS = 0.5
+_READ_BYTES = 65536
 _MAX_NOISE_BYTES = 256 * 1024
 """Maximum bytes of other output before the first message, such as a banner or an installer's progress."""
 
@@ -56,8 +58,18 @@ class LineTooLongError(TransportFailedError):
 class LineWriter(ObjectSendStream[SessionMessage]):
     """Stream that the SDK writes messages to; encodes each as a line of the child's input."""
 
-    def __init__(self, lines: MemoryObjectSendStream[tuple[bytes, OutgoingRequest | None]]) -> None:
+    def __init__(
+        self,
+        child: ChildProcess,
+        lines: MemoryObjectSendStream[tuple[bytes, OutgoingRequest | None]],
+        ended: Callable[[], None],
+        plain: PlainStdio | None,
+    ) -> None:
+        self._child = child
         self._lines = lines
+        self._ended = ended
+        self._plain = plain
+        self._is_blocked = False  # while the child does not read
 
     async def send(self, item: SessionMessage, /) -> None:
         """Send a message."""
@@ -66,8 +78,41 @@ class LineWriter(ObjectSendStream[SessionMessage]):
             outgoing.request_id = (message.params or {}).get(
                 "requestId"
             )  # the only notification of a sent request is its cancellation
+        if self._plain is not None and isinstance(message, JSONRPCRequest):
+            self._plain.learn(message.params)
         text = message.model_dump_json(by_alias=True, exclude_unset=True)
         await self._lines.send((text.encode() + b"\n", outgoing))
+
+    async def send_line(self, line: bytes, outgoing: OutgoingRequest | None) -> None:
+        """Send a line of a plain request, without a turn of the event loop unless other lines wait; on asyncio.
+
+        Raises:
+            BrokenResourceError: The child's input is closed.
+            ClosedResourceError: The stream is closed.
+        """
+        if self._is_blocked or not self._lines.statistics().tasks_waiting_receive:
+            await self._lines.send((line, outgoing))
+        else:
+            await self.write(line, outgoing)
+
+    async def write(self, line: bytes, outgoing: OutgoingRequest | None) -> None:
+        """Write a line to the child's input.
+
+        Raises:
+            BrokenResourceError: It is closed.
+        """
+        try:
+            if self._is_blocked:
+                await self._child.stdin.send(b"")  # waits for the child
+            if outgoing is not None:
+                outgoing.sent = True
+            self._is_blocked = True
+            await self._child.stdin.send(line)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError) as error:
+            self._ended()
+            await self._child.stdout.aclose()  # the reader would wait for responses that cannot arrive
+            raise anyio.BrokenResourceError from error
+        self._is_blocked = False
 
     async def aclose(self) -> None:
         """Close the stream; the child's input stays open until the lines are flushed."""
@@ -80,8 +125,15 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
     The SDK's reader reads the pipe itself: a task between the two would add a turn of the event loop to each call.
     """
 
-    def __init__(self, child: ChildProcess, ended: Callable[[], None], refused: Callable[[Exception], None]) -> None:
+    def __init__(
+        self,
+        child: ChildProcess,
+        ended: Callable[[], None],
+        refused: Callable[[Exception], None],
+        plain: PlainStdio | None,
+    ) -> None:
         self._child = child
+        self._plain = plain
         self._ended = ended
         self._refused = refused
         self._noise_bytes: int | None = 0  # None after the first message
@@ -94,7 +146,7 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         Raises:
             EndOfStream: The child closed its output, or its output is not the protocol.
         """
-        has_read = False
+        is_full = False
         while True:
             while self._lines:
                 if (message := self._read(self._lines.popleft())) is not None:
@@ -102,13 +154,16 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
                     return message
                 self._check_noise()
             self._check_part()
-            if has_read:
+            if is_full:
                 await anyio.lowlevel.checkpoint()  # a full pipe is read without waiting
             try:
-                self._split(await self._child.stdout.receive())
-                has_read = True
+                chunk = await self._child.stdout.receive(_READ_BYTES)
+                is_full = len(chunk) == _READ_BYTES
+                self._split(chunk)
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
                 self._ended()
+                if self._plain is not None:
+                    self._plain.close()
                 raise anyio.EndOfStream from None
 
     def _check_noise(self) -> None:
@@ -127,6 +182,8 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         self._lines.clear()
         self._part.clear()
         self._refused(error)
+        if self._plain is not None:
+            self._plain.close()
         raise anyio.EndOfStream
 
     def _split(self, chunk: bytes) -> None:
@@ -139,6 +196,8 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
 
     def _read(self, line: bytes) -> SessionMessage | None:
         try:
+            if self._plain is not None and self._plain.takes(line):
+                return None
             if len(line) > LARGE_BYTES:
                 return SessionMessage(large_message(line))
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
@@ -151,12 +210,17 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
             return None
 
     async def aclose(self) -> None:
-        """Do nothing: the child continues."""
+        """Fail plain requests; the child continues."""
+        if self._plain is not None:
+            self._plain.close()
 
 
 @asynccontextmanager
 async def stdio_streams(
-    child: ChildProcess, ended: Callable[[], None], refused: Callable[[Exception], None]
+    child: ChildProcess,
+    ended: Callable[[], None],
+    refused: Callable[[Exception], None],
+    plain: PlainStdio | None = None,
 ) -> AsyncIterator[tuple[LineReader, LineWriter]]:
     """Open the message streams of a child.
 
@@ -164,27 +228,28 @@ async def stdio_streams(
         child: The child; it is not ended.
         ended: Called when its input or output is closed.
         refused: Called when its output is not the protocol, or exceeds the limits; nothing more is read.
+        plain: Sends plain requests, and takes their responses; None if the SDK sends all requests.
     """
     lines, written = anyio.create_memory_object_stream[tuple[bytes, "OutgoingRequest | None"]](0)
     flushed = anyio.Event()
+    writer = LineWriter(child, lines, ended, plain)
+    if plain is not None:
+        plain.open(writer)
 
     async def write() -> None:
         try:
             with written:
                 async for line, outgoing in written:
-                    if outgoing is not None:
-                        outgoing.sent = True
-                    await child.stdin.send(line)
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-            ended()
-            await child.stdout.aclose()  # the reader would wait for responses that cannot arrive
+                    await writer.write(line, outgoing)
+        except anyio.BrokenResourceError:
+            pass
         finally:
             flushed.set()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write)
         try:
-            yield LineReader(child, ended, refused), LineWriter(lines)
+            yield LineReader(child, ended, refused, plain), writer
         finally:
             lines.close()
             with anyio.move_on_after(_FLUSH_SECONDS, shield=True):
