@@ -70,11 +70,11 @@ class Toolset:
     def fixed(self) -> Offer:
         """Return the tools of an invocation without providers; cached until the ToolBox changes."""
         if self._fixed is None:
-            self._fixed = self.made_with(())
+            self._fixed = self.made_with((), may_miss=bool(self._providers))
         return self._fixed
 
-    def made_with(self, provided: Iterable[Tool]) -> Offer:
-        """Combine the service's tools with provided ones.
+    def made_with(self, provided: Iterable[Tool], *, may_miss: bool = False) -> Offer:
+        """Combine the service's tools with provided ones; ``may_miss`` accepts that tools for undo are still missing.
 
         Raises:
             NameClashError: Two tools have the same name.
@@ -82,7 +82,7 @@ class Toolset:
         """
         tools = [*self._tools, *provided]
         self._check(tools)
-        undoing = undoing_names(tools, may_miss=bool(self._providers))
+        undoing = undoing_names(tools, may_miss=may_miss)
         shown = [tool for tool in tools if tool.name not in undoing]
         if self.search is not None:
             shown.insert(0, self.search.tool(shown))
@@ -108,7 +108,13 @@ class Toolset:
         request = ToolProviderRequest(user_message=message, context=context)
         dynamic = [provider for provider in self._providers if getattr(provider, "is_dynamic", False)]
         once = await _provided([provider for provider in self._providers if provider not in dynamic], request)
-        return OfferedTools(toolset=self, offer=self.made_with(once), once=once, dynamic=dynamic, request=request)
+        return OfferedTools(
+            toolset=self,
+            offer=self.made_with(once, may_miss=bool(dynamic)),
+            once=once,
+            dynamic=dynamic,
+            request=request,
+        )
 
     def _forget(self) -> None:
         self._fixed = None

@@ -151,7 +151,7 @@ async def execute(
         InputRequired: The tool asked a question that only a later run can answer.
         Exception: Raised by a handler or before-callback, or by a tool whose exceptions propagate.
     """
-    if policy.before or policy.after:
+    if policy.before or policy.after or isinstance(request.arguments, str):
         return (await execute_timed(tools, request, context, policy)).result
     return (await _run(tools, request, context, policy))[0]
 

@@ -180,6 +180,33 @@ async def test_a_tool_that_is_to_undo_another_has_to_be_there() -> None:
         assistant("never", tools=[compensated(book, "unbook")])
 
 
+@pytest.mark.parametrize("is_dynamic", [False, True])
+async def test_a_provided_tool_that_is_to_undo_another_has_to_be_there_before_the_model_is_asked(
+    is_dynamic: bool,
+) -> None:
+    trip = Trip()
+
+    class Provider:
+        def __init__(self, *tools: object) -> None:
+            self.is_dynamic = is_dynamic
+            self.tools = tools
+
+        def provide_tools(self, request: object) -> object:
+            return self.tools
+
+    booking = compensated(trip.book_flight, "cancel_flight")
+    for providers in ([Provider(booking)], [Provider(), Provider(booking)]):
+        service = assistant("never", tool_providers=providers)
+        with pytest.raises(DefinitionError, match="undone by 'cancel_flight', which the service does not have"):
+            await service.chat("Hello")
+    service = assistant(
+        calls(call("book_flight", city="Rome")), ERROR, tools=[booking], tool_providers=[Provider(trip.cancel_flight)]
+    )
+    with pytest.raises(ChatModelError):
+        await service.chat("Hello")
+    assert trip.done == ["flight to Rome", "no flight F-Rome"]
+
+
 async def test_undoing_needs_no_approval_of_its_own(way: str) -> None:
     trip = Trip()
     asked: list[str] = []

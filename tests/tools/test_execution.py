@@ -276,7 +276,8 @@ async def test_handlers_get_the_error_the_request_and_the_context() -> None:
 
     policy = ExecutionPolicy(on_unknown_tool=remember, on_arguments_error=remember, on_execution_error=remember)
     for name in ("ad", "add", "crash"):
-        await execute(TOOLS, ToolExecutionRequest(name), context, policy)
+        await execute(TOOLS, ToolExecutionRequest(name, '{"c": 1}' if name != "crash" else "{}"), context, policy)
+    assert [request.arguments for _, request, *_ in seen] == [{"c": 1}, {"c": 1}, {}]
     assert [type(error) for error, *_ in seen] == [UnknownToolError, ArgumentsError, ValueError]
     assert [(request.name, which is context, *attempt) for _, request, which, *attempt in seen] == [
         ("ad", True),
