@@ -104,31 +104,11 @@ class ChatRequest:
     """Provider-specific parameters, added to its request unchanged."""
 
     def __post_init__(self) -> None:
-        if self._is_plain():
-            return
-        _make_tuple(self, "messages", _MESSAGE_TYPES, "a message, such as UserMessage.of(…)")
-        _make_tuple(self, "tool_specifications", (ToolSpecification,), "a ToolSpecification")
+        _make_tuple(self, "messages", self.messages, _MESSAGE_TYPES, "a message, such as UserMessage.of(…)")
+        _make_tuple(self, "tool_specifications", self.tool_specifications, (ToolSpecification,), "a ToolSpecification")
         if self.response_format is not None:
             require_type(self.response_format, ResponseFormat, "response_format", "a ResponseFormat, or None")
         _check_parameters(self, may_miss=False)
-
-    def _is_plain(self) -> bool:
-        """Return True for what the loop builds for each model call, if nothing else is specified."""
-        messages, tools = self.messages, self.tool_specifications
-        return (
-            type(messages) is tuple
-            and type(tools) is tuple
-            and (not messages or type(messages[-1]) in _MESSAGE_TYPES)
-            and (not tools or type(tools[-1]) is ToolSpecification)
-            and type(self.tool_choice) is ToolChoice
-            and self.response_format is None
-            and self.model_name is None
-            and self.temperature is None
-            and self.top_p is None
-            and self.max_output_tokens is None
-            and self.stop_sequences == ()
-            and self.extra is _EMPTY
-        )
 
 
 class FinishReason(Enum):
@@ -284,18 +264,18 @@ def _sum(first: int | None, second: int | None) -> int | None:
     return second if first is None else first if second is None else first + second
 
 
-def _make_tuple(owner: object, name: str, kinds: tuple[type, ...], item: str) -> None:
-    """Make an attribute a tuple, and check the types of its items."""
-    values = getattr(owner, name)
-    if type(values) is not tuple:
-        if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
-            raise DefinitionError(f"{name} must be a list, each item {item}, not {short_repr(values)}")
-        values = tuple(values)
-        object.__setattr__(owner, name, values)
-        for value in values:
-            require_type(value, kinds, f"an item of {name}", item)
-    elif values and type(values[-1]) not in kinds:  # the others are not checked: a tuple is made for each model request
-        require_type(values[-1], kinds, f"an item of {name}", item)
+def _make_tuple(owner: object, name: str, values: Any, kinds: tuple[type, ...], item: str) -> None:
+    """Make an attribute a tuple, and check the types of its items; of a tuple, which the loop makes, only the last."""
+    if type(values) is tuple:
+        if values and type(values[-1]) not in kinds:
+            require_type(values[-1], kinds, f"an item of {name}", item)
+        return
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
+        raise DefinitionError(f"{name} must be a list, each item {item}, not {short_repr(values)}")
+    values = tuple(values)
+    object.__setattr__(owner, name, values)
+    for value in values:
+        require_type(value, kinds, f"an item of {name}", item)
 
 
 def _check_parameters(owner: ChatRequest | ChatRequestParameters, *, may_miss: bool) -> None:
@@ -303,16 +283,21 @@ def _check_parameters(owner: ChatRequest | ChatRequestParameters, *, may_miss: b
         require_type(owner.tool_choice, ToolChoice, "tool_choice", "a ToolChoice, such as ToolChoice.REQUIRED")
     if owner.model_name is not None:
         require_type(owner.model_name, str, "model_name", "text, or None")
-    value: Any
-    for name, value in (("temperature", owner.temperature), ("top_p", owner.top_p)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0):
-            raise DefinitionError(f"{name} must be a number of at least 0, or None, not {short_repr(value)}")
+    if owner.temperature is not None:
+        _require_number(owner.temperature, "temperature")
+    if owner.top_p is not None:
+        _require_number(owner.top_p, "top_p")
     if owner.max_output_tokens is not None:
         require_count(owner.max_output_tokens, "max_output_tokens", optional=True)
     if owner.stop_sequences != () and not (may_miss and owner.stop_sequences is None):
-        _make_tuple(owner, "stop_sequences", (str,), "text")
+        _make_tuple(owner, "stop_sequences", owner.stop_sequences, (str,), "text")
     if owner.extra is not _EMPTY:
         require_type(owner.extra, Mapping, "extra", "a mapping")
+
+
+def _require_number(value: Any, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise DefinitionError(f"{name} must be a number of at least 0, or None, not {short_repr(value)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from bridge.service.approval import InvocationSuspended
 from bridge.service.chat_model import provider_of
 from bridge.telemetry.conventions import TOOL_ERROR
 from bridge.tools.questions import InputRequired
+from bridge.types import without_none
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -57,20 +58,22 @@ async def observed_execution(
 
 
 def _request_attributes(request: ChatRequest) -> dict[str, Any]:
-    attributes = {
-        "gen_ai.request.temperature": request.temperature,
-        "gen_ai.request.top_p": request.top_p,
-        "gen_ai.request.max_tokens": request.max_output_tokens,
-        "gen_ai.request.stop_sequences": request.stop_sequences or None,
-        "gen_ai.output.type": None if request.response_format is None else "json",
-    }
-    return {name: value for name, value in attributes.items() if value is not None}
+    return without_none(
+        **{
+            "gen_ai.request.temperature": request.temperature,
+            "gen_ai.request.top_p": request.top_p,
+            "gen_ai.request.max_tokens": request.max_output_tokens,
+            "gen_ai.request.stop_sequences": request.stop_sequences or None,
+            "gen_ai.output.type": None if request.response_format is None else "json",
+        }
+    )
 
 
 def _response_attributes(response: ChatResponse) -> dict[str, Any]:
-    attributes = {
-        "gen_ai.response.id": response.id,
-        "gen_ai.response.finish_reasons": (response.finish_reason.value,),
-        "gen_ai.usage.cache_read.input_tokens": response.token_usage.cached_input_tokens,
-    }
-    return {name: value for name, value in attributes.items() if value is not None}
+    return without_none(
+        **{
+            "gen_ai.response.id": response.id,
+            "gen_ai.response.finish_reasons": (response.finish_reason.value,),
+            "gen_ai.usage.cache_read.input_tokens": response.token_usage.cached_input_tokens,
+        }
+    )
