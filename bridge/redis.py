@@ -60,10 +60,11 @@ def _client(module: str, url: str, feature: str, timeout_seconds: float, **optio
     try:
         from redis.backoff import NoBackoff  # noqa: PLC0415 - optional dependency
 
+        client = import_module(module).Redis
         retry = import_module(f"{module}.retry").Retry(NoBackoff(), 0)
     except ImportError as error:
         raise MissingExtraError(feature, "redis", "redis") from error
-    return import_module(module).Redis.from_url(
+    return client.from_url(
         url,
         retry=retry,
         socket_timeout=timeout_seconds,
