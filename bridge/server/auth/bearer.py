@@ -72,9 +72,11 @@ class BearerAuthGuard:
 
     async def admit(self, request: Request) -> bool:
         """Identify the caller, or refuse the request with a challenge."""
-        if self._open_paths and self._is_open(request.scope):
+        scope = request.scope
+        path: str = scope["path"]
+        if scope["method"] in _READING and path.removeprefix(scope.get("root_path", "")) in self._open_paths:
             return True
-        found = self._cached(request) or await self._verified(request.scope)
+        found = self._cached(request) or await self._verified(scope)
         if isinstance(found, Challenge):
             await self._refuse(request, found)
             return False
@@ -99,9 +101,6 @@ class BearerAuthGuard:
         if (addition := self._repetitions.addition(address, status, why)) is not None:
             level = logging.INFO if challenge.error is None else logging.WARNING
             _logger.log(level, "refused a request from %s with %d: %s%s", address, status, why, addition)
-
-    def _is_open(self, scope: Scope) -> bool:
-        return scope["method"] in _READING and _path_of(scope) in self._open_paths
 
     async def _verified(self, scope: Scope) -> CachedCredential | Challenge:
         values = [value.strip(b" \t") for name, value in scope["headers"] if name == HEADER]
@@ -173,8 +172,3 @@ def _malformed(description: str) -> Challenge:
 
 def _token_in(value: bytes) -> str:
     return value[len(b"bearer") :].strip(b" \t").decode("latin-1")
-
-
-def _path_of(scope: Scope) -> str:
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))

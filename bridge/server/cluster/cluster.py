@@ -62,10 +62,8 @@ class ClusterChanges:
             self._changed = anyio.Event()
             fingerprint = self._fingerprint()
             if self._notify(fingerprint):
-                try:
+                with self._replica.noting_failures():
                     await self._replica.publish({"kind": "changed", "fingerprint": fingerprint})
-                except self._replica.failures as error:
-                    self._replica.failed(error)
 
     async def _receive(self, message: Mapping[str, Any]) -> None:
         self._notify(message["fingerprint"])

@@ -214,11 +214,9 @@ class SessionEvents(EventStore):
         """Return a response that resumes the stream of a call."""
 
         async def lines() -> AsyncIterator[str]:
-            try:
+            with self._replica.noting_failures():  # after one, the client resumes again
                 async for event in self.follow(position):
                     yield ": \n\n" if event is None else f"id: {event[0]}\nevent: message\ndata: {event[1]}\n\n"
-            except self._replica.failures as error:
-                self._replica.failed(error)  # the client resumes again
 
         # The same headers as on the original stream; without X-Accel-Buffering, nginx would delay events.
         headers = {

@@ -187,6 +187,14 @@ class Replica:
         finally:
             del self._awaited[token]
 
+    @contextmanager
+    def noting_failures(self) -> Iterator[None]:
+        """Context for commands whose failure is noted by `failed`, and otherwise ignored."""
+        try:
+            yield
+        except self.failures as error:
+            self.failed(error)
+
     def failed(self, error: Exception) -> None:
         """Note that a command failed, and log it once: Redis is unavailable, or refused this command."""
         if is_outage(error):

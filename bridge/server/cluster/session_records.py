@@ -167,10 +167,8 @@ class ClusterLogLevels:
         alive.record = replace(alive.record, log_level=level)
         await self._store(alive)
         if alive.is_stored:
-            try:
+            with self._replica.noting_failures():
                 await self._replica.publish_and_wait(_message(session_id, level))
-            except self._replica.failures as error:
-                self._replica.failed(error)
 
     async def _receive(self, message: Mapping[str, Any]) -> None:
         alive = await self._find(message["session"])

@@ -97,11 +97,9 @@ class ClusterSessions:
         session_id = Headers(scope=scope).get("mcp-session-id")
         if session_id is None or self._sessions.find(session_id) is not None:
             return True
-        try:
+        refusal: str | None = _UNKNOWN
+        with self._replica.noting_failures():
             refusal = await self._restore(session_id, scope)
-        except self._replica.failures as error:
-            self._replica.failed(error)
-            refusal = _UNKNOWN
         if refusal is not None:
             await _unavailable(send, refusal, LIMIT_EXCEEDED if refusal == _FULL else INTERNAL_ERROR)
         return refusal is None
@@ -150,11 +148,8 @@ class ClusterSessions:
 
     async def _store(self, alive: LiveSession) -> None:
         alive.is_stored = False
-        try:
-            with self._replica.bounded_wait():
-                await self._save(alive)
-        except self._replica.failures as error:
-            self._replica.failed(error)  # it is stored when Redis is available again
+        with self._replica.noting_failures(), self._replica.bounded_wait():
+            await self._save(alive)  # else it is stored when Redis is available again
 
     async def _save(self, alive: LiveSession) -> None:
         if (record := alive.record) is not None:
@@ -173,14 +168,11 @@ class ClusterSessions:
         to = target_replica(message)
         if to is None or to == self._replica.id:
             return False
-        try:
-            with self._replica.bounded_wait():
-                cancelled = message["params"].get("requestId") if to == "all" else None
-                post = {"kind": "post", "session": session.id, "body": body.decode(), "cancelled": cancelled}
-                is_lost = not await self._replica.publish(post, to=to) and not await self._replica.has_ended(to)
-        except self._replica.failures as error:
-            self._replica.failed(error)
-            is_lost = True
+        cancelled = message["params"].get("requestId") if to == "all" else None
+        post = {"kind": "post", "session": session.id, "body": body.decode(), "cancelled": cancelled}
+        is_lost = True
+        with self._replica.noting_failures(), self._replica.bounded_wait():
+            is_lost = not await self._replica.publish(post, to=to) and not await self._replica.has_ended(to)
         if to == "all":
             return False
         if is_lost:
@@ -277,13 +269,10 @@ class ClusterSessions:
 
     async def drop(self, session_id: str) -> None:
         """End a session on this replica, and delete its record; another replica that serves it stores it again."""
-        try:
-            with self._replica.bounded_wait():
-                await self._records.drop(session_id)
-                if (alive := self._alive.get(session_id)) is not None:
-                    await alive.events.drop_all()
-        except self._replica.failures as error:
-            self._replica.failed(error)
+        with self._replica.noting_failures(), self._replica.bounded_wait():
+            await self._records.drop(session_id)
+            if (alive := self._alive.get(session_id)) is not None:
+                await alive.events.drop_all()
         await self.end_here(session_id)
 
     async def _end(self, session_id: str, alive: LiveSession) -> None:
@@ -313,10 +302,8 @@ class ClusterSessions:
         while True:
             await anyio.sleep(self._records.seconds / _RENEWALS)
             before, renewed_at = renewed_at, monotonic()
-            try:
+            with self._replica.noting_failures():
                 await self._renew(before)
-            except self._replica.failures as error:
-                self._replica.failed(error)
 
     async def _renew(self, since: float) -> None:
         """Renew the records of sessions used since a time; end those that were ended elsewhere."""
