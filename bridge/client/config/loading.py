@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import ValidationError
 
@@ -184,7 +184,7 @@ def _usable_server(
     for key in normalized.written:
         if key in unused:
             reader.warning(f"has no effect with {transport.address_key!r}, ignored", key)
-    held = locks.held(entry, reader)
+    lock, pins = locks.held(entry, reader)
     given = without_none(
         timeout_seconds=entry.timeout,
         connect_timeout_seconds=entry.connect_timeout_seconds,
@@ -202,8 +202,8 @@ def _usable_server(
         include=None if entry.include is None else tuple(entry.include),
         exclude=tuple(entry.exclude or ()),
         protocol=_protocol(entry, reader),
-        pins=held.pins,
-        lock=held.lock,
+        pins=pins,
+        lock=lock,
         **given,
     )
 
@@ -252,15 +252,6 @@ def _protocol(entry: ServerEntry, reader: EntryReader) -> ProtocolPin:
     return "legacy"
 
 
-class PinSettings(NamedTuple):
-    """Pin settings of one server."""
-
-    lock: str | None = None
-    """The lock file; None for none."""
-    pins: ServerPins | None = None
-    """Pins of the server; empty if it is not in the lock file."""
-
-
 class LockFiles:
     """The lock files of one configuration, each read once.
 
@@ -289,18 +280,18 @@ class LockFiles:
             else:
                 self._reader.problem("must be 'refuse' or 'flag'", "pinMode")
 
-    def held(self, entry: ServerEntry, reader: EntryReader) -> PinSettings:
-        """Resolve the pin settings of a server."""
+    def held(self, entry: ServerEntry, reader: EntryReader) -> tuple[str | None, ServerPins | None]:
+        """Path of a server's lock file, and its pins; without pins if the file cannot be read, or is not to be."""
         text, place = (self._lock, self._reader) if entry.pins is None else (entry.pins, reader)
         if text is None:
             if entry.pin_mode is not None:
                 reader.warning("has no effect without 'pins'", "pinMode")
-            return PinSettings()
+            return None, None
         path = place.path(text, "pins")
         if path.is_missing:
-            return PinSettings()
+            return None, None
         if not self._are_read:
-            return PinSettings(path.value)
+            return path.value, None
         mode = entry.pin_mode or self._mode
         key = path.value, mode
         try:
@@ -309,5 +300,5 @@ class LockFiles:
         except ConfigError as error:
             reason = "; ".join(problem.message for problem in error.problems)
             place.problem(f"{path.shown!r} {reason} (write it with `bridge pin`)", "pins")
-            return PinSettings(path.value)
-        return PinSettings(path.value, self._read[key].get(reader.server or "", ServerPins(tools={}, mode=mode)))
+            return path.value, None
+        return path.value, self._read[key].get(reader.server or "", ServerPins(tools={}, mode=mode))
