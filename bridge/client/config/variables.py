@@ -125,8 +125,7 @@ class Variables:
         input_id = reference.removeprefix("input:")
         if not input_id:
             raise ExpansionError(["'${input:}' has no input id"])
-        if (value := self.inputs.value(input_id)) is None:
-            raise ExpansionError([self.inputs.missing(input_id)])
+        value = self.inputs.value(input_id)
         return Expanded(value, f"${{{reference}}}", (value,))
 
     def _variable(self, match: re.Match[str]) -> Expanded:
@@ -234,29 +233,22 @@ class Inputs:
         self._environ = environ
         self._values: dict[str, str | None] = {}
 
-    def value(self, input_id: str) -> str | None:
-        """Return the value of an input; None if it has none."""
+    def value(self, input_id: str) -> str:
+        """Return the value of an input.
+
+        Raises:
+            ExpansionError: It has none.
+        """
+        definition = self._definitions.get(input_id) or InputDefinition(id=input_id)
+        variable = "BRIDGE_INPUT_" + re.sub(r"[^A-Za-z0-9]", "_", input_id).upper()
         if input_id not in self._values:
-            definition, value = self._definition(input_id), None
-            if callable(self._source):
-                value = self._source(definition)
-            elif self._source is not None:
-                value = self._source.get(input_id)
-            if value is None:
-                value = self._environ.get(_variable(input_id), definition.default)
-            self._values[input_id] = value
-        return self._values[input_id]
-
-    def missing(self, input_id: str) -> str:
-        """Problem message for an input without a value."""
-        described = self._definition(input_id).description
-        return (
-            f"the input {input_id!r}{f' ({described!r})' if described else ''} has no value: pass it in inputs=, "
-            f"or set {_variable(input_id)}"
-        )
-
-    def _definition(self, input_id: str) -> InputDefinition:
-        return self._definitions.get(input_id) or InputDefinition(id=input_id)
+            given = self._source(definition) if callable(self._source) else (self._source or {}).get(input_id)
+            self._values[input_id] = self._environ.get(variable, definition.default) if given is None else given
+        if (value := self._values[input_id]) is None:
+            described = f" ({definition.description!r})" if definition.description else ""
+            missing = f"the input {input_id!r}{described} has no value: pass it in inputs=, or set {variable}"
+            raise ExpansionError([missing])
+        return value
 
 
 def read_inputs(raw: Any, diagnostics: Diagnostics) -> tuple[InputDefinition, ...]:
@@ -278,7 +270,3 @@ def read_inputs(raw: Any, diagnostics: Diagnostics) -> tuple[InputDefinition, ..
             diagnostics.problem(f"two inputs have the id {definition.id!r}: rename one", key=f"{place}.id")
         definitions[definition.id] = definition
     return tuple(definitions.values())
-
-
-def _variable(input_id: str) -> str:
-    return "BRIDGE_INPUT_" + re.sub(r"[^A-Za-z0-9]", "_", input_id).upper()
