@@ -144,17 +144,14 @@ async def connected(
     """
     server = Publisher(ToolBox.of(*sources), name=name).server
     config = ServerConfig(name=name, transport=MemoryTransport(server), required=True, protocol=protocol)
-    token = None if caller is None else auth_context_var.set(_user_of(caller))
+    token = None
+    if caller is not None:
+        claims = dict(caller.claims) or None
+        verified = VerifiedToken(token="", client_id=caller.name, scopes=sorted(caller.scopes), claims=claims)
+        token = auth_context_var.set(RequestUser(verified, EVERYTHING))
     try:
         async with McpToolProvider(config, handlers=handlers) as provider:
             yield provider
     finally:
         if token is not None:
             auth_context_var.reset(token)
-
-
-def _user_of(caller: Caller) -> RequestUser:
-    token = VerifiedToken(
-        token="", client_id=caller.name, scopes=sorted(caller.scopes), claims=dict(caller.claims) or None
-    )
-    return RequestUser(token, EVERYTHING)

@@ -94,7 +94,7 @@ def to_json_line(value: Any) -> str:
         return _to_json_with_stdlib(value)
     if text.isascii() and "\x7f" not in text:
         return text
-    return _UNSEEN.sub(_escaped, text)
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _to_json_with_stdlib(value: Any) -> str:
@@ -104,10 +104,6 @@ def _to_json_with_stdlib(value: Any) -> str:
         return json.dumps(finite, separators=(",", ":"))
     except (ValueError, TypeError, RecursionError):
         return json.dumps(f"a {type(value).__name__} that cannot be serialized")
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
 
 
 def utc_time(seconds: float) -> str:

@@ -115,7 +115,10 @@ def _offered(request: ChatRequest) -> tuple[ToolSpecification, ...]:
 def _schema(tools: Sequence[ToolSpecification], request: ChatRequest) -> Json:
     """Schema of the reply; only a call if no text reply is allowed."""
     definitions: Json = {}
-    variants = [_call_schema(tool, f"tool_{number}", definitions) for number, tool in enumerate(tools)]
+    variants = []
+    for number, tool in enumerate(tools):
+        arguments = {"type": "object", **_rooted(tool.parameters, f"tool_{number}", definitions)}
+        variants.append(_object({"tool": {"type": "string", "enum": [tool.name]}, "arguments": arguments}))
     if request.tool_choice.mode not in _FORCING:
         reply: Json = {"type": "string"}
         if request.response_format is not None:
@@ -123,11 +126,6 @@ def _schema(tools: Sequence[ToolSpecification], request: ChatRequest) -> Json:
         variants.append(_object({"reply": reply}))
     root = variants[0] if len(variants) == 1 else _object({_ACTION: {"anyOf": variants}})
     return {**root, "$defs": definitions} if definitions else root
-
-
-def _call_schema(tool: ToolSpecification, prefix: str, definitions: Json) -> Json:
-    arguments = {"type": "object", **_rooted(tool.parameters, prefix, definitions)}
-    return _object({"tool": {"type": "string", "enum": [tool.name]}, "arguments": arguments})
 
 
 def _object(properties: Json) -> Json:

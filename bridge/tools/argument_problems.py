@@ -72,7 +72,8 @@ def problems_of(refusals: list[RejectedValue], *values: Any) -> list[ArgumentPro
     problems = []
     for path, expected in refusals[:MAX_PROBLEMS]:
         received = next((text for value in values for text in _received_at(path, value)), None)
-        problems.append(ArgumentProblem(_written(path), expected, received))
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+        problems.append(ArgumentProblem("".join(steps).removeprefix("."), expected, received))
     if len(refusals) > MAX_PROBLEMS:
         problems.append(ArgumentProblem("", f"and {len(refusals) - MAX_PROBLEMS} more problems"))
     return problems
@@ -85,11 +86,6 @@ def _received_at(path: Path, value: Any) -> Iterator[str]:
         except (LookupError, TypeError):
             return
     yield shown(value)
-
-
-def _written(path: Path) -> str:
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return "".join(steps).removeprefix(".")
 
 
 def shown(value: Any) -> str:

@@ -88,7 +88,7 @@ def _parsed(text: str, raw: bytes) -> Any:
     try:
         return from_json(raw, allow_inf_nan=False)
     except ValueError:
-        repaired = _without_trailing_commas(_without_fence(text))
+        repaired = _TRAILING_COMMA.sub(lambda match: "" if match[1] else match[0], _without_fence(text))
         if repaired == text:
             raise
         return from_json(repaired, allow_inf_nan=False)
@@ -101,10 +101,6 @@ def _without_fence(text: str) -> str:
     inner = stripped[len(_FENCE) : -len(_FENCE)]
     language = _LANGUAGE.match(inner)
     return inner[language.end() :] if language else inner
-
-
-def _without_trailing_commas(text: str) -> str:
-    return _TRAILING_COMMA.sub(lambda match: "" if match[1] else match[0], text)
 
 
 class ArgumentReader:
@@ -193,7 +189,8 @@ class ArgumentReader:
                 error = raised
         if values is not None and not self._needs_second_check(raw):
             return values
-        if (count := _count_bound(raw)) <= max(_MAX_REPAIRED_VALUES, len(raw) // _MIN_REPAIRED_VALUE_BYTES):
+        count = raw.count(b",") + raw.count(b"[") + raw.count(b"{")  # an upper bound: strings contain commas as well
+        if count <= max(_MAX_REPAIRED_VALUES, len(raw) // _MIN_REPAIRED_VALUE_BYTES):
             return self._repaired(raw, values, count)
         problems = self._problems_without_repair(raw, arguments, error)
         if values is None or problems:
@@ -347,11 +344,6 @@ def _hint(name: str, parameters: Iterable[str]) -> str:
     if near := nearest(name, parameters):
         return f" (did you mean {near[0]!r}?)"
     return f" (the parameters are {', '.join(parameters)})" if parameters else " (there are none)"
-
-
-def _count_bound(raw: bytes) -> int:
-    """Return an upper bound of the number of values in JSON text; commas in strings count as well."""
-    return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
 
 
 def _has_large_integer(raw: bytes) -> bool:

@@ -186,7 +186,7 @@ def _joined(value: Any, parts: Iterable[tuple[str | int, Fit]]) -> Fit:
 
 def _as_member(value: Any, schema: Mapping[str, Any]) -> Fit:
     choices = schema["enum"] if "enum" in schema else [schema["const"]]
-    if any(_is_same(value, choice) for choice in choices):
+    if any(value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in choices):
         return Fit(value)
     members: Mapping[str, Any] = schema.get(MEMBERS, _ANYTHING)
     if isinstance(value, str) and members:
@@ -211,10 +211,6 @@ def _denotes(text: str, choice: Any) -> bool:
         return False
     fit = _as_integer(text) if isinstance(choice, int) else _as_number(text)
     return fit.cost < _MISFIT and bool(fit.value == choice)
-
-
-def _is_same(value: Any, choice: Any) -> bool:
-    return bool(value == choice) and isinstance(value, bool) == isinstance(choice, bool)
 
 
 def _as_string(value: Any, schema: Mapping[str, Any]) -> Fit:
@@ -260,15 +256,11 @@ def _as_boolean(value: Any) -> Fit:
     return Fit(value == "true", 2) if value in ("true", "false") else Fit(value, _MISFIT)
 
 
-def _as_null(value: Any) -> Fit:
-    return Fit(value, 0 if value is None else _MISFIT)
-
-
 _SCALARS: Mapping[str, Callable[[Any], Fit]] = {
     "integer": _as_integer,
     "number": _as_number,
     "boolean": _as_boolean,
-    "null": _as_null,
+    "null": lambda value: Fit(value, 0 if value is None else _MISFIT),
 }
 
 FINITE = "should be a finite number"

@@ -64,7 +64,10 @@ class Media(Block):
             OSError: The file cannot be read.
             ValueError: The media type cannot be guessed from the name.
         """
-        return cls(Path(path).read_bytes(), mime_type or _media_type_of(path))
+        mime_type = mime_type or mimetypes.guess_type(str(path))[0]
+        if mime_type is None:
+            raise ValueError(f"cannot guess the media type from the name {str(path)!r}; pass mime_type=")
+        return cls(Path(path).read_bytes(), mime_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +183,6 @@ def _unusable(content: object) -> DefinitionError:
         f"the content of a UserMessage must be a list of content blocks, not {short_repr(content)}; "
         "create one of text and blocks with UserMessage.of(…)"
     )
-
-
-def _media_type_of(path: str | Path) -> str:
-    guessed = mimetypes.guess_type(str(path))[0]
-    if guessed is None:
-        raise ValueError(f"cannot guess the media type from the name {str(path)!r}; pass mime_type=")
-    return guessed
 
 
 def block_to_json(block: Content) -> Json:

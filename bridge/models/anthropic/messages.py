@@ -68,7 +68,9 @@ def _said(message: AiMessage, conversation: Conversation) -> Iterator[Json]:
         for call_id, request in calls.items()
     }
     layout: list[Json] = message.attributes.get(PROVIDER, {}).get("content", [])
-    if not _describes(layout, message, uses):
+    text = "".join(block["text"] for block in layout if block["type"] == "text")
+    ids = [block["id"] for block in layout if block["type"] == "tool_use"]
+    if not layout or text != (message.text or "") or ids != list(uses):  # the message was changed
         thoughts = [block for block in layout if block["type"] in {"thinking", "redacted_thinking"}]
         layout = [*thoughts, {"type": "text", "text": message.text or ""}, *uses.values()]
     for block in layout:
@@ -78,13 +80,6 @@ def _said(message: AiMessage, conversation: Conversation) -> Iterator[Json]:
             yield dict(block)
         elif block["text"].strip():
             yield {**block, "text": utf8_text(block["text"])}
-
-
-def _describes(layout: list[Json], message: AiMessage, uses: Json) -> bool:
-    """True if the stored blocks still match the message, which may have been changed."""
-    texts = "".join(block["text"] for block in layout if block["type"] == "text")
-    ids = [block["id"] for block in layout if block["type"] == "tool_use"]
-    return bool(layout) and texts == (message.text or "") and ids == list(uses)
 
 
 def _result(message: ToolExecutionResultMessage, conversation: Conversation) -> Json:

@@ -83,7 +83,9 @@ class MessageWriter:
     def _said(self, message: AiMessage) -> Iterator[Json]:
         uses = {str(request.id): request for request in message.tool_execution_requests}
         layout: list[Json] = message.attributes.get(PROVIDER, {}).get("content", [])
-        if not _describes(layout, message, list(uses)):
+        text = "".join(block["text"] for block in layout if "text" in block)
+        ids = [block["toolUse"] for block in layout if "toolUse" in block]
+        if not layout or text != (message.text or "") or ids != list(uses):  # the message was changed
             thoughts = [block for block in layout if "reasoningContent" in block]
             calls: list[Json] = [{"toolUse": call_id} for call_id in uses]
             layout = [*thoughts, {"text": message.text or ""}, *calls]
@@ -175,12 +177,6 @@ def from_json_data(value: Any) -> Any:
             return b64decode(value["base64"])
         return {key: from_json_data(each) for key, each in value.items()}
     return [from_json_data(each) for each in value] if isinstance(value, list) else value
-
-
-def _describes(layout: list[Json], message: AiMessage, ids: list[str]) -> bool:
-    """True if the stored blocks still match the message, which may have been changed."""
-    texts = "".join(block["text"] for block in layout if "text" in block)
-    return bool(layout) and texts == (message.text or "") and [b["toolUse"] for b in layout if "toolUse" in b] == ids
 
 
 class BedrockReply(ReplyReader):

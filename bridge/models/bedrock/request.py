@@ -81,7 +81,7 @@ class BlockingRequest:
             raise RequestAbandonedError
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        for job in iter(self._jobs.get, None):
             job()
 
     def _close_stream(self) -> None:

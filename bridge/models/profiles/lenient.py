@@ -225,7 +225,8 @@ class _Writer:
         written |= {key: node[key] for key in _KEPT[kind] if key in node}
         if node.get("format") in _FORMATS.get(kind, ()):
             written["format"] = node["format"]
-        choices = [each for each in _choices(node) if fits(each, (kind,))]
+        choices = [node["const"]] if "const" in node else node.get("enum", [])
+        choices = [each for each in choices if fits(each, (kind,))]
         if choices and all(isinstance(each, str) and each for each in choices):
             written["enum"] = choices
         if kind == "object":
@@ -250,11 +251,6 @@ class _Writer:
             distinct = [each for number, each in enumerate(variants) if each not in variants[:number]]
             return self.written(distinct[0] if len(distinct) == 1 else {"anyOf": distinct}, trail, level + 1)
         return self.written(items if isinstance(items, dict) else {}, trail, level + 1)
-
-
-def _choices(node: Json) -> list[Any]:
-    choices: list[Any] = [node["const"]] if "const" in node else node.get("enum", [])
-    return choices
 
 
 def _anything() -> Json:

@@ -148,7 +148,9 @@ class _Writer:
     def _union(self, node: Json, keyword: str, level: int) -> Json:
         if node.keys() - {*ANNOTATIONS, keyword, "default", "examples", "deprecated", "discriminator"}:
             raise NotStrictableError(f"it combines {keyword!r} with other keywords")
-        self._count_union()
+        self._unions += 1
+        if self._rules.max_unions is not None and self._unions > self._rules.max_unions:
+            raise NotStrictableError("it has too many alternatives")
         if self._rules.all_required:
             self._nulls.check_union(node[keyword])
         variants = [self._written(variant, level) for variant in node[keyword]]
@@ -169,7 +171,9 @@ class _Writer:
         if "object" in kinds:
             written |= self._object(node, level)
         if "array" in kinds:
-            written |= self._array(node, level)
+            if not isinstance(items := node.get("items"), dict):
+                raise NotStrictableError("it has an array of any values")
+            written["items"] = self._written(items, level)
         return with_notes(written, {**left_out, **_said(node, "default")})
 
     def _choices_of(self, node: Json, kinds: tuple[str, ...]) -> Json:
@@ -227,17 +231,6 @@ class _Writer:
         if self._normal.resolved(schema).get("default", key) is None:
             return written
         raise NotStrictableError(f"null for {key!r} differs in meaning from its absence")
-
-    def _array(self, node: Json, level: int) -> Json:
-        items = node.get("items")
-        if not isinstance(items, dict):
-            raise NotStrictableError("it has an array of any values")
-        return {"items": self._written(items, level)}
-
-    def _count_union(self) -> None:
-        self._unions += 1
-        if self._rules.max_unions is not None and self._unions > self._rules.max_unions:
-            raise NotStrictableError("it has too many alternatives")
 
 
 def _single(node: Json) -> Json:

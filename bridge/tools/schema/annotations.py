@@ -172,12 +172,8 @@ def _docstrings_by_class(source: str) -> dict[str, dict[str, str]]:
             prefix += f"{node.name}."
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             prefix += f"{node.name}.<locals>."
-        pending.extend((prefix, child) for child in _statements_in(node))
+        pending.extend((prefix, child) for name in _BLOCKS for child in getattr(node, name, ()))
     return docstrings
-
-
-def _statements_in(node: ast.AST) -> list[ast.AST]:
-    return [child for name in _BLOCKS for child in getattr(node, name, ())]
 
 
 def _docstrings_in(statements: list[ast.stmt]) -> dict[str, str]:

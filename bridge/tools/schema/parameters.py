@@ -129,8 +129,10 @@ def _validated(name: str, annotation: Any, default: Any, *, is_own: bool) -> tup
     """Return the default as the function receives it, and as JSON data."""
     if annotation in _EXACT and type(default) is annotation:
         return default, default
+    # pydantic accepts a configuration for every list, but not for every type
+    listed: Any = GenericAlias(list, (annotation,))
     try:
-        adapter: TypeAdapter[list[Any]] = TypeAdapter(_listed(annotation), config=_DEFAULTS)
+        adapter: TypeAdapter[list[Any]] = TypeAdapter(listed, config=_DEFAULTS)
     except SCHEMA_ERRORS as error:
         raise DefinitionError(
             f"the parameter {name!r} has a type with no JSON Schema: {schema_error_text(error)}"
@@ -153,11 +155,6 @@ def _as_json(adapter: TypeAdapter[list[Any]], value: Any) -> Any:
     except (ValueError, TypeError):
         return MISSING
     return data
-
-
-def _listed(annotation: Any) -> Any:
-    """Wrap a type in a list: pydantic accepts a configuration for every list, but not for every type."""
-    return GenericAlias(list, (annotation,))
 
 
 def _unaliased(annotation: Any) -> Any:
