@@ -1,4 +1,7 @@
-"""Answers to calls over HTTP, mutated in status, headers, framing, events and messages, and their outcomes."""
+"""Answers to calls over HTTP, mutated in status, headers, framing, events and messages, and their outcomes.
+
+The bytes of a head are not spoiled: llhttp refuses control characters and bare line feeds there, which h11 accepts.
+"""
 
 from __future__ import annotations
 

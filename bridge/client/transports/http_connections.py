@@ -28,6 +28,7 @@ MAX_IDLE_SECONDS = 30.0
 _MAX_HEADER_BYTES = 64 * 1024
 _MAX_WAITING_BYTES = 256 * 1024
 _SWITCHING_PROTOCOLS = 101
+_TRANSFER_ENCODINGS = {b"", b"chunked"}
 
 
 class HttpConnections:
@@ -346,6 +347,8 @@ class _Connection(asyncio.Protocol):
             return
         self._header_bytes = 0
         response = self._response = HttpResponse(status, headers)
+        if (encoding := response.header(b"transfer-encoding").lower()) not in _TRANSFER_ENCODINGS:
+            raise httpx2.RemoteProtocolError(f"its transfer encoding {encoding.decode('latin-1')!r} is not supported")
         if status not in SUCCESS or not response.content_type.startswith(b"application/json"):  # as in the SDK
             response.stream = ResponseStream(self)
             self._answered(response)
