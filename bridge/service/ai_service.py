@@ -19,13 +19,12 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge import portal
-from bridge.errors import DefinitionError, ToolError, UnknownToolError
+from bridge.errors import DefinitionError, ToolError
 from bridge.service.approval import InvocationSuspended
 from bridge.service.chat_model import ChatRequestParameters
 from bridge.service.engine import Engine
@@ -42,11 +41,9 @@ from bridge.text import short_repr
 from bridge.tools.checks import listed, require_callable, require_type
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import LOCAL, ExecutionPolicy
-from bridge.tools.tool import ReturnBehavior
-from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from typing_extensions import TypeForm
 
@@ -58,7 +55,7 @@ if TYPE_CHECKING:
     from bridge.service.loop import ChatRequestTransformer
     from bridge.service.memory.chat_memory import ChatMemory, ChatMemoryProvider
     from bridge.tools.execution import AfterTool, BeforeTool
-    from bridge.tools.tool import ProviderFunction, Tool, ToolProvider
+    from bridge.tools.tool import ProviderFunction, ToolProvider
 
 T = TypeVar("T")
 
@@ -163,11 +160,6 @@ def ai_service(
     )
     methods = methods_of(interface, template, inspect.currentframe(), guardrails)
     chat_model, streaming_chat_model = _models(chat_model, streaming_chat_model, methods)
-    toolbox, providers = _sources(tools)
-    providers += listed(tool_providers, "tool_providers", "a ToolProvider")
-    for provider in providers:
-        if not hasattr(provider, "provide_tools") or isinstance(provider, type):
-            require_callable(provider, 1, "an item of tool_providers without provide_tools", "the ToolProviderRequest")
     combined_listeners = Listeners(listeners)
     engine = Engine(
         methods=methods,
@@ -198,21 +190,14 @@ def ai_service(
             executor=execute_tools_concurrently if isinstance(execute_tools_concurrently, Executor) else None,
             model_timeout_seconds=model_timeout_seconds,
         ),
-        toolset=Toolset(
-            toolbox,
-            providers,
-            approval=approval,
-            search=tool_search,
-            admit=functools.partial(_refuse_immediate, methods.values()),
-        ),
+        toolset=Toolset(tools, tool_providers, methods.values(), approval=approval, search=tool_search),
         memory=memory,
         memory_provider=None if memory_provider is None else ProvidedMemories(memory_provider),
         system=system_message if callable(system_message) else None,
         parameters=ChatRequestParameters() if parameters is None else parameters,
         timeout_seconds=timeout_seconds,
     )
-    if not providers and not isinstance(tools, ToolBox):
-        _refuse_unknown_choice(engine)
+    engine.toolset.check_choice(engine.parameters.tool_choice)
     return _instance(interface, engine)
 
 
@@ -347,26 +332,6 @@ def _require_model(model: object, what: str, *methods: str) -> None:
         )
 
 
-def _refuse_unknown_choice(engine: Engine) -> None:
-    choice = engine.parameters.tool_choice
-    if choice is not None and choice.tool_name is not None:
-        try:
-            engine.toolset.fixed().box.get(choice.tool_name)
-        except UnknownToolError as error:
-            raise DefinitionError(f"parameters choose a tool that the service does not have: {error}") from error
-
-
-def _sources(tools: object) -> tuple[ToolBox, list[Any]]:
-    """Divide the service's own tools from the providers among them, such as those of MCP servers."""
-    if isinstance(tools, ToolBox):
-        return tools, []
-    if isinstance(tools, Mapping):
-        return ToolBox(tools) if tools else ToolBox(), []
-    sources = list(tools) if isinstance(tools, list | tuple | set | frozenset) else [tools]
-    providers = [source for source in sources if hasattr(source, "provide_tools")]
-    return ToolBox(*(source for source in sources if not hasattr(source, "provide_tools"))), providers
-
-
 def _concurrent(value: Any) -> float:
     if isinstance(value, Executor):
         from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - slow to import
@@ -381,17 +346,3 @@ def _concurrent(value: Any) -> float:
             f"execute_tools_concurrently must be True, False, at least 1 or an Executor, not {value!r}"
         )
     return int(value) or 1
-
-
-def _refuse_immediate(methods: Iterable[ServiceMethod], tools: Iterable[Tool]) -> None:
-    """Reject tools whose result is the answer if a method cannot return it."""
-    for tool in tools:
-        if tool.return_behavior is ReturnBehavior.TO_LLM:
-            continue
-        for method in methods:
-            if not method.holds_immediate:
-                raise DefinitionError(
-                    f"the result of the tool {tool.name!r} from {tool.source} may be the answer "
-                    f"({tool.return_behavior.name}), which {method.source} cannot return; let it return Result[…] or "
-                    "TokenStream"
-                )

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bridge.errors import DefinitionError, UnknownToolError
 from bridge.service.compensation import CompensatedTool, undoing_names
+from bridge.tools.checks import listed, require_callable
 from bridge.tools.function import tools_found_in
 from bridge.tools.tool import ReturnBehavior, ToolProviderRequest
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from bridge.service.approval import ApprovalPolicy
+    from bridge.service.chat_model import ToolChoice
+    from bridge.service.interface import ServiceMethod
     from bridge.service.messages import ChatMessage, UserMessage
     from bridge.service.tool_search import ToolSearch
     from bridge.tools.context import InvocationContext
@@ -42,30 +47,48 @@ class Toolset:
     """The tools of a service.
 
     Args:
-        tools: The service's tools; changes of the ToolBox apply from the next invocation on.
+        tools: Source of the tools; changes of a ToolBox apply from the next invocation on.
         providers: Provide further tools per invocation, or per model request.
+        methods: The service's methods.
         approval: Policy for calls that need approval.
         search: Lets the model search for tools.
-        admit: Raises for tools that the service cannot use.
+
+    Raises:
+        DefinitionError: A tool or provider is invalid, or a method cannot return a tool's result.
+        NameClashError: Two tools have the same name.
     """
 
     def __init__(
         self,
-        tools: ToolBox,
-        providers: Sequence[ToolProvider | ProviderFunction] = (),
+        tools: object = (),
+        providers: Iterable[ToolProvider | ProviderFunction] = (),
+        methods: Iterable[ServiceMethod] = (),
         *,
         approval: ApprovalPolicy | None = None,
         search: ToolSearch | None = None,
-        admit: Callable[[Iterable[Tool]], None] = lambda _: None,
     ) -> None:
-        self._tools = tools
-        self._providers = tuple(providers)
+        self._tools, found = _sources(tools)
+        self._providers = (*found, *listed(providers, "tool_providers", "a ToolProvider"))
+        for provider in self._providers:
+            if not hasattr(provider, "provide_tools") or isinstance(provider, type):
+                require_callable(
+                    provider, 1, "an item of tool_providers without provide_tools", "the ToolProviderRequest"
+                )
+        self._may_change = bool(self._providers) or isinstance(tools, ToolBox)
+        self._methods = tuple(methods)
         self._approval = approval
-        self._check = admit
         self.search = search
         self._fixed: Offer | None = None
-        tools.on_change(self._forget)
+        self._tools.on_change(self._forget)
         self.fixed()
+
+    def check_choice(self, choice: ToolChoice | None) -> None:
+        """Refuse the choice of a tool that the service cannot have."""
+        if choice is not None and choice.tool_name is not None and not self._may_change:
+            try:
+                self.fixed().box.get(choice.tool_name)
+            except UnknownToolError as error:
+                raise DefinitionError(f"parameters choose a tool that the service does not have: {error}") from error
 
     def fixed(self) -> Offer:
         """Return the tools of an invocation without providers; cached until the ToolBox changes."""
@@ -81,7 +104,7 @@ class Toolset:
             DefinitionError: A tool cannot be used by this service, or a tool that it needs for undo is missing.
         """
         tools = [*self._tools, *provided]
-        self._check(tools)
+        self._refuse_immediate(tools)
         undoing = undoing_names(tools, may_miss=may_miss)
         shown = [tool for tool in tools if tool.name not in undoing]
         if self.search is not None:
@@ -95,6 +118,19 @@ class Toolset:
             has_undo=any(isinstance(tool, CompensatedTool) for tool in shown),
             has_immediate=any(tool.return_behavior is not ReturnBehavior.TO_LLM for tool in shown),
         )
+
+    def _refuse_immediate(self, tools: Iterable[Tool]) -> None:
+        """Reject tools whose result is the answer if a method cannot return it."""
+        for tool in tools:
+            if tool.return_behavior is ReturnBehavior.TO_LLM:
+                continue
+            for method in self._methods:
+                if not method.holds_immediate:
+                    raise DefinitionError(
+                        f"the result of the tool {tool.name!r} from {tool.source} may be the answer "
+                        f"({tool.return_behavior.name}), which {method.source} cannot return; let it return Result[…] "
+                        "or TokenStream"
+                    )
 
     def _box(self, tools: Sequence[Tool]) -> ToolBox:
         box = ToolBox()
@@ -144,6 +180,17 @@ class OfferedTools:
     def box(self) -> ToolBox:
         """Tools that the model may call now."""
         return self.offer.box
+
+
+def _sources(tools: object) -> tuple[ToolBox, list[Any]]:
+    """Divide the service's own tools from the providers among them, such as those of MCP servers."""
+    if isinstance(tools, ToolBox):
+        return tools, []
+    if isinstance(tools, Mapping):
+        return ToolBox(tools) if tools else ToolBox(), []
+    sources = list(tools) if isinstance(tools, list | tuple | set | frozenset) else [tools]
+    providers = [source for source in sources if hasattr(source, "provide_tools")]
+    return ToolBox(*(source for source in sources if not hasattr(source, "provide_tools"))), providers
 
 
 async def _provided(
