@@ -64,13 +64,18 @@ class FunctionExecutor:
         self._write = writer.write
         self.write_json = writer.write_json
         """As of the writer, for the value of a coroutine that `start` has returned."""
-        self._injected = tuple((name, _getter(attribute)) for name, attribute in injected.items())
+        self._injected: tuple[tuple[str, Callable[[InvocationContext], Any]], ...] = tuple(
+            (name, (lambda context: context) if attribute == "itself" else attrgetter(attribute))
+            for name, attribute in injected.items()
+        )
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.tool.ToolExecutor`."""
-        keywords = self._keywords(request, context)
+        keywords = self._read(request.arguments)
         if isinstance(keywords, bytes):
-            keywords = await self._keywords_of_text(keywords, request, context)
+            keywords = await self._read_in_thread(keywords, request.arguments, context.account)
+        for name, get in self._injected:
+            keywords[name] = get(context)
         return self._write(await self._function(**keywords))
 
     @property
@@ -104,23 +109,8 @@ class FunctionExecutor:
             keywords = await self._read_in_thread(keywords, arguments, account)
         return self.write_json(await self._function(**keywords))
 
-    def _keywords(self, request: ToolExecutionRequest, context: InvocationContext) -> dict[str, Any] | bytes:
-        """Return the keyword arguments, or the JSON text of large arguments."""
-        keywords = self._read(request.arguments)
-        if not isinstance(keywords, bytes):
-            for name, get in self._injected:
-                keywords[name] = get(context)
-        return keywords
-
-    async def _keywords_of_text(
-        self, text: bytes, request: ToolExecutionRequest, context: InvocationContext
-    ) -> dict[str, Any]:
-        keywords = await self._read_in_thread(text, request.arguments, context.account)
-        for name, get in self._injected:
-            keywords[name] = get(context)
-        return keywords
-
     async def _read_in_thread(self, text: bytes, arguments: Mapping[str, Any] | str, account: str) -> dict[str, Any]:
+        """Return the keyword arguments from the JSON text of large arguments."""
         read = functools.partial(self._read_text, text, arguments)
         return await run_in_thread(read, caller=account or None)
 
@@ -132,9 +122,11 @@ class EventLoopExecutor(FunctionExecutor):
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.tool.ToolExecutor`."""
-        keywords = self._keywords(request, context)
+        keywords = self._read(request.arguments)
         if isinstance(keywords, bytes):
-            keywords = await self._keywords_of_text(keywords, request, context)
+            keywords = await self._read_in_thread(keywords, request.arguments, context.account)
+        for name, get in self._injected:
+            keywords[name] = get(context)
         value = self._function(**keywords)
         return self._write(await value if inspect.isawaitable(value) else value)
 
@@ -163,9 +155,11 @@ class ThreadExecutor(FunctionExecutor):
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.tool.ToolExecutor`."""
-        keywords = self._keywords(request, context)
+        keywords = self._read(request.arguments)
         if isinstance(keywords, bytes):
-            keywords = await self._keywords_of_text(keywords, request, context)
+            keywords = await self._read_in_thread(keywords, request.arguments, context.account)
+        for name, get in self._injected:
+            keywords[name] = get(context)
         return await _write_from_thread(functools.partial(self._function, **keywords), self._write, request, context)
 
 
@@ -266,14 +260,6 @@ def _called(function: Any) -> Any:
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) else type(function).__call__
-
-
-def _getter(attribute: str) -> Callable[[InvocationContext], Any]:
-    return _whole_context if attribute == "itself" else attrgetter(attribute)
-
-
-def _whole_context(context: InvocationContext) -> InvocationContext:
-    return context
 
 
 def _awaitable(method: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Coroutine[Any, Any, _T]]:
