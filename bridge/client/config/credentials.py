@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from bridge.client.auth.grants import ClientCredentials, OAuthLogin
 from bridge.client.config.schema import AuthEntry
-from bridge.client.config.variables import Expanded
+from bridge.client.config.variables import MISSING, Expanded
 from bridge.client.redaction import HIDDEN
 from bridge.types import without_none
 
@@ -53,7 +54,8 @@ def read_auth(entry: AuthEntry | str | None, reader: EntryReader) -> Auth:
         if (text := getattr(entry, name)) is not None
     }
     if entry.private_key_file is not None:
-        read["private_key"] = reader.file(entry.private_key_file, "auth", ".privateKeyFile")
+        pem = reader.file(entry.private_key_file, "auth", ".privateKeyFile", read=_ascii_text, kind="a PEM file")
+        read["private_key"] = MISSING if pem is None else Expanded(pem, HIDDEN)
     secrets = tuple(read.values())
     if unused or any(text.is_missing for text in secrets):
         return Auth(texts=secrets)
@@ -126,6 +128,10 @@ def _split(url: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts
+
+
+def _ascii_text(path: str) -> str:
+    return Path(path).read_text(encoding="ascii")
 
 
 def _written(name: str) -> str:

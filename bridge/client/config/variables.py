@@ -15,18 +15,18 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bridge.client.config.document import json_type_name
-from bridge.client.redaction import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from bridge.client.config.document import Diagnostics
 
+_T = TypeVar("_T")
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<reference>[^{}]*)(?P<closed>\})?")
 _VARIABLE = re.compile(r"(?:(?P<plain>[A-Za-z_]\w*)|env:(?P<env>[^:=\s]+))(?P<rest>:-(?P<default>.*))?", re.DOTALL)
 _FOREIGN = re.compile(r"(?P<kind>[A-Za-z]+):")
@@ -138,7 +138,8 @@ class Variables:
         return Expanded(value, value) if name in _PUBLIC_VARIABLES else Expanded(value, f"${{{name}}}", (value,))
 
 
-_MISSING = Expanded("", "", is_missing=True)
+MISSING = Expanded("", "", is_missing=True)
+"""A text that could not be expanded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +162,10 @@ class EntryReader:
         except ExpansionError as error:
             for message in error.messages:
                 self.problem(message, key, place)
-            return _MISSING
+            return MISSING
         if "\0" in expanded.value or not _is_encodable(expanded.value):
             self.problem("contains a character that cannot be passed to a program", key, place)
-            return _MISSING
+            return MISSING
         return expanded
 
     def path(self, text: str, key: str, place: str = "") -> Expanded:
@@ -173,16 +174,16 @@ class EntryReader:
         whole = str(self.variables.workspace_folder / Path(path.value))
         return path if path.is_missing else Expanded(whole, path.shown)
 
-    def file(self, text: str, key: str, place: str = "") -> Expanded:
-        """Read a PEM file; empty after a problem was reported."""
+    def file(self, text: str, key: str, place: str = "", *, read: Callable[[str], _T], kind: str) -> _T | None:
+        """Read a file of a kind; None after a problem was reported."""
         path = self.path(text, key, place)
         try:
-            return path if path.is_missing else Expanded(Path(path.value).read_text(encoding="ascii"), HIDDEN)
+            return None if path.is_missing else read(path.value)
         except OSError as error:
             self.problem(f"cannot read {path.shown!r}: {error.strerror or type(error).__name__}", key, place)
         except ValueError:
-            self.problem(f"{path.shown!r} is not a PEM file", key, place)
-        return _MISSING
+            self.problem(f"{path.shown!r} is not {kind}", key, place)
+        return None
 
     def problem(self, message: str, key: str | None = None, place: str = "") -> None:
         """Report a problem of a key, or of the whole entry."""

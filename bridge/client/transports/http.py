@@ -253,8 +253,8 @@ class StreamableHttpChannel(_HttpChannel):
 
         from bridge.client.transports.limits import MAX_MESSAGE_BYTES  # noqa: PLC0415 - likewise
 
-        limit = MAX_MESSAGE_BYTES
-        transport: Any = streamable_http_client(self._transport.url, http_client=http, max_sse_event_size=limit)
+        url = self._transport.url
+        transport: Any = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
         async with transport as (messages, writer), messages.clone() as received, writer.clone() as sent:
             yield received, sent
 
@@ -309,9 +309,6 @@ def _cause_of_status(status: int, message: str = "") -> Cause:
     if status in {_NOT_FOUND, _METHOD_NOT_ALLOWED}:
         return Cause(f"no MCP server at this URL (HTTP {status})", "check the path: it is often /mcp or /sse")
     return Cause(f"HTTP {status}{detail}")
-
-
-# --- entries of a configuration --------------------------------------------------------------------------------------
 
 
 def _check_header_value(value: Expanded, reader: EntryReader, key: str, place: str = "") -> None:

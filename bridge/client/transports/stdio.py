@@ -206,7 +206,10 @@ def _is_in_workspace_only(command: str, cwd: str | None, folder: Path) -> bool:
 
 
 def _environment(entry: ServerEntry, reader: EntryReader) -> dict[str, str]:
-    environment = _environment_file(entry.env_file, reader) if entry.env_file is not None else {}
+    found: dict[str, str] | None = None
+    if entry.env_file is not None:
+        found = reader.file(entry.env_file, "envFile", read=read_environment_file, kind="a UTF-8 text file")
+    environment = found or {}
     for name, text in (entry.env or {}).items():
         if not name or "=" in name or "\0" in name:
             reader.problem("is not a valid variable name", "env", f".{name}")
@@ -216,17 +219,6 @@ def _environment(entry: ServerEntry, reader: EntryReader) -> dict[str, str]:
         else:
             environment[name] = reader.expand(text, "env", f".{name}").value
     return environment
-
-
-def _environment_file(text: str, reader: EntryReader) -> dict[str, str]:
-    path = reader.path(text, "envFile")
-    try:
-        return read_environment_file(path.value) if not path.is_missing else {}
-    except OSError as error:
-        reader.problem(f"cannot read {path.shown!r}: {error.strerror or type(error).__name__}", "envFile")
-    except ValueError:
-        reader.problem(f"{path.shown!r} is not a UTF-8 text file", "envFile")
-    return {}
 
 
 def read_environment_file(path: str) -> dict[str, str]:
