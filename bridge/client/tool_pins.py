@@ -15,8 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridge.errors import ConfigError, ConfigProblem
+from bridge.errors import ConfigError, ConfigProblem, WireError
 from bridge.text import escape_controls
+from bridge.types import require_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -142,7 +143,7 @@ def load_pins(path: str | os.PathLike[str], *, mode: PinMode = "refuse") -> dict
         return dict(_read(document, mode))
     except OSError as error:
         problem = ConfigProblem(f"cannot be read: {error.strerror or type(error).__name__}")
-    except (ValueError, RecursionError, _NotALockError) as error:
+    except (ValueError, RecursionError) as error:
         problem = ConfigProblem(f"is not a lock file of `bridge pin`: {error}")
     raise ConfigError(source, [problem])
 
@@ -168,30 +169,20 @@ def write_pins(path: str | os.PathLike[str], servers: Mapping[str, ServerPins]) 
         temporary.unlink(missing_ok=True)
 
 
-class _NotALockError(Exception):
-    """The document is JSON, but not a lock file."""
-
-
 def _read(document: Any, mode: PinMode) -> Iterator[tuple[str, ServerPins]]:
-    root = _object(document, "the document")
+    root = require_object(document, "the document")
     if root.get("version") != LOCK_VERSION:
-        raise _NotALockError(f"its version is {root.get('version')!r}, only {LOCK_VERSION} is supported")
-    for server, entry in _object(root.get("servers"), "'servers'").items():
-        tools = _object(_object(entry, f"server {server!r}").get("tools"), f"'tools' of {server!r}")
+        raise WireError(f"its version is {root.get('version')!r}, only {LOCK_VERSION} is supported")
+    for server, entry in require_object(root.get("servers"), "'servers'").items():
+        tools = require_object(require_object(entry, f"server {server!r}").get("tools"), f"'tools' of {server!r}")
         yield server, ServerPins(tools={name: _pin(name, tool) for name, tool in tools.items()}, mode=mode)
 
 
 def _pin(name: str, tool: Any) -> ToolPin:
-    hashes = _object(_object(tool, f"tool {name!r}").get("hashes"), f"'hashes' of {name!r}")
+    hashes = require_object(require_object(tool, f"tool {name!r}").get("hashes"), f"'hashes' of {name!r}")
     if not all(isinstance(hashes.get(part), str) for part in _PARTS):
-        raise _NotALockError(f"the tool {name!r} lacks a hash: hashes of {', '.join(_PARTS)} are required")
-    return ToolPin({part: hashes[part] for part in _PARTS}, _object(tool.get("definition", {}), f"{name!r}"))
-
-
-def _object(value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _NotALockError(f"{what} is not an object")
-    return value
+        raise WireError(f"the tool {name!r} lacks a hash: hashes of {', '.join(_PARTS)} are required")
+    return ToolPin({part: hashes[part] for part in _PARTS}, require_object(tool.get("definition", {}), f"{name!r}"))
 
 
 def _hash(value: list[Any]) -> str:
