@@ -49,28 +49,13 @@ class _Commands(click.Group):
             raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
 
 
-def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from importlib.metadata import version  # noqa: PLC0415 - slow to import, rarely needed
-
-        click.echo(f"bridge {version('mcp-toolbridge')}")
-        ctx.exit()
-
-
 @click.command(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="A TARGET has tools: file.py[:object], directory/, package.module[:object], mcp.json[#server], the "
     "http(s):// URL of an MCP server, or, after all options, -- command args… for an MCP server over stdio.",
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_version,
-    help="Show the version and exit.",
-)
+@click.version_option(package_name="mcp-toolbridge", prog_name="bridge", message="%(prog)s %(version)s")
 def _bridge() -> None:
     """Serve Python functions as MCP tools, and call tools of MCP servers."""
 

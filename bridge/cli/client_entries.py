@@ -84,14 +84,8 @@ def redacted(target: Target) -> Target:
 
 def _absolute(command: Sequence[str]) -> list[str]:
     """Make the words of a command that are existing files absolute."""
-    return [str(Path(word).absolute()) if _is_file(word) else word for word in command]
-
-
-def _is_file(word: str) -> bool:
-    try:
-        return Path(word).is_file()
-    except OSError:  # the name is too long
-        return False
+    # `Path.is_file` raises for a word that is too long for a name.
+    return [str(Path(word).absolute()) if os.path.isfile(word) else word for word in command]  # noqa: PTH113
 
 
 def _argument(target: LocalTarget | UrlTarget | ConfigTarget) -> str:

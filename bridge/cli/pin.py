@@ -57,17 +57,14 @@ def command(
 
 def _by_lock(target: RemoteTarget, servers: list[ServerConfig], lock: Path | None) -> dict[Path, list[ServerConfig]]:
     """Group the servers by lock file."""
+    default = Path(DEFAULT_NAME)
+    if isinstance(target, ConfigTarget):
+        default = target.path.with_name(f"{target.path.stem}.lock.json")
     found: dict[Path, list[ServerConfig]] = {}
     for server in servers:
-        path = lock or (_lock_of(target) if server.lock is None else Path(server.lock))
+        path = lock or (default if server.lock is None else Path(server.lock))
         found.setdefault(path, []).append(server)
     return found
-
-
-def _lock_of(target: RemoteTarget) -> Path:
-    if isinstance(target, ConfigTarget):
-        return target.path.with_name(f"{target.path.stem}.lock.json")
-    return Path(DEFAULT_NAME)
 
 
 def _listed(

@@ -19,7 +19,6 @@ from bridge.tools.context import LocalChannel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from types import TracebackType
 
 _YES = frozenset({"y", "yes"})
 _NO = frozenset({"n", "no", ""})
@@ -145,7 +144,5 @@ class TerminalProgress(LocalChannel):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end_bar()

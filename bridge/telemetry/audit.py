@@ -100,7 +100,7 @@ class AuditFile:
             yield held
         finally:
             if self._file == held:
-                _unlock(held)
+                _lock(held, is_kept=False)
             else:
                 os.close(held)
 
@@ -130,14 +130,10 @@ def _is_at(file: int, path: Path) -> bool:
         return False
 
 
-def _lock(file: int) -> None:
+def _lock(file: int, *, is_kept: bool = True) -> None:
+    """Lock a file, or release its lock."""
     if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX)
-
-
-def _unlock(file: int) -> None:
-    if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_UN)
+        fcntl.flock(file, fcntl.LOCK_EX if is_kept else fcntl.LOCK_UN)
 
 
 def _sync_directory(path: Path) -> None:

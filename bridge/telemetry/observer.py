@@ -80,7 +80,7 @@ class Observer(Recorder):
         if known is None:
             if method not in self.methods and method != OTHER:
                 return self.series(OTHER, None, peer)
-            known = self._served[key] = self._new_series(SERVER_OPERATION_DURATION, *key)
+            known = self._served[key] = OperationSeries(self.instruments.durations[SERVER_OPERATION_DURATION], *key)
         return known
 
     def serve(
@@ -204,8 +204,5 @@ class Observer(Recorder):
         key = (method, tool, peer)
         known = self._asked.get(key)
         if known is None:
-            known = self._asked[key] = self._new_series(CLIENT_OPERATION_DURATION, *key)
+            known = self._asked[key] = OperationSeries(self.instruments.durations[CLIENT_OPERATION_DURATION], *key)
         return known
-
-    def _new_series(self, metric: str, method: str, tool: str | None, peer: Peer) -> OperationSeries:
-        return OperationSeries(self.instruments.durations[metric], method, tool, peer)

@@ -75,11 +75,8 @@ def merge_expositions(texts: Mapping[str, str], *, label: str) -> str:
                 if line not in comments:
                     comments.append(line)
             elif line:
-                families.setdefault(family, ([], []))[1].append(_with_label(line, f'{label}="{value}"'))
+                found = _SAMPLE.match(line)
+                assert found is not None, line
+                labels = ",".join(filter(None, (f'{label}="{value}"', found["labels"])))
+                families.setdefault(family, ([], []))[1].append(f"{found['name']}{{{labels}}}{found['value']}")
     return "".join(f"{line}\n" for comments, samples in families.values() for line in (*comments, *samples))
-
-
-def _with_label(sample: str, label: str) -> str:
-    found = _SAMPLE.match(sample)
-    assert found is not None, sample
-    return f"{found['name']}{{{','.join(filter(None, (label, found['labels'])))}}}{found['value']}"
