@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import current_token
@@ -184,8 +184,8 @@ class Compensations:
             if inspect.isawaitable(outcome):
                 await outcome
             return
-        arguments = execution.request.arguments
-        values = {**({} if isinstance(arguments, str) else arguments), **_structured(execution)}
+        sources = (execution.request.arguments, execution.result.structured_content)
+        values = {name: value for source in sources if isinstance(source, Mapping) for name, value in source.items()}
         parameters = tools.get(undo).specification.parameters
         if parameters.get("additionalProperties") is False:
             values = {name: value for name, value in values.items() if name in parameters.get("properties", {})}
@@ -196,11 +196,6 @@ class Compensations:
             result = await execute(tools, request, context, LOCAL)
         if result.is_error:
             raise RuntimeError(result.text)
-
-
-def _structured(execution: ToolExecution) -> Mapping[str, Any]:
-    content = execution.result.structured_content
-    return content if isinstance(content, Mapping) else {}
 
 
 def _report_failure(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from threading import Lock
@@ -229,6 +230,9 @@ class ToolStatistics:
         return self.total_seconds / self.calls
 
 
+_NO_CALLS = ToolStatistics(calls=0, failures=0, total_seconds=0.0, min_seconds=math.inf, max_seconds=0.0)
+
+
 class ToolPerformance(InvocationListener):
     """Counts and times the executions of each tool; thread-safe."""
 
@@ -240,13 +244,13 @@ class ToolPerformance(InvocationListener):
         """Add an execution to the statistics."""
         name, seconds = execution.request.name, execution.duration_seconds
         with self._lock:
-            statistics = self._statistics.get(name)
+            before = self._statistics.get(name, _NO_CALLS)
             self._statistics[name] = ToolStatistics(
-                calls=1 + (statistics.calls if statistics else 0),
-                failures=execution.result.is_error + (statistics.failures if statistics else 0),
-                total_seconds=seconds + (statistics.total_seconds if statistics else 0.0),
-                min_seconds=min(seconds, statistics.min_seconds) if statistics else seconds,
-                max_seconds=max(seconds, statistics.max_seconds) if statistics else seconds,
+                calls=before.calls + 1,
+                failures=before.failures + execution.result.is_error,
+                total_seconds=before.total_seconds + seconds,
+                min_seconds=min(seconds, before.min_seconds),
+                max_seconds=max(seconds, before.max_seconds),
             )
 
     @property
