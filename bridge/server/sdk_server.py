@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from bridge.server.channel import Request
     from bridge.server.core import ServerCore
     from bridge.server.fast_channel import FastChannel
-    from bridge.server.http.session import Session
+    from bridge.server.http.sessions import Session
     from bridge.server.methods.logging import LogLevels
     from bridge.server.methods.method import Method
     from bridge.telemetry.observer import Observer

@@ -36,7 +36,8 @@ from bridge.server.cluster.session_records import (
     owner_digest,
 )
 from bridge.server.http.responses import send_error
-from bridge.server.http.session import Session, kept_bytes, request_in_session, same_credential, without_header
+from bridge.server.http.session import kept_bytes, request_in_session, without_header
+from bridge.server.http.sessions import Session, same_credential
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
 

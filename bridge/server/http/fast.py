@@ -15,7 +15,7 @@ from bridge.server.auth.identity import caller_of_request
 from bridge.server.fast_path import internal_error_message
 from bridge.server.http.requests import Routing, replay_body
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
-from bridge.server.http.session import same_credential
+from bridge.server.http.sessions import same_credential
 from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
 from bridge.server.protocol import (
     HTTP_STATUS,
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from bridge.server.core import ServerCore, Step
     from bridge.server.http.requests import Head, PendingCall, Request
-    from bridge.server.http.session import Session
-    from bridge.server.http.sessions import Sessions
+    from bridge.server.http.sessions import Session, Sessions
     from bridge.server.methods.method import PlainRequest
     from bridge.server.running_calls import RunningCalls
     from bridge.types import Json

@@ -1,4 +1,4 @@
-"""Open sessions of the handshake era over HTTP: their number, expiry and memory.
+"""Sessions of the handshake era over HTTP: their calls, number, expiry and memory.
 
 The SDK creates sessions and answers in them. `Sessions` tracks them, so that the fast path can answer calls in a
 session, and so that these calls count as use of the session.
@@ -6,10 +6,13 @@ session, and so that these calls count as use of the session.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import sleep
 from pydantic_core import to_json
 
-from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, shares_of_bodies
+from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, no_room_for_body, shares_of_bodies
 from bridge.server.http.session import BYTES_OF_A_RESPONSE, MAX_KEPT_BYTES
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
@@ -25,9 +28,10 @@ from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from bridge.server.http.session import Session
+    from starlette.types import Scope
+
     from bridge.server.limits.shares import Shares
 
 _logger = logging.getLogger("bridge.server")
@@ -44,6 +48,151 @@ MAX_UNREAD_BYTES_OF_ALL = 256 * 1024 * 1024
 """Maximum length of such responses of all sessions; over it, the session with most of them is ended."""
 
 _MAX_CHECK_INTERVAL_SECONDS = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One session. Enter it (``with session: …``) while a request of it is answered, or a call of it runs."""
+
+    id: str
+    """Value of ``Mcp-Session-Id``."""
+    user: object
+    """The user that authentication put into the scope of its first request; None without authentication."""
+    capabilities: Mapping[str, Any]
+    """Capabilities that the client declared, in MCP's JSON."""
+    owner: str = ""
+    """Key of the caller that opened it."""
+    version: str | None = None
+    """The negotiated protocol version; None before ``initialize`` has been answered, and if it failed."""
+    running: dict[str, Callable[[], object]] = field(default_factory=dict)
+    """Functions that cancel calls of the fast path, by the request's id as text, since 7 and "7" are the same id.
+
+    A call that the fast path has handed over stays here until it ends.
+    """
+    asked: dict[str, bool] = field(default_factory=dict)
+    """Ids, as text, of the requests that the SDK has not handled yet; True once a handler has begun."""
+    kept: int = 0
+    """Bytes of data about its client, as `kept_bytes` estimates them."""
+    streams: int = 0
+    """Number of its open streams that belong to no call."""
+    end: Callable[[], object] | None = None
+    """Ends it at once; None for a session of streamable HTTP, which its endpoint ends."""
+    sessions: Sessions | None = None
+    """Counts its memory."""
+    unread: dict[object, int] = field(default_factory=dict)
+    """Length of each response that waits to be sent, by its handler's task, since clients may reuse ids."""
+    unread_bytes: int = 0
+    posts: set[str] = field(default_factory=set)
+    """Ids, as text, of the JSON-RPC requests whose POST is open."""
+    written: dict[str, list[object]] = field(default_factory=dict)
+    """Handlers that have passed their response to the open POST, by the ids of `posts`."""
+    requests: int = 0
+    """Number of requests that are being answered, open streams included, and of calls that run in the SDK."""
+    opened_at: float = field(init=False)
+    unused_since: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.opened_at = self.unused_since = monotonic()
+
+    def __enter__(self) -> None:
+        self.requests += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.requests -= 1
+        self.unused_since = monotonic()
+
+    def id_problem(self, request: object) -> str | None:
+        """Return the error message for a further request with an id that is in use; None for another id."""
+        if (key := str(request)) not in self.running and key not in self.asked:
+            return None
+        return f"a request of this session with the id {clip(repr(request))} still runs; give each request its own id"
+
+    @contextmanager
+    def posting(self, request: object) -> Iterator[None]:
+        """Context in which the SDK handles the POST of a request; the request's id is in use meanwhile."""
+        key = str(request)
+        self.asked[key] = False
+        self.posts.add(key)
+        try:
+            with self:
+                yield
+        finally:
+            self.posts.discard(key)
+            if self.asked.get(key) is False:  # refused before a handler began
+                del self.asked[key]
+            for handler in self.written.pop(key, ()):
+                self._sent(handler)
+
+    @contextmanager
+    def handling(self, request: object, body_bytes: int = 0) -> Iterator[None]:
+        """Context in which a handler runs, even after its client has disconnected, and its body counts.
+
+        Raises:
+            ProtocolError: The body exceeds the shared memory.
+        """
+        bodies = None if self.sessions is None else self.sessions.bodies
+        if bodies is not None and not bodies.has_room(self.owner, body_bytes):
+            raise no_room_for_body()
+        key = str(request)
+        self.asked[key] = True
+        try:
+            with nullcontext() if bodies is None else bodies.taking(self.owner, body_bytes):
+                yield
+        finally:
+            self.asked.pop(key, None)
+
+    def owe(self, request: object, answer: object) -> None:
+        """Count a response, or None for an error. Call it in the handler's task, which writes the response next.
+
+        The response counts until it is written, and over streamable HTTP until its POST is closed.
+        """
+        if self.sessions is None:
+            return
+        handler = asyncio.current_task()
+        assert handler is not None
+        self.sessions.answered(self, handler, answer)
+        handler.add_done_callback(partial(self._written, str(request)))
+
+    def _written(self, request: str, handler: object) -> None:
+        if request in self.posts:
+            self.written.setdefault(request, []).append(handler)
+        else:
+            self._sent(handler)
+
+    def _sent(self, handler: object) -> None:
+        if self.sessions is not None:
+            self.sessions.sent(self, handler)
+
+    def use(self) -> None:
+        """Note that a request of the session was answered."""
+        self.unused_since = monotonic()
+
+    def cancel(self, request: object) -> None:
+        """Cancel the call of the fast path with an id, if there is one, once; it keeps its id until it has ended."""
+        end = self.running.get(str(request)) if type(request) in {int, str} else None
+        if end is not None:
+            self.running[str(request)] = _ended
+            end()
+
+
+def _ended() -> None:
+    """Cancel a call that was cancelled before."""
+
+
+def same_credential(scope: Scope, session: Session) -> bool:
+    """True if a request carries the credential that opened a session, as the SDK compares them."""
+    user = scope.get("user")
+    if user is session.user or user is None or session.user is None:
+        return user is session.user
+    from mcp.server.auth.middleware.bearer_auth import (  # noqa: PLC0415 - needed only with credentials
+        AuthenticatedUser,
+        authorization_context,
+    )
+
+    contexts = [
+        authorization_context(each) if isinstance(each, AuthenticatedUser) else None for each in (user, session.user)
+    ]
+    return contexts[0] == contexts[1]
 
 
 def _end_over_sse(session: Session) -> None:

@@ -29,11 +29,11 @@ from bridge.server.http.session import (
     KEPT_METHODS,
     MAX_KEPT_BYTES,
     SESSION,
-    Session,
     client_data_problem,
     kept_bytes,
     without_header,
 )
+from bridge.server.http.sessions import Session
 from bridge.server.http.streamable import refuse_session
 from bridge.server.limits.accounts import caller_key
 from bridge.telemetry.switch import observed_session

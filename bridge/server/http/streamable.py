@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
@@ -19,19 +20,17 @@ from bridge.server.http.session import (
     KEPT_METHODS,
     MAX_KEPT_BYTES,
     SESSION,
-    Session,
     client_data_problem,
-    initialize_response,
     kept_bytes,
     request_in_session,
-    same_credential,
     without_header,
 )
+from bridge.server.http.sessions import Session, same_credential
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -227,6 +226,46 @@ class StreamableEndpoint:
             return
         assert self._manager is not None
         await request_in_session(self._manager.handle_request, "DELETE", session.id, user=session.user)
+
+
+def initialize_response(
+    send: Send, opened: Callable[[str], Session], established: Callable[[Session], Awaitable[None]] | None
+) -> Send:
+    """Return an ASGI ``send`` that reads the session's id and version from the response to ``initialize``.
+
+    Args:
+        send: Sends the response.
+        opened: Called with the session's id; returns the session, whose version is set.
+        established: Awaited once the version is set, before it is sent.
+    """
+    session: Session | None = None
+    body = b""
+
+    async def read_and_send(message: Message) -> None:
+        nonlocal session, body
+        if message["type"] == "http.response.start":
+            session_id = Headers(raw=message["headers"]).get("mcp-session-id")
+            if message["status"] == HTTPStatus.OK and session_id is not None:
+                session = opened(session_id)
+        elif session is not None and session.version is None:
+            body += message.get("body", b"")
+            session.version = _version_in(body)
+            if session.version is not None and established is not None:
+                await established(session)
+        await send(message)
+
+    return read_and_send
+
+
+def _version_in(body: bytes) -> str | None:
+    # The response is one message, as JSON or as the only data line of a server-sent event.
+    for line in body.splitlines():
+        try:
+            version = from_json(line.removeprefix(b"data: "))["result"]["protocolVersion"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        return version if version in HANDSHAKE_VERSIONS else None
+    return None
 
 
 def _id_problem(request: Request, session: Session) -> str | None:

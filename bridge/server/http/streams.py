@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from bridge.server.http.session import Session
+    from bridge.server.http.sessions import Session
 
 _T = TypeVar("_T")
 

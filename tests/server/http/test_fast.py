@@ -11,8 +11,7 @@ from anyio.lowlevel import checkpoint
 
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.requests import Head, Request
-from bridge.server.http.session import Session
-from bridge.server.http.sessions import Sessions
+from bridge.server.http.sessions import Session, Sessions
 from bridge.server.protocol import CallRefused, ProtocolError
 from bridge.server.publisher import Publisher
 from bridge.tools.toolbox import ToolBox

@@ -7,7 +7,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest, JSONRPCResponse
 
-from bridge.server.http.session import Session
+from bridge.server.http.sessions import Session
 from bridge.server.http.sse import PendingResponses
 
 pytestmark = pytest.mark.anyio

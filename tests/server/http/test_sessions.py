@@ -8,10 +8,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridge.server.http import session as session_module
 from bridge.server.http import sessions as module
-from bridge.server.http.session import Session
-from bridge.server.http.sessions import Sessions
+from bridge.server.http.sessions import Session, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,8 +53,7 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> Callable[[VirtualTime], VirtualT
     """Lets the time of sessions be virtual."""
 
     def let(time: VirtualTime) -> VirtualTime:
-        for each in (module, session_module):
-            monkeypatch.setattr(each, "monotonic", time.monotonic)
+        monkeypatch.setattr(module, "monotonic", time.monotonic)
         monkeypatch.setattr(module, "sleep", time.sleep)
         return time
 
