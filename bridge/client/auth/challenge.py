@@ -67,6 +67,8 @@ class Challenge:
 
 def parse_challenge(response: httpx2.Response) -> Challenge | None:
     """Parse the challenge of a response; None if another token would not help."""
+    if response.is_success:
+        return None
     error = extract_field_from_www_auth(response, "error")
     is_step_up = response.status_code == httpx2.codes.FORBIDDEN and error == "insufficient_scope"
     if response.status_code != httpx2.codes.UNAUTHORIZED and not is_step_up:

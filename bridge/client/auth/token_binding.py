@@ -17,6 +17,7 @@ from pydantic_core import from_json
 
 from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE, ProofKey, add_proof, refused_proof
 from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError
+from bridge.client.transports.limits import media_type
 
 if TYPE_CHECKING:
     from bridge.client.auth.challenge import Challenge
@@ -91,7 +92,7 @@ class TokenBinding:
             SignInError: The authorization server refuses the proof, or supports none.
             HTTPError: The authorization server cannot be reached.
         """
-        if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != _FORM:
+        if media_type(request.headers.get("Content-Type", "")) != _FORM:
             response = await http.send(request, auth=None, follow_redirects=False)
             self._read_metadata(response)
             return response
