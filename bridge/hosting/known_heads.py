@@ -7,7 +7,8 @@ came whole with its body, and that the fast path has answered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bridge.server.http.requests import Head
@@ -20,7 +21,8 @@ _MAX_HEADS = 8
 _MAX_HEAD_BYTES = 2048
 
 
-class KnownHead(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class KnownHead:
     """A head that was parsed before."""
 
     raw: bytes
@@ -41,12 +43,10 @@ def with_known_heads(protocol: type[Any]) -> type[Any]:
     class KnownHeadsProtocol(protocol):  # type: ignore[misc]  # known only when it is called
         """Protocol with known heads."""
 
-        _last: KnownHead | None = None
-        """The last one, which the next request most probably has, too."""
-
         def __init__(self, *arguments: Any, **settings: Any) -> None:
             super().__init__(*arguments, **settings)
             self._known: dict[bytes, KnownHead] = {}
+            self._last: KnownHead | None = None  # which the next request most probably has, too
 
         def data_received(self, data: bytes) -> None:
             known = self._last

@@ -10,7 +10,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio.lowlevel import current_token
 
@@ -43,7 +43,8 @@ class CursorError(BridgeError, ValueError):
     """A cursor is not one of this server's."""
 
 
-class ListedTool(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ListedTool:
     """A tool of a list, and what is computed once for all of its calls."""
 
     tool: Tool

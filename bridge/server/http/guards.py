@@ -118,6 +118,8 @@ class PreAsgiHandler:
     def __init__(self, fast: FastHttp, guards: Sequence[Guard], is_open: Callable[[], bool]) -> None:
         self._fast = fast
         self._guards = guards
+        self._guards_of_requests = guards
+        """The guards that do not depend on the head alone; determined once the app runs."""
         self._is_open = is_open
 
     def begin(self, head: Head, body: bytes) -> PlainResponse | PendingCall | None:
@@ -130,13 +132,15 @@ class PreAsgiHandler:
         if not (self._is_open() and (head.is_admitted or _can_be_plain(head))):
             return None
         request = Request(head, body)
-        for guard in self._guards:
-            if not ((head.is_admitted and getattr(guard, "is_of_head", False)) or guard.admits_at_once(request)):
+        for guard in self._guards_of_requests if head.is_admitted else self._guards:
+            if not guard.admits_at_once(request):
                 break
         else:
             begun = self._fast.begin(request)
             if begun is not None:
-                head.is_admitted = True
+                if not head.is_admitted:
+                    head.is_admitted = True
+                    self._guards_of_requests = [each for each in self._guards if not getattr(each, "is_of_head", False)]
                 if request.user is None and request.usage is None:
                     return begun
                 return _admitted(begun, request)

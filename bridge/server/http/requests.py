@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic_core import from_json
 
@@ -72,7 +73,8 @@ class ClientGoneError(BridgeError):
     """The client disconnected before it had sent the whole body."""
 
 
-class Routing(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Routing:
     """Headers that say who answers a plain request."""
 
     is_modern: bool
@@ -128,17 +130,10 @@ class Request:
     """Called once the call that the fast path runs has something for its client, so that the SDK's server answers."""
     counted_bytes = 0
     """Bytes for which the body counts in the memory that callers share, as `BodyLimitGuard` counts them."""
-    user: RequestUser | None = None
-    """The verified caller; None if no credential is required."""
-    access = EVERYTHING
-    """Permissions of the caller."""
-    usage: Usage | None = None
-    """Usage of the caller's account; None without limits."""
     was_offered = False
     """True after the fast path has declined it."""
     channel: FastChannel | None = None
     """The channel of the call that the fast path runs, if the call may have something for its client."""
-    _message: Any = _NOT_PARSED
 
     def __init__(self, head: Head, body: bytes = b"") -> None:
         self.head = head
@@ -150,6 +145,13 @@ class Request:
         """Account of the caller, as `caller_key`."""
         self.body = body
         """The body; empty until `BodyLimitGuard` has read it."""
+        self.user: RequestUser | None = None
+        """The verified caller; None if no credential is required."""
+        self.access = EVERYTHING
+        """Permissions of the caller."""
+        self.usage: Usage | None = None
+        """Usage of the caller's account; None without limits."""
+        self._message: Any = _NOT_PARSED
 
     @property
     def message(self) -> Any:
@@ -337,7 +339,7 @@ class BodyLimitGuard:
         """Check a body that has been read."""
         body = request.body
         return (
-            len(body) <= self._plain_containers  # it has fewer of them than bytes
+            len(body) <= 2 * self._plain_containers  # one takes two bytes, in JSON that can be parsed
             or (len(body) <= self._plain_bytes and body.count(b"{") + body.count(b"[") <= self._plain_containers)
         ) or self._counted_bytes(body) <= self._max_uncounted_bytes
 

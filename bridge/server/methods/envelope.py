@@ -20,7 +20,6 @@ from bridge.tools.context import LOG_LEVELS
 if TYPE_CHECKING:
     from bridge.types import Json
 
-_REQUEST = frozenset({"jsonrpc", "id", "method", "params"})
 _ENVELOPE = (
     frozenset({PROTOCOL_VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, "progressToken"}) | TRACE_KEYS
 )
@@ -32,7 +31,8 @@ _IMPLEMENTATION = frozenset({"name", "version", "title", "description", "website
 def is_plain_message(message: Json) -> bool:
     """True for a request with JSON-RPC's members only, and an id that all JSON writers write alike."""
     request = message["id"]
-    return message.keys() <= _REQUEST and (type(request) is int or request.isascii())
+    members = 4 if "params" in message else 3  # with jsonrpc, id and method, which every request has
+    return len(message) == members and (type(request) is int or request.isascii())
 
 
 def is_plain_meta(meta: object) -> bool:

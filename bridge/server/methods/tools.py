@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _LIST = frozenset({"cursor", "_meta"})
-_CALL = frozenset({"name", "arguments", "_meta"})
 _Written = TypeVar("_Written")
 
 
@@ -66,7 +65,8 @@ class ToolsCall(Method):
         params, access = request.params, request.access
         name, arguments = params.get("name"), params.get("arguments")
         # Other parameters need the SDK: a task, answers to questions, the state of an earlier round.
-        if not (params.keys() <= _CALL and type(name) is str and (arguments is None or type(arguments) is dict)):
+        members = 1 + ("arguments" in params) + ("_meta" in params)
+        if not (len(params) == members and type(name) is str and (arguments is None or type(arguments) is dict)):
             return None
         views = self._core.views
         listed = (views.whole if access.tools is None else views.of(access)).catalog.find(name)
