@@ -88,3 +88,11 @@ async def test_structured_content_that_an_older_client_cannot_take_is_left_out()
         gateway = gateway_to(connection)
         assert json.loads(await answered(gateway, "legacy"))["result"] == {"content": []}
         assert len(json.loads(await answered(gateway, MODERN))["result"]["structuredContent"]) == 1001
+
+
+async def test_arguments_with_a_number_that_json_does_not_have_are_refused() -> None:
+    async with raw_server(MODERN, lambda _: []) as server, opened(server.config()) as connection:
+        result = json.loads(await answered(gateway_to(connection), MODERN, n=float("inf")))["result"]
+        assert result["isError"]
+        assert "JSON data" in result["content"][0]["text"]
+        assert server.calls == []

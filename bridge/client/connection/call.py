@@ -39,9 +39,10 @@ class CallOptions:
     request_state: str | None = None
     """The state of that round, unchanged (modern era)."""
     hands_on_questions: bool = False
-    """Return a result with ``resultType: "input_required"`` instead of answering it with handlers.
+    """The call of another client, whose arguments were received as JSON, is passed on.
 
-    It has no effect in the handshake era, in which servers send requests during the call.
+    A result with ``resultType: "input_required"`` is returned instead of being answered with handlers. That has no
+    effect in the handshake era, in which servers send requests during the call.
     """
 
 

@@ -16,6 +16,7 @@ import anyio
 from mcp import MCPError
 from mcp_types import HEADER_MISMATCH, LOG_LEVEL_META_KEY
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from bridge.client.auth.errors import SignInError
 from bridge.client.connection.call import Call
@@ -136,7 +137,7 @@ def _params(
     name: str, arguments: Mapping[str, Any], options: CallOptions, session: Session, context: InvocationContext
 ) -> Json:
     """Build the parameters of ``tools/call`` for the session's era."""
-    params: Json = {"name": name, "arguments": dict(arguments)}
+    params: Json = {"name": name, "arguments": arguments if type(arguments) is dict else dict(arguments)}
     meta = dict(options.meta or {})
     if session.era == "modern" and context.wants_logs:
         meta.setdefault(LOG_LEVEL_META_KEY, "debug")  # required for log messages in the modern era
@@ -293,6 +294,10 @@ def _written(name: str, arguments: Mapping[str, Any], options: CallOptions) -> b
     try:
         if options.meta:
             _as_json(dict(options.meta)).encode()
+        if options.hands_on_questions:  # received as JSON, in which only numbers can be wrong
+            text = to_json(arguments)
+            if b"NaN" not in text and b"Infinity" not in text:
+                return text
         return _as_json(arguments if type(arguments) is dict else dict(arguments)).encode()
     except (TypeError, ValueError, RecursionError) as error:
         problem = ArgumentProblem("", f"JSON data ({error})")

@@ -144,9 +144,10 @@ class PlainHttp:
         request = self._requests.write(method, params, outgoing, on_progress)
         if request is None:
             return None
-        signed = "".join([f"{key}: {value}\r\n" for key, value in signature.items()]).encode("latin-1")
         head = self._heads.get((method, name)) or self._head(method, name)
-        data = b"%b%bcontent-length: %d\r\n\r\n%b" % (head, signed, len(request.text), request.text)
+        if signature:
+            head += "".join([f"{key}: {value}\r\n" for key, value in signature.items()]).encode("latin-1")
+        data = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(request.text), request.text)
         return self._send(request, data, outgoing)
 
     async def _send(self, request: PlainRequest, data: bytes, outgoing: OutgoingRequest) -> Json | None:

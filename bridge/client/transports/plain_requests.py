@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _FIRST_ID = 2**30
 """First request ID, above those of the SDK's session, which counts from 1."""
 _STAMPS = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY)
+_PLAIN_PARAMS = 2
+"""Parameters of a call with only a name and arguments."""
 _BY_SDK = frozenset({"initialize", "server/discover", "tools/list", "subscriptions/listen"})
 
 
@@ -76,17 +78,13 @@ class PlainRequests:
         if not self.version or method in _BY_SDK or _is_traced_by_sdk():
             return None
         id_ = next(self._ids)
-        members = []
-        if outgoing.arguments is None:
-            others = params if "_meta" not in params else {key: params[key] for key in params if key != "_meta"}
+        if outgoing.arguments is not None and len(params) == _PLAIN_PARAMS:
+            members = b'"name":%b,"arguments":%b' % (to_json(params["name"]), outgoing.arguments)
         else:
-            members.append(b'"arguments":' + outgoing.arguments)
-            others = {key: params[key] for key in params if key not in {"arguments", "_meta"}}
-        if others:
-            members.append(to_json(others)[1:-1])
+            members = to_json({key: params[key] for key in params if key != "_meta"})[1:-1]
         if meta := self._meta(params.get("_meta"), id_ if on_progress is not None else None):
-            members.append(b'"_meta":{' + meta + b"}")
-        written = b',"params":{%b}' % b",".join(members) if members else b""
+            members += b'%b"_meta":{%b}' % (b"," if members else b"", meta)
+        written = b',"params":{%b}' % members if members else b""
         text = b'{"jsonrpc":"2.0","id":%d,"method":"%b"%b}' % (id_, method.encode(), written)
         return PlainRequest(id_, method, self.version, on_progress, text)
 
