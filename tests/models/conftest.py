@@ -12,10 +12,9 @@ from tests.models.provider import Provider, running_provider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+    from types import ModuleType
 
-    from bridge.models.anthropic.model import AnthropicChatModel
-    from bridge.models.bedrock.model import BedrockChatModel
-    from bridge.models.openai.model import OpenAiChatModel
+    from bridge.models.provider import ProviderChatModel
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -56,40 +55,41 @@ def provider() -> Iterator[Provider]:
         yield running
 
 
+def _adapters(wire: ModuleType) -> Any:
+    """A fixture that makes adapters for a provider's API, and closes them."""
+
+    @pytest.fixture
+    async def adapters(provider: Provider) -> AsyncIterator[Callable[..., ProviderChatModel]]:
+        async with AsyncExitStack() as stack:
+
+            def made(**more: Any) -> ProviderChatModel:
+                adapter: ProviderChatModel = wire.model(provider, **more)
+                stack.push_async_callback(adapter.aclose)
+                return adapter
+
+            yield made
+
+    return adapters
+
+
+openai = _adapters(openai_wire)
+anthropic = _adapters(anthropic_wire)
+bedrock = _adapters(bedrock_wire)
+
+
+@pytest.fixture(params=["openai", "anthropic", "bedrock"])
+def name(request: pytest.FixtureRequest) -> str:
+    """The adapter under test."""
+    found: str = request.param
+    return found
+
+
 @pytest.fixture
-async def openai(provider: Provider) -> AsyncIterator[Callable[..., OpenAiChatModel]]:
-    """Makes adapters for OpenAI's API, and closes them."""
-    async with AsyncExitStack() as stack:
-
-        def made(**more: Any) -> OpenAiChatModel:
-            adapter = openai_wire.model(provider, **more)
-            stack.push_async_callback(adapter.aclose)
-            return adapter
-
-        yield made
-
-
-@pytest.fixture
-async def anthropic(provider: Provider) -> AsyncIterator[Callable[..., AnthropicChatModel]]:
-    """Makes adapters for Anthropic's API, and closes them."""
-    async with AsyncExitStack() as stack:
-
-        def made(**more: Any) -> AnthropicChatModel:
-            adapter = anthropic_wire.model(provider, **more)
-            stack.push_async_callback(adapter.aclose)
-            return adapter
-
-        yield made
-
-
-@pytest.fixture
-async def bedrock(provider: Provider) -> AsyncIterator[Callable[..., BedrockChatModel]]:
-    """Makes adapters for Bedrock, and closes them."""
-    async with AsyncExitStack() as stack:
-
-        def made(**more: Any) -> BedrockChatModel:
-            adapter = bedrock_wire.model(provider, **more)
-            stack.push_async_callback(adapter.aclose)
-            return adapter
-
-        yield made
+def make(
+    name: str,
+    openai: Callable[..., ProviderChatModel],
+    anthropic: Callable[..., ProviderChatModel],
+    bedrock: Callable[..., ProviderChatModel],
+) -> Callable[..., ProviderChatModel]:
+    """Makes adapters that try nothing twice."""
+    return {"openai": openai, "anthropic": anthropic, "bedrock": bedrock}[name]

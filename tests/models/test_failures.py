@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-NAMES = ["openai", "anthropic", "bedrock"]
 REQUEST = asking("Hello")
 STREAM_HEADERS = {"openai": EVENT_STREAM, "anthropic": EVENT_STREAM, "bedrock": bedrock_wire.EVENTS}
 BEGINNINGS = {
@@ -50,19 +49,6 @@ class Model(ChatModel, StreamingChatModel):
 
 
 Make = Callable[..., Model]
-
-
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    """The adapter under test."""
-    found: str = request.param
-    return found
-
-
-@pytest.fixture
-def make(name: str, openai: Make, anthropic: Make, bedrock: Make) -> Make:
-    """Makes adapters that try nothing twice."""
-    return {"openai": openai, "anthropic": anthropic, "bedrock": bedrock}[name]
 
 
 def impatient(name: str, make: Make, timeout_seconds: float = 0.2) -> Model:

@@ -46,19 +46,6 @@ EVENTS = {
 HEADERS = {"openai": EVENT_STREAM, "anthropic": EVENT_STREAM, "bedrock": bedrock_wire.EVENTS}
 
 
-@pytest.fixture(params=EVENTS)
-def name(request: pytest.FixtureRequest) -> str:
-    """The adapter under test."""
-    found: str = request.param
-    return found
-
-
-@pytest.fixture
-def make(name: str, openai: Maker, anthropic: Maker, bedrock: Maker) -> Maker:
-    """Makes adapters that try nothing twice."""
-    return {"openai": openai, "anthropic": anthropic, "bedrock": bedrock}[name]
-
-
 async def test_a_stream_may_be_cut_at_any_byte(provider: Provider, name: str, make: Maker) -> None:
     stream = b"".join(EVENTS[name])
     cuts = [Answer(headers=HEADERS[name], chunks=cut) for cut in [*halves(stream), single_bytes(stream)]]
