@@ -35,9 +35,10 @@ class EagerTasks:
 
     def is_ready(self) -> bool:
         """True if a first step can be run; a new spare task needs a turn of the loop."""
-        if self._spare is None:
-            self._spare = _SpareTask(self._loop)
-        return self._spare.is_ready
+        spare = self._spare
+        if spare is None:
+            spare = self._spare = _SpareTask(self._loop)
+        return spare.is_ready
 
     def step(self, work: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
         """Run the first step of a coroutine, if `is_ready`; return the rest, for the coroutine of the next `run`.

@@ -137,14 +137,6 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             body, self._body = self._body, None
             self._hand_over(body, is_whole=False)
 
-    def answers(self, head: Head, body: bytes) -> bool:
-        """Answer a request whose head is known, without the parser; return False if that is not possible."""
-        cycle: Any = self.cycle  # None before the first request
-        is_idle = self.is_between_requests and (cycle is None or cycle.response_complete)
-        if not is_idle or self.flow.write_paused or self.transport.is_closing():
-            return False
-        return self._answers(head, body)
-
     def on_message_begin(self) -> None:
         """Note that the parser has a part of a request."""
         self.is_between_requests = False
@@ -180,7 +172,7 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             super().on_message_complete()
             return
         head, body, self._body = Head(cast("Scope", self.scope)), self._body, None
-        if self._answers(head, body):
+        if self.answers(head, body):
             self.answered = head
         else:
             self._hand_over(body, is_whole=True)
@@ -216,8 +208,11 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             and not self.flow.write_paused
         )
 
-    def _answers(self, head: Head, body: bytes) -> bool:
-        """Answer a request, or start its call; return False if it has to go through ASGI."""
+    def answers(self, head: Head, body: bytes) -> bool:
+        """Answer a request, or start its call; return False if uvicorn has to, or still answers another."""
+        cycle: Any = self.cycle  # None before the first request
+        if not (cycle is None or cycle.response_complete) or self.flow.write_paused or self.transport.is_closing():
+            return False
         try:
             begun = self._begin(head, body)
         except Exception:  # noqa: BLE001 - the error occurs again in uvicorn, which logs it

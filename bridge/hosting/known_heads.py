@@ -54,6 +54,7 @@ def with_known_heads(protocol: type[Any]) -> type[Any]:
                 known = self._last = self._known.get(data[: data.find(_END_OF_HEAD) + len(_END_OF_HEAD)])
             if (
                 known is not None
+                and self.is_between_requests
                 and len(data) == known.request_bytes
                 and self.answers(known.head, data[len(known.raw) :])
             ):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.server.auth.access import Access
-    from bridge.server.core import ServerCore, Step
+    from bridge.server.core import ServerCore
     from bridge.server.methods.method import Era, Method, Responder
     from bridge.server.protocol import MessageId
     from bridge.tools.context import InvocationContext
@@ -149,14 +149,15 @@ class FastPath:
 class PlainResponder:
     """Writes the responses of a method."""
 
-    __slots__ = ("_call_plain", "_method", "_plan", "_run", "_start_plain")
+    __slots__ = ("_call_plain", "_method", "_plan", "_run", "start_plain")
 
     def __init__(self, method: Method) -> None:
         self._method = method
         self._plan = method.plan
         self._run = method.run
         self._call_plain = method.call_plain
-        self._start_plain = method.start_plain
+        self.start_plain = method.start_plain
+        """As of the method."""
 
     def plan(self, request: PlainRequest) -> bytes | PlainRequest | None:
         """Return the response, the request itself if it has to be run, or None for the SDK."""
@@ -184,11 +185,6 @@ class PlainResponder:
         except (ProtocolError, InputRequired) as error:
             found = protocol_error(self._method, request, error)
             return refusal(request.id, found), found.code
-
-    def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
-        """Start a request with a tool; return the response if the call has ended, else `call_plain` continues it."""
-        result = self._start_plain(request, step)
-        return None if result is None else result_message(request.id, result)
 
 
 def refusal(request: MessageId, error: ProtocolError) -> bytes:

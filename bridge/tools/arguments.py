@@ -127,6 +127,7 @@ class ArgumentReader:
         self._has_numbers = b'"number"' in text
         self._order = {name: i for i, name in enumerate(properties)}
         self._forbids_extra = schema.get("additionalProperties") is False
+        self._is_usual = not (self._strict_gaps or self._has_numbers)
         self._has_closed_objects = text.count(b'"additionalProperties":false') > self._forbids_extra
         self._never_null = frozenset(
             name
@@ -161,7 +162,8 @@ class ArgumentReader:
             except ValidationError:
                 pass
             else:
-                if not self._needs_second_check(raw):
+                # The first condition is the usual case of the second one.
+                if (self._is_usual and b"N" not in raw and b"I" not in raw) or not self._needs_second_check(raw):
                     return values
         return raw if len(raw) > _MAX_REPAIRED_SOON_BYTES else self.read_text(raw, arguments)
 

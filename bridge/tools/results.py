@@ -118,7 +118,7 @@ class ResultWriter:
         if isinstance(value, ToolExecutionResult):
             return value
         _, raw = self._dumped(value)
-        if raw.count(b"[") + raw.count(b"{") > _MAX_DEPTH:
+        if not self._is_scalar and raw.count(b"[") + raw.count(b"{") > _MAX_DEPTH:
             return self._write_declared(value)  # may be nested too deeply
         return _JSON % (to_json(raw.decode()), _WRAPPED % raw if self._wraps else raw)
 

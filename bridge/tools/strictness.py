@@ -44,6 +44,10 @@ class StrictModeGaps:
         self._ascii = _pattern({name: texts - {_NOT_ASCII} for name, texts in patterns.items()})
         self._foreign = _pattern({name: texts & {_NOT_ASCII} for name, texts in patterns.items()})
 
+    def __bool__(self) -> bool:
+        """True if there are such values."""
+        return self._ascii is not None or self._foreign is not None
+
     def may_be_in(self, raw: bytes) -> bool:
         """Return True if compact JSON, as `to_json` writes it, may contain such a value; false positives are rare."""
         return (self._ascii is not None and self._ascii.search(raw) is not None) or (

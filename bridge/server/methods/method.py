@@ -152,8 +152,9 @@ class Responder(Protocol):
         """Run a request with a `tool`, like `run`; ``account`` is that of the context that it does not need."""
         ...
 
-    def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
-        """Start a request with a `tool`; return the response if the call has ended, else `call_plain` continues it."""
+    @property
+    def start_plain(self) -> Callable[[PlainRequest, Step], bytes | None]:
+        """As `Method.start_plain`."""
         ...
 
 
@@ -240,7 +241,7 @@ class Method:
         raise NotImplementedError(f"{self.name!r} plans no calls of tools")
 
     def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
-        """Start a plain request with a tool, for `call_plain`; return the result if the call has ended.
+        """Start a plain request with a tool; return the response if the call has ended, else `call_plain` continues it.
 
         Args:
             request: The request.

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.methods.method import ERAS, Method, Target
-from bridge.server.protocol import INVALID_PARAMS, ProtocolError
+from bridge.server.protocol import INVALID_PARAMS, ProtocolError, result_message
 from bridge.server.tool_list import CursorError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class ToolsCall(Method):
         arguments = request.params.get("arguments") or {}
         started = self._core.start_plain(request.tool, arguments, request.ending, step)
         if isinstance(started, bytes):
-            return started
+            return result_message(request.id, started)
         request.started = started
         return None
 
