@@ -67,6 +67,9 @@ class BlockingToolProvider:
         provider: An open provider that belongs to the portal's event loop.
     """
 
+    is_dynamic = True
+    """The tools may change between two calls of a model."""
+
     def __init__(self, provider: McpToolProvider) -> None:
         self._provider = provider
         self._process_id = os.getpid()
@@ -89,11 +92,6 @@ class BlockingToolProvider:
         """Current tools, updated when a server's tools change. They can be called in any event loop."""
         self._check_process()
         return self._tools
-
-    @property
-    def is_dynamic(self) -> bool:
-        """True: the tools may change between two calls of a model."""
-        return True
 
     async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:
         """Return the current tools to an AI service; see `McpToolProvider.provide_tools`."""

@@ -63,6 +63,9 @@ class McpToolProvider:
         validates_results: Validate structured content against output schemas.
     """
 
+    is_dynamic = True
+    """The tools may change between two calls of a model."""
+
     def __init__(
         self,
         servers: Servers = (),
@@ -136,11 +139,6 @@ class McpToolProvider:
     async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):  # each connection bounds its own shutdown
             await self.aclose()
-
-    @property
-    def is_dynamic(self) -> bool:
-        """True: the tools may change between two calls of a model."""
-        return True
 
     async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:  # noqa: ARG002 - the protocol's
         """Return the current tools; lists that have expired are fetched again first."""

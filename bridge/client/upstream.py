@@ -77,6 +77,7 @@ class Upstream:
     ) -> None:
         self.connection = connection
         self.config = connection.config
+        self.name = connection.name
         self.tools: tuple[Tool, ...] = ()
         self.problem: ServerError | None = None
         self.skipped: tuple[str, ...] = ()
@@ -97,11 +98,6 @@ class Upstream:
         self._scope: anyio.CancelScope | None = None  # made in start(), inside the event loop
         self._begin()
         self._stop_listening: tuple[Callable[[], None], ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The server's name in the configuration."""
-        return self.config.name
 
     def _begin(self) -> None:
         self._wanted = anyio.Event()
