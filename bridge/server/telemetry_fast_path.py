@@ -7,38 +7,38 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from bridge.server.fast_path import FastPath, PlainResponder, protocol_error, refusal
-from bridge.server.methods.method import PlainRequest
 from bridge.server.protocol import INTERNAL_ERROR, MISSING_CAPABILITY, ProtocolError, result_message
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import INPUT_REQUIRED, TOOL_ERROR
 from bridge.telemetry.instruments import Peer
+from bridge.telemetry.operations import ServerOperation
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from bridge.server.core import ServerCore
-    from bridge.server.methods.method import Method
+    from bridge.server.core import ServerCore, Step
+    from bridge.server.methods.method import Method, PlainRequest
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.observer import Observer
-    from bridge.telemetry.operations import ServerOperation
-    from bridge.tools.context import InvocationContext
+    from bridge.tools.context import Caller, InvocationContext
     from bridge.types import Json
 
 _SESSION_HEADER = "mcp-session-id"
 
 
-def fast_path_of(core: ServerCore, transport: str) -> FastPath:
+def fast_path_of(core: ServerCore, transport: str, caller: Callable[[], Caller | None] = lambda: None) -> FastPath:
     """Return the fast path of a server, with telemetry if that is on.
 
     Args:
         core: The server.
         transport: The transport of its clients: ``stdio`` or ``http``.
+        caller: Returns the authenticated caller of the current request.
     """
     observer = switch.observer()
     if observer is None:
         return FastPath(core)
-    return FastPath(core, partial(ObservedResponder, core=core, observer=observer, transport=transport))
+    return FastPath(core, partial(ObservedResponder, core=core, observer=observer, transport=transport, caller=caller))
 
 
 def skip_replayed(messages: Iterable[Json]) -> None:
@@ -51,8 +51,17 @@ def skip_replayed(messages: Iterable[Json]) -> None:
 class ObservedResponder(PlainResponder):
     """Writes the responses of a method, and records them."""
 
-    def __init__(self, method: Method, *, core: ServerCore, observer: Observer, transport: str) -> None:
+    def __init__(
+        self,
+        method: Method,
+        *,
+        core: ServerCore,
+        observer: Observer,
+        transport: str,
+        caller: Callable[[], Caller | None],
+    ) -> None:
         super().__init__(method)
+        self._caller = caller
         self._target_param = method.target_param
         self._observer = observer
         self._transport = transport
@@ -69,34 +78,19 @@ class ObservedResponder(PlainResponder):
             self._answered(request, start, error.code)
             return refusal(request.id, error)
         if type(planned) is not bytes:
-            if isinstance(planned, PlainRequest):
-                planned.tool = None  # a call is recorded with its context
+            tracer = self._observer.tracer
+            if planned is not None and tracer is not None:
+                request.is_sampled = tracer.begins(request.params.get("_meta"))
+                if request.is_sampled:
+                    request.tool = None  # its span is current in a task of its own
             return planned
         self._answered(request, start)
         return result_message(request.id, planned)
 
     async def run(self, request: PlainRequest, context: InvocationContext) -> tuple[bytes, int]:
         """Run a request and record it; return the response and its JSON-RPC error code, 0 for a result."""
-        observer, params, write = self._observer, request.params, request.written
-        meta = params.get("_meta")
-        if self._target_param is None:
-            series, server, details = self._series_of(request.version), None, None
-        else:
-            caller, name = context.caller, params[self._target_param]
-            series, server = self._targets.get((name, request.version)) or self._target(name, request)
-            details = observer.call_details(
-                name, server, None if caller is None else caller.name, self._transport, params.get("arguments") or {}
-            )
-        tracer = observer.tracer
-        operation = observer.serve(
-            series,
-            request.id,
-            meta,
-            None if tracer is None else context.headers.get(_SESSION_HEADER),
-            details,
-            # Requests to an upstream server continue the trace of the call, even if it is not sampled.
-            is_sampled=None if tracer is None or server is not None else tracer.begins(meta),
-        )
+        write = request.written
+        operation = self._begun(request, context.caller, context.headers)
 
         def written(result: Json) -> tuple[bytes | Json, bool]:
             return write(result), "isError" in result and result["isError"]
@@ -115,6 +109,63 @@ class ObservedResponder(PlainResponder):
             raise
         operation.end(TOOL_ERROR if failed else None)
         return request.response(response), 0
+
+    def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
+        """Start a request with a tool and record it; return the response if the call has ended."""
+        operation = self._begun(request, self._caller())
+        response = super().start_plain(request, step)
+        if response is None:
+            request.operation = operation
+        else:
+            operation.end()
+        return response
+
+    async def call_plain(self, request: PlainRequest, account: str) -> tuple[bytes, int]:
+        """Run a request with a tool and record it, like `run`."""
+        operation = request.operation or self._begun(request, self._caller())
+        write, failed = request.write, False
+
+        def written(result: Json) -> bytes:
+            nonlocal failed
+            failed = "isError" in result and result["isError"]
+            return write(result)
+
+        request.write = written
+        try:
+            result = await self._call_plain(request, account)
+        except (ProtocolError, InputRequired) as error:
+            found = protocol_error(self._method, request, error)
+            operation.end_with_code(found.code, found.message)
+            return refusal(request.id, found), found.code
+        except BaseException:
+            operation.end_cancelled()
+            raise
+        operation.end(TOOL_ERROR if failed else None)
+        return result_message(request.id, result), 0
+
+    def _begun(
+        self, request: PlainRequest, caller: Caller | None, headers: Mapping[str, str] | None = None
+    ) -> ServerOperation:
+        """Begin to observe a request that is run."""
+        observer, params = self._observer, request.params
+        if self._target_param is None:
+            series, server, details = self._series_of(request.version), None, None
+        else:
+            name = params[self._target_param]
+            series, server = self._targets.get((name, request.version)) or self._target(name, request)
+            details = observer.call_details(
+                name, server, None if caller is None else caller.name, self._transport, params.get("arguments") or {}
+            )
+        return ServerOperation(
+            observer,
+            series,
+            request.id,
+            params.get("_meta"),
+            None if headers is None or observer.tracer is None else headers.get(_SESSION_HEADER),
+            details,
+            # Requests to an upstream server continue the trace of the call, even if it is not sampled.
+            is_sampled=request.is_sampled if server is None else None,
+        )
 
     def _target(self, name: str, request: PlainRequest) -> tuple[OperationSeries, str | None]:
         """Return the series and the upstream server of a target, cached until the tools change."""

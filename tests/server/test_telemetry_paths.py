@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from contextlib import ExitStack
@@ -54,13 +55,14 @@ class Kept:
 class Watched:
     """An observer, with all that it hears."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_traced: bool = True) -> None:
         provider = TracerProvider()
         self._spans = InMemorySpanExporter()
         provider.add_span_processor(SimpleSpanProcessor(self._spans))
         self._sink = Kept()
         self.measured = Measured()
-        self.observer = Observer(self.measured.instruments, tracer=Tracing(provider), sinks=[self._sink])
+        tracer = Tracing(provider) if is_traced else None
+        self.observer = Observer(self.measured.instruments, tracer=tracer, sinks=[self._sink])
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -99,6 +101,15 @@ async def fail() -> str:
     raise ToolError("as it should")
 
 
+@tool
+async def wait(fails: bool = False) -> str:
+    """Return or fail in a later turn of the event loop."""
+    await asyncio.sleep(0)
+    if fails:
+        raise ToolError("as it should")
+    return "waited"
+
+
 REQUESTS = [
     call("add", {"a": 1, "b": 2}, _meta=TRACED),
     call("fail", _meta=TRACED),
@@ -107,18 +118,19 @@ REQUESTS = [
     request("tools/list"),
     request("prompts/list"),
 ]
+UNTRACED = [*REQUESTS[2:4], call("add", {"a": 1, "b": 2}), call("fail"), call("wait"), call("wait", {"fails": True})]
 
 
-def watched(path: str, *, is_modern: bool) -> Watched:
+def watched(path: str, *, is_modern: bool, is_traced: bool = True) -> Watched:
     """Send all requests to a server of its own."""
     fast_path, protocol = PATHS[path]
-    watched = Watched()
+    watched = Watched(is_traced=is_traced)
     with enabled(watched.observer):
-        app = http_app(ToolBox([add, fail]), fast_path=fast_path)
+        app = http_app(ToolBox([add, fail, wait]), fast_path=fast_path)
     with enabled(watched.observer), serving(app, http=protocol) as origin, httpx.Client() as client:
         url = origin + "/mcp"
         session = HEADERS if is_modern else open_session(client, url)
-        for message in REQUESTS:
+        for message in REQUESTS if is_traced else UNTRACED:
             if is_modern:
                 client.post(url, json=(enveloped := modern(message)), headers=modern_headers(enveloped))
             else:
@@ -143,6 +155,17 @@ def test_spans_counts_and_records_are_the_same_on_every_path(is_modern: bool) ->
         ]
         assert sorted(other.spans, key=repr) == sorted(sdk.spans, key=repr)  # a notification ends when it likes
         assert other.counts(SERVER_OPERATION_DURATION) == sdk.counts(SERVER_OPERATION_DURATION)
+
+
+@pytest.mark.parametrize("is_modern", [True, False], ids=["modern", "handshake"])
+def test_calls_without_a_trace_are_recorded_and_counted_the_same_on_every_path(is_modern: bool) -> None:
+    sdk, *others = [watched(path, is_modern=is_modern, is_traced=False) for path in PATHS]
+    outcomes = ["tool_error", "error", "ok", "tool_error", "ok", "tool_error"]
+    assert [record["outcome"] for record in sdk.records] == outcomes
+    for other in others:
+        assert other.records == sdk.records
+        assert other.counts(SERVER_OPERATION_DURATION) == sdk.counts(SERVER_OPERATION_DURATION)
+        assert other.observer.calls_in_flight == 0
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -61,7 +61,7 @@ class FastHttp:
         self._paths = frozenset(paths)
         self._sessions = sessions
         self._running = publisher.running
-        self._plans = fast_path_of(publisher, "http")
+        self._plans = fast_path_of(publisher, "http", caller_of_request)
 
     async def answered(self, request: Request) -> bool:
         """Answer a plain request in ASGI; return False if it is not plain, or was declined before.

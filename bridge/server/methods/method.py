@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.core import ServerCore, Step
     from bridge.server.protocol import MessageId, ProtocolError
+    from bridge.telemetry.operations import ServerOperation
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
     from bridge.types import Json
@@ -70,6 +71,10 @@ class PlainRequest:
     """The tool, if `Method.call_plain` can call it; set by `Method.plan`."""
     started: Awaitable[Any] | None = None
     """The rest of its call, if that was started; set by `Method.start_plain`."""
+    is_sampled: bool | None = None
+    """The result of `Tracing.begins`, if telemetry has called it; set by `Responder.plan`."""
+    operation: ServerOperation | None = None
+    """Its observation, if the call was started; set by `Responder.start_plain`."""
     may_talk: bool = False
     """True if the code that is run may have something for its client before its result; set by `Method.plan`."""
     channel: FastChannel | None = None
