@@ -8,7 +8,6 @@ stops the invocation is raised after they finish; only cancellation stops them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -62,18 +61,21 @@ class ToolCalls:
     cut_off: int | None = None
     """Index of a call that may be truncated and therefore does not run."""
     tools: ToolBox = field(init=False)
+    _uses_own_threads: bool = field(init=False)
+    """True if functions in threads have an executor or an observer that the context variables do not contain."""
     _is_plain: bool = field(init=False)
     """True if a call is nothing but the execution of a tool."""
 
     def __post_init__(self) -> None:
         self.tools = self.offer.box
+        self._uses_own_threads = (
+            self.offer.has_undo or self.executor is not own_executor.get() or late_results.get() is not None
+        )
         self._is_plain = (
-            self.approval is None
+            not self._uses_own_threads
+            and self.approval is None
             and self.emit is None
             and not self.decisions
-            and not self.offer.has_undo
-            and self.executor is own_executor.get()
-            and late_results.get() is None
             and switch.observer() is None
         )
 
@@ -84,24 +86,30 @@ class ToolCalls:
             return
         request = with_parsed_arguments(request) or request
         decision = self.decisions.get(index)
-        if decision is not None and decision.verdict is Verdict.NO:
+        if decision is None:
+            execution = await self._execute(request, _cut_off(request) if index == self.cut_off else None)
+        elif decision.verdict is Verdict.NO:
             execution = _refused(request, decision.words)
         else:
-            tool = self.tools.find(request.name)
-            late = late_results.set(self.compensations.late_observer(tool, self.offer.undoing))
-            executor = own_executor.set(self.executor)
-            try:
-                with nullcontext() if decision is None else approve_call(request):
-                    refusal = _cut_off(request) if decision is None and index == self.cut_off else None
-                    execution = await self._execute(request, tool, refusal)
-            finally:
-                own_executor.reset(executor)
-                late_results.reset(late)
+            with approve_call(request):
+                execution = await self._execute(request)
         self.executed[index] = execution
         if self.emit is not None:
             await self.emit(ToolExecuted(execution))
 
-    async def _execute(
+    async def _execute(self, request: ToolExecutionRequest, refusal: ArgumentsError | None = None) -> ToolExecution:
+        tool = self.tools.find(request.name)
+        if not self._uses_own_threads:
+            return await self._execute_with_events(request, tool, refusal)
+        late = late_results.set(self.compensations.late_observer(tool, self.offer.undoing))
+        executor = own_executor.set(self.executor)
+        try:
+            return await self._execute_with_events(request, tool, refusal)
+        finally:
+            own_executor.reset(executor)
+            late_results.reset(late)
+
+    async def _execute_with_events(
         self, request: ToolExecutionRequest, tool: Tool | None, refusal: ArgumentsError | None
     ) -> ToolExecution:
         context, events, observer = self.context, None, switch.observer()
