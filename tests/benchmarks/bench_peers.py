@@ -20,7 +20,7 @@ from tests.benchmarks.load.crowd import Crowd
 from tests.benchmarks.load.latency import requests
 from tests.benchmarks.load.memory import resident_kib
 from tests.benchmarks.messages import Era, call, line, says_three
-from tests.benchmarks.processes import PEER, cpu_clock, running
+from tests.benchmarks.processes import LONG_SECONDS, PEER, cpu_clock, running
 from tests.benchmarks.stdio_server import StdioServer
 from tests.benchmarks.table import Ratios, Row
 from tests.interop.packages import fastmcp_python
@@ -68,11 +68,13 @@ def bench_calls_over_http(
 ) -> None:
     is_measured = not pytestconfig.getoption("benchmark_disable")
     with ExitStack() as stack:
-        servers = {OURS: stack.enter_context(serving(str(one_tool)))}
+        servers = {OURS: stack.enter_context(serving(str(one_tool), limit_seconds=LONG_SECONDS))}
         for name, (python, word) in pythons.items():
             if era is Era.MODERN or name != ROUTE:
                 command = (PEER, word, "http", *(["sessions"] if era is Era.HANDSHAKE else []))
-                process = stack.enter_context(running(*command, python=python, stderr=subprocess.PIPE))
+                process = stack.enter_context(
+                    running(*command, python=python, limit_seconds=LONG_SECONDS, stderr=subprocess.PIPE)
+                )
                 servers[name] = HttpServer(process)
         if era is Era.HANDSHAKE:
             for server in servers.values():

@@ -22,6 +22,8 @@ PEER = str(Path(__file__).with_name("peer_server.py"))
 LIMIT_SECONDS = 120.0
 """How long a process may run unless told otherwise; then it is killed, and whoever reads from it finds its output
 closed."""
+LONG_SECONDS = 5 * LIMIT_SECONDS
+"""The same for those that are measured in many rounds, on a busy machine too."""
 
 
 @contextmanager

@@ -13,11 +13,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
+from pydantic_core import from_json
 
 from bridge.client.connection.call import CallOptions
 from bridge.client.connection.connection import Connection
 from bridge.errors import ServerAnswerError, ServerError, ServerRefusedError
 from bridge.tools.context import InvocationContext
+from bridge.wire.tools import ReceivedResult
 from tests.client.raw_http import DONE, Heard, event, json_of, progress, raw_server, response, stream
 from tests.server.stdio_mutations import spoil_text, spoil_value
 
@@ -94,8 +96,8 @@ class Answer(NamedTuple):
     lines: list[bytes]
     """Further lines of the first event."""
     newline: str
-    indent: int | None
-    """Makes data of several lines."""
+    layout: str
+    """Form of JSON: ``python`` and ``typescript`` as of the official SDKs, ``spaced``, or in several ``lines``."""
     size: int
     kept: float | None
     """Part that is sent before the connection is closed; None for all."""
@@ -121,12 +123,12 @@ class Answer(NamedTuple):
             headers=headers,
             framing=random.choice(FRAMINGS),
             body=rarely(0.4, [*BODIES, *TEXTS], {"result": DONE}),
-            spoiled=rarely(0.2, range(2**32), None),
+            spoiled=rarely(0.35, range(2**32), None),
             asides=random.choices(sides, k=rarely(0.5, [1, 2, 3], 0)),
             later=random.choices(sides, k=rarely(0.1, [1, 2], 0)),
             lines=random.sample(EVENT_LINES, rarely(0.3, [1, 2], 0)),
             newline=random.choice(["\n", "\r\n", "\r"]),
-            indent=rarely(0.2, [0, 1], None),
+            layout=random.choice(["python", "python", "typescript", "spaced", "lines"]),
             size=random.choice([1, 2, 7, 50, 200, 5000]),
             kept=rarely(0.2, [random.random()], None),
             is_compressed=rarely(0.15, [True], False),
@@ -138,8 +140,7 @@ class Answer(NamedTuple):
             return stream(event(response(request.headers["last-event-id"], DONE)))
         if request.path == "/moved":
             return [json_of(request.call_id, DONE)]
-        text = self._text().replace(b'"@id"', b"%-10d" % request.call_id)  # in both ways equally long
-        head, body = self._head_and_body(text.replace(b'"@token"', b"%-10d" % request.token))
+        head, body = self._head_and_body(self._text(request))
         if self.kept is not None:
             # llhttp ends the headers at their last carriage return, h11 at the line feed behind it.
             head_bytes, body_bytes = min(1, 2 * self.kept) * len(head), max(0.0, 2 * self.kept - 1) * len(body)
@@ -172,37 +173,55 @@ class Answer(NamedTuple):
         version = "1.0" if self.framing == "HTTP/1.0" else "1.1"
         return "\r\n".join([f"HTTP/{version} {self.status} X", *lines, "", ""]).encode(), text if has_body else b""
 
-    def _text(self) -> bytes:
-        text = self.body if isinstance(self.body, bytes) else self._json({"id": "@id", **self.body})
+    def _text(self, request: Request) -> bytes:
+        text = self.body if isinstance(self.body, bytes) else self._json(request, {"id": "@id", **self.body})
         if "event" not in self.media:
             return text
-        messages = [*map(self._aside, self.asides), text, *map(self._aside, self.later)]
-        events = [[b"data: " + line for line in each.split(b"\n")] for each in messages if each.strip()]
+        before, after = ([self._side(request, each) for each in sides] for sides in (self.asides, self.later))
+        events = [[b"data: " + line for line in each.split(b"\n")] for each in (*before, text, *after) if each.strip()]
         if events:
             events[0] = [*self.lines, *events[0]]
         newline = self.newline.encode()
         return b"".join(newline.join([*lines, b"", b""]) for lines in events)
 
-    def _aside(self, aside: Any) -> bytes:
-        if not isinstance(aside, str):
-            return self._json(aside)
-        return json.dumps(progress("else" if aside == "foreign" else "@token", PROGRESS[aside])).encode()
+    def _side(self, request: Request, side: Any) -> bytes:
+        if not isinstance(side, str):
+            return self._json(request, side)
+        token = "else" if side == "foreign" else "@token"
+        return _with_ids(json.dumps(progress(token, PROGRESS[side])).encode(), request)
 
-    def _json(self, message: Json) -> bytes:
+    def _json(self, request: Request, message: Json) -> bytes:
         message = deepcopy({"jsonrpc": "2.0", **message})
+        if self.layout == "typescript":
+            message = dict(sorted(message.items(), key=lambda item: item[0] in {"jsonrpc", "id"}))
         random = Random(self.spoiled)
         if self.spoiled is not None:
             spoil_value(random, message)
-        text = json.dumps(message, indent=self.indent, ensure_ascii=random.random() < 0.5)
+        text = json.dumps(
+            message,
+            indent=1 if self.layout == "lines" else None,
+            separators=(",", ":") if self.layout in {"python", "typescript"} else None,
+            ensure_ascii=random.random() < 0.5,
+        )
         raw = text.encode("utf-8", "surrogatepass")
-        return spoil_text(random, raw) if self.spoiled is not None and random.random() < 0.3 else raw
+        raw = spoil_text(random, raw) if self.spoiled is not None and random.random() < 0.3 else raw
+        return _with_ids(raw, request)
+
+
+def _with_ids(text: bytes, request: Request) -> bytes:
+    """Text with the request's IDs, and blanks before it, so that it is equally long on both ways."""
+    width = len(b"%d" % FIRST_PLAIN_ID)
+    for name, value in ((b'"@id"', request.call_id), (b'"@token"', request.token)):
+        number = b"%d" % value
+        text = b" " * (text.count(name) * (width - len(number))) + text.replace(name, number)
+    return text
 
 
 class Outcome(NamedTuple):
     """Outcome of a call."""
 
     result: Any
-    """Result, or the error's type and details."""
+    """Result, and the result that a gateway passes on; or the error's type and details."""
     progressed: list[Any]
     logged: list[Any]
     sent: int
@@ -237,7 +256,7 @@ class Pair:
             if not self._connections:
                 await self._open()
             plain, sdk = [await self._outcome(connection, answer) for connection in self._connections]
-            if not (isinstance(plain.next_result, dict) and isinstance(sdk.next_result, dict) and self._is_plain):
+            if not (isinstance(plain.next_result[0], dict) and isinstance(sdk.next_result[0], dict) and self._is_plain):
                 self._connections.clear()
                 await self._stack.aclose()
         return plain, sdk
@@ -272,10 +291,11 @@ async def _result(connection: Connection, heard: Heard) -> Any:
     context = InvocationContext(channel=heard)
     options = CallOptions(hands_on_questions=True)
     try:
-        return await connection.call_tool("add", {}, context=context, options=options)
+        result = await connection.call_tool("add", {}, context=context, options=options)
     except ServerRefusedError as error:
         return type(error), str(error).partition("\n")[0], error.code, error.data
     except ServerAnswerError as error:
-        return type(error)
+        return (type(error),)
     except ServerError as error:
         return type(error), error.failure.phase
+    return dict(result), from_json(ReceivedResult.of(result).passed_on().written())

@@ -25,7 +25,7 @@ from tests.benchmarks.load.memory import mib, resident_kib
 from tests.benchmarks.load.pace import Pace
 from tests.benchmarks.load.section import Section, percentiles
 from tests.benchmarks.messages import Era, call, line, message_in, request, says_three
-from tests.benchmarks.processes import MANY_TOOLS, PEER, ROOT, TOOLS, running
+from tests.benchmarks.processes import LONG_SECONDS, MANY_TOOLS, PEER, ROOT, TOOLS, running
 from tests.benchmarks.stdio_server import serving as serving_over_stdio
 from tests.benchmarks.table import duration
 from tests.interop.packages import FASTMCP_VERSION, MCP_PROXY_VERSION, python_with
@@ -67,7 +67,7 @@ def measure(seconds: float) -> list[Section]:
         *("one at a time", f"{CONNECTIONS} never idle", "calls a second", *(f"{pace:,} a second" for pace in _PACES)),
     )
     known = gateways()
-    with serving(TOOLS) as server:
+    with serving(TOOLS, limit_seconds=LONG_SECONDS) as server:
         direct, rate = _latencies(section, server, Era.MODERN, seconds)
         section.add("over HTTP, 2026-07-28", *_cells(direct, rate))
         behind: dict[str, Any] = {"url": f"http://127.0.0.1:{server.port}/mcp"}
@@ -97,7 +97,7 @@ def measure_servers(seconds: float, counts: Sequence[int] = SERVER_COUNTS) -> li
     section = Section("Servers behind one gateway", "until all are listed", "a list", "a call: p50", "p99", "memory")
     known = gateways()
     known.pop(_MCP_PROXY, None)  # it serves each at a URL of its own
-    with serving(MANY_TOOLS) as server:
+    with serving(MANY_TOOLS, limit_seconds=LONG_SECONDS) as server:
         url = f"http://127.0.0.1:{server.port}/mcp"
         for name, serve in known.items():
             for count in counts:
@@ -221,7 +221,7 @@ def gateways() -> dict[str, _Serve]:
 @contextmanager
 def passing(servers: Mapping[str, Any]) -> Iterator[HttpServer]:
     """Pass calls on to the servers of a configuration."""
-    with _file(servers) as file, serving(file) as gateway:
+    with _file(servers) as file, serving(file, limit_seconds=LONG_SECONDS) as gateway:
         yield gateway
 
 
@@ -230,7 +230,9 @@ def _peer(python: str, word: str) -> _Serve:
     def serve(servers: Mapping[str, Any]) -> Iterator[HttpServer]:
         with (
             _file(servers) as file,
-            running(PEER, word, "http", file, python=python, stderr=subprocess.PIPE) as process,
+            running(
+                PEER, word, "http", file, python=python, limit_seconds=LONG_SECONDS, stderr=subprocess.PIPE
+            ) as process,
         ):
             yield HttpServer(process)
 

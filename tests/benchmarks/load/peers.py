@@ -24,7 +24,7 @@ from tests.benchmarks.load.gateway import gateways
 from tests.benchmarks.load.latency import CONNECTIONS
 from tests.benchmarks.load.section import Section
 from tests.benchmarks.messages import Era, call, says_three
-from tests.benchmarks.processes import PEER, TOOLS, running
+from tests.benchmarks.processes import LONG_SECONDS, PEER, TOOLS, running
 from tests.interop.packages import fastmcp_python
 
 if TYPE_CHECKING:
@@ -49,12 +49,14 @@ def measure(seconds: float, rounds: int) -> list[Section]:
     peers = _peers()
     for era in Era:
         with ExitStack() as stack:
-            servers = {OURS: stack.enter_context(serving(TOOLS))}
+            servers = {OURS: stack.enter_context(serving(TOOLS, limit_seconds=LONG_SECONDS))}
             for name, (python, word) in peers.items():
                 if era is Era.HANDSHAKE and name == "bare route":
                     continue
                 command = (PEER, word, "http", *(["sessions"] if era is Era.HANDSHAKE else []))
-                process = stack.enter_context(running(*command, python=python, stderr=subprocess.PIPE))
+                process = stack.enter_context(
+                    running(*command, python=python, limit_seconds=LONG_SECONDS, stderr=subprocess.PIPE)
+                )
                 servers[name] = HttpServer(process)
             if era is Era.HANDSHAKE:
                 for server in servers.values():
@@ -65,7 +67,7 @@ def measure(seconds: float, rounds: int) -> list[Section]:
                 asked["bridge, progress that nobody asked for"] = servers[OURS], "add_and_report"
             _compare(section, era, asked, seconds, rounds)
     with ExitStack() as stack:
-        server = stack.enter_context(serving(TOOLS))
+        server = stack.enter_context(serving(TOOLS, limit_seconds=LONG_SECONDS))
         asked = {OURS: (server, "add")}
         for name, serve in gateways().items():
             if name != "mcp-proxy":  # it takes no URL

@@ -160,7 +160,9 @@ async def test_a_call_whose_response_the_sdk_does_not_get_to_read_may_have_run(m
 # --- the same outcome as over the SDK --------------------------------------------------------------------------------
 
 
-GOOD = Answer(200, "application/json", [], "length", {"result": DONE}, None, [], [], [], "\n", None, 200, None, False)
+GOOD = Answer(
+    200, "application/json", [], "length", {"result": DONE}, None, [], [], [], "\n", "python", 200, None, False
+)
 FOUND = [
     GOOD._replace(status=404, body={"error": {"code": -32601, "message": "no such tool"}}),
     GOOD._replace(headers=["Content-Type: text/plain"], size=1),
