@@ -1,25 +1,22 @@
-"""Session records and log levels in Redis, by which any replica can serve a session."""
+"""Session records in Redis, by which any replica can serve a session."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 
-from bridge.tools.context import LOG_LEVELS
-
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from mcp.server.connection import Connection
     from mcp.server.streamable_http import StreamableHTTPServerTransport
 
     from bridge.server.cluster.event_store import SessionEvents
     from bridge.server.cluster.replica import Replica
-    from bridge.server.methods.logging import LogLevels
     from bridge.tools.context import LogLevel
 
 DEFAULT_KEPT_SECONDS = 24 * 60 * 60
@@ -130,52 +127,3 @@ class LiveSession:
     """True if Redis has the record."""
     connection: Connection | None = None
     """None until it is served."""
-
-
-class ClusterLogLevels:
-    """Stores the log level of a session in its record, and sends it to the replicas that serve the session."""
-
-    def __init__(
-        self,
-        levels: LogLevels,
-        replica: Replica,
-        store: Callable[[LiveSession], Awaitable[None]],
-        find: Callable[[str], Awaitable[LiveSession | None]],
-    ) -> None:
-        self._levels = levels
-        self._store = store
-        self._replica = replica
-        self._find = find
-        levels.on_change = self._changed
-        replica.on_message("log_level", self._receive)
-
-    def restore(self, alive: LiveSession) -> None:
-        """Set the level of a restored session from its record."""
-        level = None if alive.record is None else alive.record.log_level
-        if level is not None and alive.connection is not None and alive.connection.client_params is not None:
-            self._levels.keep(alive.connection.client_params, level)
-
-    async def publish(self, alive: LiveSession) -> None:
-        """Send the level of a session to the other replicas."""
-        if alive.record is not None and alive.record.log_level is not None:
-            await self._replica.publish(_message(alive.record.id, alive.record.log_level))
-
-    async def _changed(self, session_id: str, level: LogLevel) -> None:
-        alive = await self._find(session_id)
-        if alive is None or alive.record is None:
-            return
-        alive.record = replace(alive.record, log_level=level)
-        await self._store(alive)
-        if alive.is_stored:
-            with self._replica.noting_failures():
-                await self._replica.publish_and_wait(_message(session_id, level))
-
-    async def _receive(self, message: Mapping[str, Any]) -> None:
-        alive = await self._find(message["session"])
-        if alive is not None and alive.record is not None and message["level"] in LOG_LEVELS:
-            alive.record = replace(alive.record, log_level=message["level"])
-            self.restore(alive)
-
-
-def _message(session_id: str, level: LogLevel) -> dict[str, str]:
-    return {"kind": "log_level", "session": session_id, "level": level}

@@ -11,6 +11,7 @@ import logging
 import math
 import re
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from time import monotonic
@@ -28,18 +29,13 @@ from starlette.responses import Response
 
 from bridge.server.cluster.event_store import EventBytes, SessionEvents, position_of
 from bridge.server.cluster.replica import ReplicaDispatcher, target_replica
-from bridge.server.cluster.session_records import (
-    ClusterLogLevels,
-    LiveSession,
-    SessionRecord,
-    SessionRecords,
-    owner_digest,
-)
+from bridge.server.cluster.session_records import LiveSession, SessionRecord, SessionRecords, owner_digest
 from bridge.server.http.responses import send_error
 from bridge.server.http.session import kept_bytes, request_in_session, without_header
 from bridge.server.http.sessions import Session, same_credential
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
+from bridge.tools.context import LOG_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -50,6 +46,7 @@ if TYPE_CHECKING:
     from bridge.server.cluster.replica import Replica
     from bridge.server.http.sessions import Sessions
     from bridge.server.sdk_server import SdkServer
+    from bridge.tools.context import LogLevel
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
@@ -76,7 +73,9 @@ class ClusterSessions:
         self._alive: dict[str, LiveSession] = {}
         self._restoring: dict[str, anyio.Event] = {}
         self._tasks: TaskGroup | None = None
-        self._levels = ClusterLogLevels(server.log_levels, replica, self._store, self._find)
+        self._levels = server.log_levels
+        self._levels.on_change = self._level_changed
+        replica.on_message("log_level", self._receive_level)
         replica.on_message("post", self._receive_post)
         replica.on_message("ended", lambda message: self.end_here(message["session"]))
         replica.on_return.append(partial(self._renew, -math.inf))
@@ -161,7 +160,8 @@ class ClusterSessions:
         for alive in tuple(self._alive.values()):
             if not alive.is_stored:
                 await self._save(alive)
-                await self._levels.publish(alive)
+                if alive.record is not None and alive.record.log_level is not None:
+                    await self._replica.publish(_level_message(alive.record.id, alive.record.log_level))
             await alive.events.store_unstored()
 
     async def forward(self, session: Session, message: Json, body: bytes, send: Send) -> bool:
@@ -252,7 +252,7 @@ class ClusterSessions:
             if record is not None:
                 connection.client_params = InitializeRequestParams.model_validate(record.params, by_name=False)
             alive.connection = connection
-            self._levels.restore(alive)
+            self._restore_level(alive)
             task_status.started()
             try:
                 await serve_connection(self._server, dispatcher, connection=connection, lifespan_state={})
@@ -261,6 +261,28 @@ class ClusterSessions:
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._end(session_id, alive)
+
+    async def _level_changed(self, session_id: str, level: LogLevel) -> None:
+        """Store the log level of a session in its record, and send it to the replicas that serve the session."""
+        alive = await self._find(session_id)
+        if alive is None or alive.record is None:
+            return
+        alive.record = replace(alive.record, log_level=level)
+        await self._store(alive)
+        if alive.is_stored:
+            with self._replica.noting_failures():
+                await self._replica.publish_and_wait(_level_message(session_id, level))
+
+    async def _receive_level(self, message: Mapping[str, Any]) -> None:
+        alive = await self._find(message["session"])
+        if alive is not None and alive.record is not None and message["level"] in LOG_LEVELS:
+            alive.record = replace(alive.record, log_level=message["level"])
+            self._restore_level(alive)
+
+    def _restore_level(self, alive: LiveSession) -> None:
+        level = None if alive.record is None else alive.record.log_level
+        if level is not None and alive.connection is not None and alive.connection.client_params is not None:
+            self._levels.keep(alive.connection.client_params, level)
 
     async def end_here(self, session_id: str) -> None:
         """End a session on this replica only."""
@@ -315,6 +337,10 @@ class ClusterSessions:
                 used.append(alive.record)
         for session_id in await self._records.renew(used):
             await self.end_here(session_id)
+
+
+def _level_message(session_id: str, level: LogLevel) -> dict[str, str]:
+    return {"kind": "log_level", "session": session_id, "level": level}
 
 
 async def _unavailable(send: Send, message: str, code: int = INTERNAL_ERROR) -> None:
