@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         NameClashError,
         OutcomeUnknownError,
         ReplyError,
+        ResourceNotFoundError,
         ServerAnswerError,
         ServerAuthError,
         ServerError,
@@ -75,6 +76,15 @@ if TYPE_CHECKING:
         with_fallback,
     )
     from bridge.portal import call_blocking
+    from bridge.prompts.box import PromptBox
+    from bridge.prompts.function import prompt
+    from bridge.prompts.prompt import Prompt, PromptArgument, PromptMessage
+    from bridge.resources.box import ResourceBox
+    from bridge.resources.files import files
+    from bridge.resources.function import resource
+    from bridge.resources.resource import Resource, ResourceTemplate
+    from bridge.resources.uri_template import UriTemplate
+    from bridge.server.features import Features
     from bridge.service.ai_service import ai_service, resume
     from bridge.service.approval import (
         ApprovalPolicy,
@@ -136,6 +146,7 @@ if TYPE_CHECKING:
     from bridge.service.token_stream import TokenStream
     from bridge.service.tool_search import ToolSearch, ToolSearchRequest, by_embedding
     from bridge.telemetry.switch import enable_telemetry
+    from bridge.tools.completion import Completion
     from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
     from bridge.tools.context import BlockingContext, Caller, InvocationContext, InvocationParameters, LogLevel
     from bridge.tools.execution import (
@@ -197,32 +208,34 @@ __all__ = [
     "BridgeError", "CallNext", "Caller", "ChatEvent", "ChatMemory", "ChatMemoryStore", "ChatMessage", "ChatModel",
     "ChatModelCall", "ChatModelError", "ChatModelListener", "ChatRequest", "ChatRequestParameters",
     "ChatRequestTransformer", "ChatResponse", "ClientCredentials", "ClientHandlers", "CompleteResponse",
-    "CompleteToolCall", "ConfigError", "Connection", "ConnectionState", "ConnectionStatus", "Content", "Decision",
-    "DefinitionError", "Elicitation", "ElicitationAnswer", "ErrorHandler", "ExecutionPolicy", "File",
-    "FinishReason", "GuardrailError", "HttpTransport", "IdentityAssertion", "Image", "InMemoryStore",
+    "CompleteToolCall", "Completion", "ConfigError", "Connection", "ConnectionState", "ConnectionStatus", "Content",
+    "Decision", "DefinitionError", "Elicitation", "ElicitationAnswer", "ErrorHandler", "ExecutionPolicy", "Features",
+    "File", "FinishReason", "GuardrailError", "HttpTransport", "IdentityAssertion", "Image", "InMemoryStore",
     "InputGuardrailRequest", "InputRequired", "IntermediateResponse", "InvocationContext", "InvocationError",
-    "InvocationListener", "InvocationParameters", "InvocationSuspended", "InvocationTimeoutError",
-    "JsonObjectSchema", "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError", "MemoryTransport",
-    "MissingExtraError", "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect", "OutcomeUnknownError",
-    "OutputGuardrailRequest", "P", "PartialResponse", "PartialThinking", "PartialToolCall",
-    "PromptedToolsChatModel", "Question", "RedisStore", "Refuse", "ReplyError", "Reprompt", "ResourceLink",
-    "ResponseFormat", "Result", "Retry", "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling", "SamplingAnswer",
-    "SamplingMessage", "ServerAnswerError", "ServerAuthError", "ServerConfig", "ServerError", "ServerRefusedError",
-    "ServerStatus", "ServerTimeoutError", "ServerUnavailableError", "ServersConfig", "ServiceEvent", "SqliteStore",
-    "StdioTransport", "StoredMessages", "StreamingChatModel", "SuspendedInvocation", "SystemMessage", "TargetError",
-    "Text", "TokenStream", "TokenUsage", "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice",
-    "ToolChoiceMode", "ToolError", "ToolExecuted", "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult",
-    "ToolExecutionResultMessage", "ToolExecutor", "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger",
-    "ToolMemoryId", "ToolMiddleware", "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress",
-    "ToolProvider", "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest",
-    "ToolSpecification", "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange",
-    "UnknownToolError", "UnknownToolHandler", "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service",
+    "InvocationListener", "InvocationParameters", "InvocationSuspended", "InvocationTimeoutError", "JsonObjectSchema",
+    "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError", "MemoryTransport", "MissingExtraError",
+    "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect", "OutcomeUnknownError", "OutputGuardrailRequest",
+    "P", "PartialResponse", "PartialThinking", "PartialToolCall", "Prompt", "PromptArgument", "PromptBox",
+    "PromptMessage", "PromptedToolsChatModel", "Question", "RedisStore", "Refuse", "ReplyError", "Reprompt", "Resource",
+    "ResourceBox", "ResourceLink", "ResourceNotFoundError", "ResourceTemplate", "ResponseFormat", "Result", "Retry",
+    "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling", "SamplingAnswer", "SamplingMessage", "ServerAnswerError",
+    "ServerAuthError", "ServerConfig", "ServerError", "ServerRefusedError", "ServerStatus", "ServerTimeoutError",
+    "ServerUnavailableError", "ServersConfig", "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages",
+    "StreamingChatModel", "SuspendedInvocation", "SystemMessage", "TargetError", "Text", "TokenStream", "TokenUsage",
+    "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode", "ToolError", "ToolExecuted",
+    "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult", "ToolExecutionResultMessage", "ToolExecutor",
+    "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger", "ToolMemoryId", "ToolMiddleware",
+    "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress", "ToolProvider",
+    "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest", "ToolSpecification",
+    "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError",
+    "UnknownToolHandler", "UriTemplate", "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service",
     "backed_up", "by_embedding", "by_encoding", "cached", "call_blocking", "chat_model_named", "circuit_broken",
-    "compensated", "connect", "enable_telemetry", "execute", "execute_timed", "filtered", "for_tools", "guarded",
-    "input_guardrails", "is_worth_another_model", "load_config", "message_window", "observed", "output_guardrails",
-    "prefixed", "rate_limited", "reference_to", "renamed", "respecified", "resume", "retried", "run", "safe_names",
-    "sampling_with", "set_thread_limit", "specifications_from", "system_message", "token_window", "tool",
-    "tools_from", "unless_read_only", "user_message", "with_fallback", "wrapped",
+    "compensated", "connect", "enable_telemetry", "execute", "execute_timed", "files", "filtered", "for_tools",
+    "guarded", "input_guardrails", "is_worth_another_model", "load_config", "message_window", "observed",
+    "output_guardrails", "prefixed", "prompt", "rate_limited", "reference_to", "renamed", "resource", "respecified",
+    "resume", "retried", "run", "safe_names", "sampling_with", "set_thread_limit", "specifications_from",
+    "system_message", "token_window", "tool", "tools_from", "unless_read_only", "user_message", "with_fallback",
+    "wrapped",
 ]  # fmt: skip
 
 _NAMES = {
@@ -241,9 +254,9 @@ _NAMES = {
     "bridge.errors": (
         "ArgumentProblem ArgumentsError BridgeError ChatModelError ConfigError DefinitionError GuardrailError "
         "InvocationError InvocationTimeoutError MemoryStoreError MissingExtraError NameClashError OutcomeUnknownError "
-        "ReplyError ServerAnswerError ServerAuthError ServerError ServerRefusedError ServerTimeoutError "
-        "ServerUnavailableError TargetError ToolCallError ToolError ToolLimitError ToolTimeoutError UnknownToolError "
-        "WireError"
+        "ReplyError ResourceNotFoundError ServerAnswerError ServerAuthError ServerError ServerRefusedError "
+        "ServerTimeoutError ServerUnavailableError TargetError ToolCallError ToolError ToolLimitError ToolTimeoutError "
+        "UnknownToolError WireError"
     ),
     "bridge.hosting.run": "run",
     "bridge.models.anthropic.model": "AnthropicChatModel",
@@ -254,6 +267,15 @@ _NAMES = {
     "bridge.models.sampling": "sampling_with",
     "bridge.models.wrappers": "ChatModelCall ChatModelListener is_worth_another_model observed with_fallback",
     "bridge.portal": "call_blocking",
+    "bridge.prompts.box": "PromptBox",
+    "bridge.prompts.function": "prompt",
+    "bridge.prompts.prompt": "Prompt PromptArgument PromptMessage",
+    "bridge.resources.box": "ResourceBox",
+    "bridge.resources.files": "files",
+    "bridge.resources.function": "resource",
+    "bridge.resources.resource": "Resource ResourceTemplate",
+    "bridge.resources.uri_template": "UriTemplate",
+    "bridge.server.features": "Features",
     "bridge.service.ai_service": "ai_service resume",
     "bridge.service.approval": (
         "ApprovalPolicy Decision InvocationSuspended SuspendedInvocation Verdict for_tools unless_read_only"
@@ -284,6 +306,7 @@ _NAMES = {
     "bridge.service.compensation": "compensated",
     "bridge.service.tool_search": "ToolSearch ToolSearchRequest by_embedding",
     "bridge.telemetry.switch": "enable_telemetry",
+    "bridge.tools.completion": "Completion",
     "bridge.tools.content": "Audio Content File Image ResourceLink Text",
     "bridge.tools.context": "BlockingContext Caller InvocationContext InvocationParameters LogLevel",
     "bridge.tools.execution": (

@@ -331,6 +331,18 @@ class ToolError(ToolCallError):
     """
 
 
+class ResourceNotFoundError(ToolCallError):
+    """There is no such resource; a function that reads resources may raise it.
+
+    Attributes:
+        uri: URI, or name, of the resource.
+    """
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"there is no resource {uri!r}")
+        self.uri = uri
+
+
 class ResultError(ToolCallError):
     """The tool's return value cannot be sent, or does not match the declared type.
 

@@ -24,9 +24,9 @@ from bridge.models.scripted import Reply, Script, ScriptedChatModel
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.auth.identity import RequestUser
 from bridge.server.auth.tokens import VerifiedToken
+from bridge.server.features import Features
 from bridge.server.publisher import Publisher
 from bridge.tools.function import one_tool, tools_from
-from bridge.tools.toolbox import ToolBox
 from bridge.tools.transform import WrappedExecutor
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ async def connected(
     Raises:
         DefinitionError: A source has no tools.
     """
-    server = Publisher(ToolBox.of(*sources), name=name).server
+    server = Publisher(Features.of(*sources), name=name).server
     config = ServerConfig(name=name, transport=MemoryTransport(server), required=True, protocol=protocol)
     token = None
     if caller is not None:

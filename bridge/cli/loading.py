@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from bridge.cli.targets import LocalTarget
+    from bridge.server.features import Features
     from bridge.tools.toolbox import ToolBox
 
 _CONFIGURATIONS = ("mcp.json", ".mcp.json")
@@ -32,22 +33,33 @@ _LIBRARIES = {"mcp", "fastmcp"}
 _SERVERS = {"FastMCP", "MCPServer", "Server"}
 
 
-def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
-    """Import targets and combine their tools; a single target that is a ToolBox is returned itself.
+def load_features(targets: Sequence[LocalTarget]) -> Features:
+    """Import targets and combine what they offer; a box that is the only one of its kind is used itself.
 
     Raises:
-        TargetError: A target has no such object or no tools, or two tools have the same name.
+        TargetError: A target has no such object or offers nothing, or two tools have the same name.
         ImportFailedError: A target raised an exception when it was imported.
     """
-    from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - after standard output is diverted
+    from bridge.server.features import Features  # noqa: PLC0415 - after standard output is diverted
 
     sources = [source for target in targets for source in _sources_of(target)]
-    if len(sources) == 1 and isinstance(sources[0], ToolBox):
-        return sources[0]
     try:
-        return ToolBox(*sources)
+        return Features.of(*sources)
     except DefinitionError as error:
         raise TargetError(str(error)) from error
+
+
+def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
+    """Import targets and combine their tools, like `load_features`.
+
+    Raises:
+        TargetError: As by `load_features`; or the targets have resources or prompts, and no tools.
+        ImportFailedError: As by `load_features`.
+    """
+    tools = load_features(targets).tools
+    if not tools:
+        raise TargetError(f"{', '.join(map(_shown, targets))} has no tools")
+    return tools
 
 
 def version_of(targets: Sequence[LocalTarget]) -> str:
@@ -104,18 +116,23 @@ def _named(module: ModuleType, target: LocalTarget) -> object:
 
 
 def _offered(module: ModuleType, target: LocalTarget) -> list[object]:
-    """The module's ToolBox, or its decorated functions, tools and objects with decorated methods."""
-    from bridge.tools.tool import Tool  # noqa: PLC0415 - after standard output is diverted
-    from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - after standard output is diverted
+    """The module's boxes; of other kinds its decorated functions, tools, and objects with decorated methods."""
+    from bridge.tools.box import Box  # noqa: PLC0415 - after standard output is diverted
+    from bridge.tools.decoration import Published  # noqa: PLC0415 - as above
+    from bridge.tools.function import found_in  # noqa: PLC0415 - as above
 
     named = {id(value): (name, value) for name, value in vars(module).items()}.values()
-    boxes = [(name, value) for name, value in named if isinstance(value, ToolBox)]
-    if len(boxes) > 1:
-        names = " or ".join(f"{_file_of(target)}:{name}" for name, _ in boxes)
-        raise TargetError(f"{_shown(target)} has several ToolBoxes; name one: {names}")
-    if boxes:
-        return [boxes[0][1]]
-    return [value for _, value in named if isinstance(value, Tool) or _is_decorated(value)]
+    boxes: dict[type[Box[Any]], tuple[str, Box[Any]]] = {}
+    for name, value in named:
+        if isinstance(value, Box):
+            kind = next(each for each in type(value).__mro__ if "noun" in vars(each))
+            if (other := boxes.setdefault(kind, (name, value)))[1] is not value:
+                names = f"{_file_of(target)}:{other[0]} or {_file_of(target)}:{name}"
+                raise TargetError(f"{_shown(target)} has several {kind.__name__}es; name one: {names}")
+    items = [value for _, value in named if isinstance(value, Published) or _is_decorated(value)]
+    covered = tuple(each for kind in boxes for each in kind.kinds)
+    others = [item for item in items if not (covered and any(isinstance(each, covered) for each in found_in(item)))]
+    return [*(box for _, box in boxes.values()), *others]
 
 
 def _is_server(value: object) -> bool:
@@ -127,16 +144,16 @@ def _is_server(value: object) -> bool:
 
 def _is_decorated(value: object) -> bool:
     """True for a decorated function, or an object with decorated methods."""
-    from bridge.tools.function import settings_of  # noqa: PLC0415 - after standard output is diverted
+    from bridge.tools.decoration import stored_settings  # noqa: PLC0415 - after standard output is diverted
 
-    return not isinstance(value, type) and (settings_of(value) is not None or bool(_tool_methods(type(value))))
+    return not isinstance(value, type) and (bool(stored_settings(value)) or bool(_tool_methods(type(value))))
 
 
 def _tool_methods(kind: type) -> list[object]:
     """The decorated methods of a class."""
-    from bridge.tools.function import settings_of  # noqa: PLC0415 - after standard output is diverted
+    from bridge.tools.decoration import stored_settings  # noqa: PLC0415 - after standard output is diverted
 
-    return [attribute for base in kind.__mro__ for attribute in vars(base).values() if settings_of(attribute)]
+    return [attribute for base in kind.__mro__ for attribute in vars(base).values() if stored_settings(attribute)]
 
 
 def _started(target: LocalTarget) -> str:
@@ -240,10 +257,10 @@ def _shown(target: LocalTarget) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Tools to serve, with their lifespan."""
+    """Features to serve, with their lifespan."""
 
-    tools: ToolBox
-    """The tools."""
+    features: Features
+    """The tools, resources and prompts."""
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
     """Context during which they are served; None for none."""
     last_act: Callable[[], None] = lambda: None

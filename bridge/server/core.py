@@ -10,23 +10,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from bridge.errors import UnknownToolError
+from bridge.errors import ResultError, ToolCallError, UnknownToolError
 from bridge.server.auth.access import EVERYTHING
+from bridge.server.changes import Changes
+from bridge.server.features import Features
+from bridge.server.listing import CACHE_SCOPE
 from bridge.server.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    LIMIT_EXCEEDED,
     MODERN_VERSIONS,
     CallRefused,
     ProtocolError,
 )
 from bridge.server.running_calls import RunningCalls
-from bridge.server.tool_list import CACHE_SCOPE, ToolChanges, ToolViews
+from bridge.server.served import ServedPrompts, ServedResources
+from bridge.server.tool_list import ToolViews
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import LOCAL, execute, result_of_failure
 from bridge.tools.questions import InputRequired
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
-from bridge.tools.toolbox import ToolBox
 from bridge.wire.tools import result_to_wire
 
 if TYPE_CHECKING:
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.executors import FunctionExecutor
     from bridge.tools.tool import Tool
+    from bridge.tools.toolbox import ToolBox
     from bridge.types import Json
 
     Step = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
@@ -57,7 +62,7 @@ class ServerCore:
 
     def __init__(
         self,
-        tools: object,
+        features: object,
         *,
         name: str,
         version: str = "",
@@ -70,17 +75,25 @@ class ServerCore:
         limits: Limits | None = None,
         max_calls: int | None = None,
     ) -> None:
-        self.tools = tools = ToolBox.of(tools)
+        self.features = features = Features.of(features)
+        self.tools = tools = features.tools
         self.name = name
         self.version = version
         self.title = title
         self.instructions = instructions
         self.state_keys = state_keys
         self.memory_id_of = memory_id_of
-        self.policy = replace(policy or LOCAL, reveal_errors=False, on_unknown_tool=_refuse_unknown)
+        self.policy = replace(policy or LOCAL, reveal_errors=False, on_unknown_tool=_raise)
+        self._producing = replace(LOCAL, on_arguments_error=_raise, on_execution_error=_raise)
         self.views = ToolViews(tools, page_size)
         self.catalog = self.views.whole.catalog
-        self.changes = ToolChanges(tools)
+        self.changes = Changes(features)
+        self.resources = (
+            None if features.resources is None else ServedResources(features.resources, self.produce, page_size)
+        )
+        """The resources; None if the server has none."""
+        self.prompts = None if features.prompts is None else ServedPrompts(features.prompts, self.produce, page_size)
+        """The prompts; None if the server has none."""
         self.running = RunningCalls()
         """The running calls."""
         self.handed_over: dict[MessageId, FastChannel] = {}
@@ -118,7 +131,17 @@ class ServerCore:
     @property
     def capabilities(self) -> Json:
         """Capabilities of the server (MCP's ``ServerCapabilities``)."""
-        return {"logging": {}, "tools": {"listChanged": True}}
+        capabilities: Json = {"logging": {}, "tools": {"listChanged": True}}
+        if self.resources is not None:
+            capabilities["resources"] = {"subscribe": True, "listChanged": True}
+        if self.prompts is not None:
+            capabilities["prompts"] = {"listChanged": True}
+        return capabilities | {"completions": {}} if self.completes else capabilities
+
+    @property
+    def completes(self) -> bool:
+        """True if the server has anything with arguments that could be completed."""
+        return self.resources is not None or self.prompts is not None
 
     @property
     def discovery(self) -> Json:
@@ -131,6 +154,25 @@ class ServerCore:
             "cacheScope": CACHE_SCOPE,
         }
         return result if self.instructions is None else result | {"instructions": self.instructions}
+
+    async def produce(
+        self, tool: Tool, request: ToolExecutionRequest, context: InvocationContext
+    ) -> ToolExecutionResult:
+        """Run what reads a resource or renders a prompt; see `bridge.server.served.Produce`."""
+        self.running.check_open(request.name)
+        try:
+            if self.memory_id_of is not None:
+                context.memory_id = self.memory_id_of(context)
+            result = await self._execute(_One(tool), request, context, self._producing)
+        except (ToolCallError, ProtocolError) as error:
+            if isinstance(error, ResultError):
+                raise _failed(request.name, error) from None
+            raise
+        except BaseException as error:  # noqa: BLE001 - answered without its text
+            raise self._reported(request.name, error) from None
+        if result.is_error:  # of a limit
+            raise ProtocolError(LIMIT_EXCEEDED, result.text)
+        return result
 
     async def call(
         self,
@@ -267,13 +309,27 @@ async def _ended(value: Any, error: BaseException | None = None) -> Any:
     return value
 
 
+class _One:
+    """One tool, under any name."""
+
+    __slots__ = ("_tool",)
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+
+    def get(self, _: str, /) -> Tool:
+        return self._tool
+
+    find = get
+
+
 def _check_scopes(name: str, tools: ToolBox, access: Access) -> None:
     """Refuse a call without its scope. Over HTTP, `ToolScopeGuard` has refused it before."""
     if name in tools and access.missing(name):
         raise ProtocolError(INVALID_REQUEST, f"the tool {name!r} needs a scope that was not granted")
 
 
-def _refuse_unknown(error: UnknownToolError, *_: object) -> str:
+def _raise(error: Exception, *_: object) -> str:
     raise error
 
 

@@ -19,10 +19,11 @@ from bridge.server.core import DISCOVERY_TTL_MS
 from bridge.server.http.requests import BODY_BYTES, REQUEST
 from bridge.server.http.session import SESSION
 from bridge.server.limits.accounts import account_of
+from bridge.server.listing import CACHE_SCOPE
 from bridge.server.methods.logging import SetLevel
 from bridge.server.methods.method import session_id
 from bridge.server.methods.registry import methods_of
-from bridge.server.methods.subscriptions import ListChangedNotifier
+from bridge.server.methods.subscriptions import ChangeNotifier
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
     INTERNAL_ERROR,
@@ -31,7 +32,6 @@ from bridge.server.protocol import (
     MODERN_VERSIONS,
     ProtocolError,
 )
-from bridge.server.tool_list import CACHE_SCOPE
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import TRACE_KEYS, trace_in
 from bridge.tools.context import LOG_LEVELS, InvocationContext
@@ -91,7 +91,7 @@ def build_server(publisher: ServerCore) -> SdkServer:
     observer = switch.observer()
     # Replaces the SDK's own middleware, which opens spans if a program has set up OpenTelemetry.
     observing = server.middleware if observer is None else [_telemetry(publisher, methods, observer)]
-    notifier = ListChangedNotifier(publisher.changes)
+    notifier = ChangeNotifier(publisher.changes, publisher.resources)
     server.middleware[:] = [_guard, notifier, _check_trace, *observing, _explain_state, boundary]
     return server
 
@@ -122,9 +122,9 @@ class SdkServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Return the SDK's options, with ``tools.listChanged`` by default unless the server is stateless."""
+        """Return the SDK's options, with ``listChanged`` by default unless the server is stateless."""
         return super().create_initialization_options(
-            notification_options or NotificationOptions(tools_changed=not self.is_stateless),
+            notification_options or NotificationOptions(*(not self.is_stateless,) * 3),
             experimental_capabilities,
             extensions,
         )
@@ -304,6 +304,7 @@ def _telemetry(publisher: ServerCore, methods: Mapping[str, Method], observer: O
                 None if caller is None else caller.name,
                 peer.transport,
                 arguments if isinstance(arguments, dict) else {},
+                "tool" if method is None else method.noun,
             )
         return observer.serve(
             observer.series(ctx.method, None if target is None else target.name, peer),

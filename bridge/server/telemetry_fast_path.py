@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _SESSION_HEADER = "mcp-session-id"
+_MAX_TARGETS = 4096
 
 
 def fast_path_of(core: ServerCore, transport: str, caller: Callable[[], Caller | None] = lambda: None) -> FastPath:
@@ -67,7 +68,7 @@ class ObservedResponder(PlainResponder):
         self._transport = transport
         self._series: dict[str, OperationSeries] = {}
         self._targets: dict[tuple[str, str], tuple[OperationSeries, str | None]] = {}
-        core.tools.on_change(self._targets.clear)
+        core.features.on_change(self._targets.clear)
 
     def plan(self, request: PlainRequest) -> bytes | PlainRequest | None:
         """Return the response, the request itself if it has to be run, or None for the SDK."""
@@ -154,7 +155,12 @@ class ObservedResponder(PlainResponder):
             name = params[self._target_param]
             series, server = self._targets.get((name, request.version)) or self._target(name, request)
             details = observer.call_details(
-                name, server, None if caller is None else caller.name, self._transport, params.get("arguments") or {}
+                name,
+                server,
+                None if caller is None else caller.name,
+                self._transport,
+                params.get("arguments") or {},
+                self._method.noun,
             )
         return ServerOperation(
             observer,
@@ -172,6 +178,8 @@ class ObservedResponder(PlainResponder):
         target = self._method.target(request.params)
         known, upstream = (None, None) if target is None else (target.name, target.upstream)
         series = self._observer.series(self._method.name, known, Peer(self._transport, request.version))
+        if len(self._targets) >= _MAX_TARGETS:  # URIs of templates are without number
+            self._targets.clear()
         self._targets[name, request.version] = series, upstream
         return series, upstream
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from bridge.server.auth.auth import Auth
+    from bridge.server.changes import Changes
     from bridge.server.core import ServerCore
-    from bridge.server.tool_list import ToolChanges
-    from bridge.tools.toolbox import ToolBox
+    from bridge.server.features import Features
 
     Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
@@ -27,8 +27,8 @@ _auth_logger = logging.getLogger("bridge.server.auth")
 class UnmatchedNames:
     """Warns of configured names and patterns that match no tool, unless they matched none at the last check."""
 
-    def __init__(self, tools: ToolBox, *sources: tuple[Callable[[], Iterable[str]], logging.Logger, str]) -> None:
-        self._tools = tools
+    def __init__(self, features: Features, *sources: tuple[Callable[[], Iterable[str]], logging.Logger, str]) -> None:
+        self._features = features
         self._sources = sources
         self._reported: list[frozenset[str]] = [frozenset()] * len(sources)
         self._is_held = False
@@ -44,7 +44,7 @@ class UnmatchedNames:
 
     def check(self) -> None:
         """Warn of names that match no tool."""
-        names = [tool.name for tool in self._tools]
+        names = self._features.names
         if self._is_held or not names:
             return
         for number, (patterns, logger, warning) in enumerate(self._sources):
@@ -54,20 +54,20 @@ class UnmatchedNames:
             self._reported[number] = found
 
     @contextmanager
-    def watching(self, changes: ToolChanges) -> Iterator[None]:
+    def watching(self, changes: Changes) -> Iterator[None]:
         """Context in which names are checked now and on changes of the tools."""
         self.check()
-        end = changes.listen(self.check)
+        end = changes.listen(lambda _: self.check())
         try:
             yield
         finally:
             end()
 
 
-def unmatched_auth_names(auth: Auth, tools: ToolBox) -> UnmatchedNames:
+def unmatched_auth_names(auth: Auth, features: Features) -> UnmatchedNames:
     """Create the warnings about names in scopes and keys."""
     return UnmatchedNames(
-        tools,
+        features,
         (lambda: auth.tool_scopes.patterns, _auth_logger, "in the scopes: tools of other names need no scope"),
         (lambda: auth.key_tools, _auth_logger, "in a key: the key does not allow tools of other names"),
     )
@@ -84,7 +84,7 @@ def with_unmatched_warnings(publisher: ServerCore, lifespan: Lifespan | None) ->
         return lifespan
     patterns = (*limits.tool_rates, *limits.tool_concurrency, *limits.tool_result_bytes)
     warning = "in the limits: tools of other names are not limited"
-    unmatched = UnmatchedNames(publisher.tools, (lambda: patterns, _limits_logger, warning))
+    unmatched = UnmatchedNames(publisher.features, (lambda: patterns, _limits_logger, warning))
     if lifespan is None:
         unmatched.check()
         return None

@@ -27,7 +27,12 @@ BUCKETS_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 6
 """Upper bounds of the histograms' buckets, as in the conventions."""
 
 METHOD = "mcp.method.name"
-TOOL = "gen_ai.tool.name"
+TARGETS = {
+    "tools/call": "gen_ai.tool.name",
+    "prompts/get": "gen_ai.prompt.name",
+    "resources/read": "bridge.resource.name",
+}
+"""Labels of targets by method. The conventions have a resource's URI on spans only, since there are too many URIs."""
 OPERATION = "gen_ai.operation.name"
 ERROR_TYPE = "error.type"
 STATUS_CODE = "rpc.response.status_code"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bridge.telemetry.conventions import ERROR_TYPE, OPERATION, OTHER, TOOL
+from bridge.telemetry.conventions import ERROR_TYPE, OPERATION, OTHER, TARGETS, TOOLS_CALL
 from bridge.telemetry.operations import classify_error
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class GenAi:
         ``name`` is None if there is no such tool, since a model may write any name; ``call_id`` if the model gave
         none.
         """
-        labels = {OPERATION: "execute_tool", TOOL: name or OTHER}
+        labels = {OPERATION: "execute_tool", TARGETS[TOOLS_CALL]: name or OTHER}
         if agent is not None:
             labels[AGENT] = agent
         attributes = {TOOL_TYPE: "function"} if call_id is None else {TOOL_TYPE: "function", CALL_ID: call_id}

@@ -25,7 +25,7 @@ from bridge.telemetry.conventions import (
     RECONNECTS,
     REFUSALS,
     STATUS_CODE,
-    TOOL,
+    TARGETS,
     TOOLS_CALL,
     UPSTREAM,
 )
@@ -93,7 +93,7 @@ class OperationSeries:
         if self.is_call:
             labels[OPERATION] = "execute_tool"
         if target is not None:
-            labels[TOOL] = target
+            labels[TARGETS.get(method, TARGETS[TOOLS_CALL])] = target
         self.labels = labels
         self._histogram = histogram
         self._failed: dict[tuple[str, int | None], Labels] = {}

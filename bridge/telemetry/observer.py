@@ -106,7 +106,13 @@ class Observer(Recorder):
         return ServerOperation(self, series, request_id, meta, session_id, details, is_sampled=is_sampled)
 
     def call_details(
-        self, called: str | None, server: str | None, caller: str | None, transport: str, arguments: Mapping[str, Any]
+        self,
+        called: str | None,
+        server: str | None,
+        caller: str | None,
+        transport: str,
+        arguments: Mapping[str, Any],
+        noun: str = "tool",
     ) -> CallDetails | None:
         """The details of a call for its record; None where there are no records.
 
@@ -116,7 +122,7 @@ class Observer(Recorder):
         if not self.sinks:
             return None
         recorded = recorded_arguments(arguments) if self._shows_arguments else recorded_names(arguments)
-        return CallDetails(called, server, caller, transport, recorded)
+        return CallDetails(called, server, caller, transport, recorded, noun)
 
     def answered(
         self,

@@ -1,4 +1,4 @@
-"""Records of tool calls: one JSON object each, for the call log and the audit log."""
+"""Records of calls, reads and rendered prompts: one JSON object each, for the call log and the audit log."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ MAX_NAMES = 32
 """Maximum recorded argument names of a call; anybody may send any number."""
 MAX_NAME_CHARS = 64
 """Maximum recorded characters of an argument's name."""
-MAX_TOOL_CHARS = 128
-"""Maximum recorded characters of the called name: the maximum length of a tool's name."""
+MAX_TARGET_CHARS = {"tool": 128, "resource": 1024, "prompt": 128}
+"""Maximum recorded characters of the name or URI; a tool's name is not longer."""
 MAX_ARGUMENTS_BYTES = 16 * 1024
 """Maximum recorded bytes of the arguments' values."""
 MAX_ID = 2**63
 """Bound below which a numeric request id is recorded as a number; larger ones are recorded as text."""
 
+_EVENTS = {"tool": "call", "resource": "read", "prompt": "render"}
 _OUTCOMES = {None: "ok", INPUT_REQUIRED: INPUT_REQUIRED, TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED}
 _LEVELS = {"ok": "info", INPUT_REQUIRED: "info", TOOL_ERROR: "warning", CANCELLED: "warning", "error": "error"}
 _LOG_ENDS = {outcome: f',"level":"{level}","logger":"bridge.calls"}}' for outcome, level in _LEVELS.items()}
@@ -37,8 +38,8 @@ _LOG_ENDS = {outcome: f',"level":"{level}","logger":"bridge.calls"}}' for outcom
 class CallDetails(NamedTuple):
     """The part of a call's record that is known before the call runs."""
 
-    tool: str | None
-    """The called name, which may be that of no tool."""
+    target: str | None
+    """The called name, which may be that of no tool; or the URI, or the name of a prompt."""
     server: str | None
     """The upstream server of the tool; None for a local tool."""
     caller: str | None
@@ -47,6 +48,8 @@ class CallDetails(NamedTuple):
     """The transport of the client."""
     arguments: str
     """The arguments in JSON: `recorded_names` or `recorded_arguments`."""
+    noun: str = "tool"
+    """``tool`` for a call, ``resource`` for a read, ``prompt`` for a rendered prompt."""
 
 
 class EndedCall(NamedTuple):
@@ -103,13 +106,13 @@ class CallLog(AuditLog):
 
 def call_record(call: EndedCall) -> CallRecord:
     """The record of a call."""
-    tool, server, caller, transport, arguments = call.details
+    name, server, caller, transport, arguments, noun = call.details
     outcome = _OUTCOMES.get(call.error_type, "error")
     record = {
         "time": utc_time(call.started_at),
-        "event": "call",
+        "event": _EVENTS[noun],
         "request_id": recorded_id(call.request_id),
-        "tool": tool and clip(tool, MAX_TOOL_CHARS),
+        noun: name and clip(name, MAX_TARGET_CHARS[noun]),
         "server": server,
         "caller": caller and clip(caller),
         "transport": transport,

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from anyio import NoEventLoopError, get_cancelled_exc_class
 from anyio.lowlevel import current_token
@@ -36,6 +36,21 @@ _logger = logging.getLogger("bridge.tools")
 ExecutorFunction = Callable[[ToolExecutionRequest, InvocationContext], Any]
 """A function in place of a `bridge.tools.tool.ToolExecutor`; its return value is converted like that of a tool."""
 
+
+class Writer(Protocol):
+    """Converts a function's return value."""
+
+    @property
+    def write(self) -> Callable[[Any], ToolExecutionResult]:
+        """Return the result; raises `ResultError` if the value cannot be sent."""
+        ...
+
+    @property
+    def write_json(self) -> Callable[[Any], bytes | ToolExecutionResult]:
+        """Return the result like `write`, or as the members of MCP's JSON."""
+        ...
+
+
 LateResult = Callable[[ToolExecutionRequest, ToolExecutionResult], None]
 """Receives the request and the result of a function that succeeded after its caller was cancelled."""
 
@@ -56,7 +71,7 @@ class FunctionExecutor:
     __slots__ = ("_function", "_injected", "_read", "_read_text", "_write", "write_json")
 
     def __init__(
-        self, function: Callable[..., Any], reader: ArgumentReader, writer: ResultWriter, injected: Mapping[str, str]
+        self, function: Callable[..., Any], reader: ArgumentReader, writer: Writer, injected: Mapping[str, str]
     ) -> None:
         self._function = function
         self._read = reader.read_soon

@@ -12,19 +12,28 @@ call needs.
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from types import MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args, overload
 
 from bridge.errors import DefinitionError
-from bridge.text import short_repr
 from bridge.tools.arguments import ArgumentReader
 from bridge.tools.checks import require_type
+from bridge.tools.decoration import (
+    F,
+    Published,
+    Settings,
+    bound_method,
+    decorated_methods,
+    described,
+    name_of,
+    nothing_in,
+    published_in,
+    settings_in,
+    store_settings,
+)
 from bridge.tools.executors import executor_class
 from bridge.tools.results import ResultWriter
-from bridge.tools.schema.annotations import annotation_namespace
 from bridge.tools.schema.generator import ExtraArguments
 from bridge.tools.schema.signature import signature_of, source_of
 from bridge.tools.specification import ToolAnnotations, ToolSpecification, checked_icons, require_json
@@ -36,12 +45,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-_SETTINGS = "__bridge_tool__"
-F = TypeVar("F", bound="Callable[..., Any] | staticmethod[Any, Any] | classmethod[Any, Any, Any]")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSettings:
+class ToolSettings(Settings):
     """Settings given to `tool`; None means not specified."""
 
     name: str | None = None
@@ -56,8 +61,10 @@ class ToolSettings:
     policy: ToolPolicy = field(default_factory=ToolPolicy)
     run_in_thread: bool = True
     extra_arguments: ExtraArguments = "forbid"
-    namespace: Mapping[str, Any] = field(default_factory=dict)
-    """Names from the defining scope that the annotations use and that are missing from the module."""
+
+    def published(self, function: Callable[..., Any]) -> Tool:
+        """Return the tool of a function."""
+        return function_tool(function, self)
 
 
 _PLAIN = ToolSettings()
@@ -163,30 +170,13 @@ def tool(
         extra_arguments=extra_arguments,
     )
     if function is not None:
-        return _store_settings(function, settings)
-    return functools.partial(_store_settings, settings=settings)
-
-
-def _store_settings(function: F, settings: ToolSettings) -> F:
-    target: Any = function.__func__ if isinstance(function, staticmethod | classmethod) else function
-    if isinstance(target, type) or not callable(target):
-        raise DefinitionError(f"{target!r} cannot be a tool; decorate a function, or the methods of the class")
-    settings = replace(settings, namespace=annotation_namespace(target, inspect.currentframe()))
-    try:
-        setattr(target, _SETTINGS, settings)
-    except AttributeError:
-        raise DefinitionError(f"{target!r} cannot be decorated; wrap it in a function of your own") from None
-    return function
+        return store_settings(function, settings)
+    return functools.partial(store_settings, settings=settings)
 
 
 def settings_of(attribute: Any) -> ToolSettings | None:
     """Return the settings stored by `tool`; None if the object is not decorated."""
-    if isinstance(attribute, staticmethod | classmethod):
-        attribute = attribute.__func__
-    if isinstance(attribute, type):
-        return None
-    settings = getattr(attribute, _SETTINGS, None)
-    return settings if isinstance(settings, ToolSettings) else None
+    return settings_in(attribute, ToolSettings)
 
 
 def function_tool(function: Callable[..., Any], settings: ToolSettings | None = None) -> Tool:
@@ -202,7 +192,7 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
     settings = settings or settings_of(function) or _PLAIN
     signature = signature_of(function, settings.namespace, settings.extra_arguments)
     executor = executor_class(function, signature.injected, in_thread=settings.run_in_thread)
-    name = settings.name or _name_of(function)
+    name = settings.name or name_of(function)
     reader = ArgumentReader(name, signature.adapter, signature.internal_schema)
     writer = ResultWriter(name, signature.return_annotation)
     return Tool(
@@ -245,7 +235,7 @@ def tools_from(source: object) -> list[Tool]:
     """
     tools = tools_found_in(source)
     if not tools:
-        raise DefinitionError(f"there are no tools in {_described(source)}; decorate functions or methods with @tool")
+        raise nothing_in(source)
     return tools
 
 
@@ -257,7 +247,7 @@ def one_tool(source: object) -> Tool:
     """
     tools = tools_from(source)
     if len(tools) != 1:
-        raise DefinitionError(f"expected one tool, but {_described(source)} has {len(tools)}")
+        raise DefinitionError(f"expected one tool, but {described(source)} has {len(tools)}")
     return tools[0]
 
 
@@ -267,19 +257,16 @@ def tools_found_in(source: Any) -> list[Tool]:
     Raises:
         DefinitionError: A tool is invalid, or an item of an iterable has no tools.
     """
-    if isinstance(source, Tool):
-        return [source]
-    if isinstance(source, ModuleType | type):
-        return _tools_of_module(source) if isinstance(source, ModuleType) else _tools_of_class(source)
-    if inspect.isroutine(source) or isinstance(source, functools.partial) or settings_of(source):
-        return [function_tool(source)]
-    if methods := _decorated_methods(type(source)):
-        return [function_tool(getattr(source, name), settings) for name, settings in methods.items()]
-    if isinstance(source, Mapping):
-        source = list(map(_made_by_hand, source.keys(), source.values()))
-    if isinstance(source, Iterable) and not isinstance(source, str | bytes):
-        return [tool for item in source for tool in tools_from(item)]
-    return [function_tool(source)] if callable(source) else []
+    return [item for item in found_in(source) if isinstance(item, Tool)]
+
+
+def found_in(source: Any) -> list[Published]:
+    """Return the tools, resources and prompts of a source; a function that is not decorated is a tool.
+
+    Raises:
+        DefinitionError: One of them is invalid, or an item of an iterable has none.
+    """
+    return published_in(source, function_tool, lambda made: map(_made_by_hand, made.keys(), made.values()))
 
 
 def specifications_from(source: object) -> list[ToolSpecification]:
@@ -292,18 +279,12 @@ def specifications_from(source: object) -> list[ToolSpecification]:
     Raises:
         DefinitionError: See `tools_from`.
     """
-    if isinstance(source, type) and (methods := _decorated_methods(source)):
-        made = [function_tool(_bound(getattr(source, name)), settings) for name, settings in methods.items()]
+    if isinstance(source, type) and (methods := decorated_methods(source)):
+        found = [each.published(bound_method(getattr(source, name))) for name, all_ in methods.items() for each in all_]
+        made = [item for item in found if isinstance(item, Tool)]
     else:
-        made = tools_from(_bound(source))
+        made = tools_from(bound_method(source))
     return [tool.specification for tool in made]
-
-
-def _bound(attribute: Any) -> Any:
-    """Bind a method that lacks its instance to a placeholder."""
-    if inspect.isfunction(attribute) and next(iter(inspect.signature(attribute).parameters), None) == "self":
-        return MethodType(attribute, attribute)
-    return attribute
 
 
 def _made_by_hand(specification: object, executor: Any) -> Tool:
@@ -314,45 +295,3 @@ def _made_by_hand(specification: object, executor: Any) -> Tool:
             "a function of the request and the context without @tool"
         )
     return Tool(specification, executor)  # type: ignore[arg-type]  # checked above
-
-
-def _tools_of_module(module: ModuleType) -> list[Tool]:
-    values = {id(value): value for value in vars(module).values() if isinstance(value, Tool) or settings_of(value)}
-    return [tool for value in values.values() for tool in tools_found_in(value)]
-
-
-def _tools_of_class(owner: type) -> list[Tool]:
-    methods = _decorated_methods(owner)
-    for name in methods:
-        if not isinstance(inspect.getattr_static(owner, name), staticmethod | classmethod):
-            raise DefinitionError(
-                f"the tool {name!r} of the class {owner.__qualname__!r} needs an instance; pass {owner.__name__}(…)"
-            )
-    return [function_tool(getattr(owner, name), settings) for name, settings in methods.items()]
-
-
-def _decorated_methods(owner: type) -> dict[str, ToolSettings]:
-    """Return the settings of a class's decorated methods by name, base classes first."""
-    methods: dict[str, ToolSettings] = {}
-    for base in reversed(owner.__mro__):
-        for name, attribute in vars(base).items():
-            if settings := settings_of(attribute):
-                methods[name] = settings
-            elif attribute is None:
-                methods.pop(name, None)  # `name = None` in a subclass removes the inherited method
-    return methods
-
-
-def _name_of(function: Any) -> str:
-    while isinstance(function, functools.partial):
-        function = function.func
-    name: str = getattr(function, "__name__", None) or type(function).__name__
-    return name
-
-
-def _described(source: object) -> str:
-    if isinstance(source, ModuleType):
-        return f"the module {source.__name__!r}"
-    if isinstance(source, type):
-        return f"the class {source.__qualname__!r}"
-    return short_repr(source)

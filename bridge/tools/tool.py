@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from bridge.tools.calls import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import require_count, require_seconds, require_type
+from bridge.tools.decoration import Published
 from bridge.tools.executors import CallableExecutor
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
 
@@ -88,7 +89,7 @@ _NO_ANNOTATIONS = ToolAnnotations()
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Published):
     """A specification with its executor, return behaviour and policy.
 
     The executor may be a function of the request and the context, synchronous or asynchronous, which returns text,
@@ -157,6 +158,10 @@ class Tool:
 
 class Tools(Protocol):
     """Tools by name; see `bridge.tools.toolbox.ToolBox`."""
+
+    def find(self, name: str, /) -> Tool | None:
+        """Return the tool with this name, or None."""
+        ...
 
     def get(self, name: str, /) -> Tool:
         """Return the tool with this name.

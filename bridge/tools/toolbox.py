@@ -7,28 +7,28 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from bridge.errors import DefinitionError, NameClashError, UnknownToolError
+from bridge.errors import DefinitionError, UnknownToolError
 from bridge.text import nearest
+from bridge.tools.box import Box
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute
-from bridge.tools.function import tools_from
-from bridge.tools.tool import ToolExecutionRequest
+from bridge.tools.tool import Tool, ToolExecutionRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from bridge.tools.tool import Tool, ToolExecutionResult
+    from bridge.tools.tool import ToolExecutionResult
 
 MAX_NAME_CHARS = 128
 """Maximum length of a tool's name (MCP, "Tools", tool names)."""
-Transform = Callable[[tuple["Tool", ...]], Iterable["Tool"]]
+Transform = Callable[[tuple[Tool, ...]], Iterable[Tool]]
 """Returns changed tools."""
 
 _logger = logging.getLogger("bridge.tools")
 _NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_NAME_CHARS}}}")
 
 
-class ToolBox:
+class ToolBox(Box[Tool]):
     """Tools by name, in insertion order.
 
     Args:
@@ -39,10 +39,8 @@ class ToolBox:
         NameClashError: Two tools have the same name.
     """
 
-    def __init__(self, *sources: object) -> None:
-        self._tools: dict[str, Tool] = {}
-        self._listeners: list[Callable[[], None]] = []
-        self.add(*sources)
+    noun = "tools"
+    kinds = (Tool,)
 
     @classmethod
     def of(cls, *sources: object) -> ToolBox:
@@ -55,17 +53,19 @@ class ToolBox:
         only = sources[0] if len(sources) == 1 else None
         return only if isinstance(only, ToolBox) else cls(*sources)
 
-    def add(self, *sources: object) -> None:
-        """Append tools: all of them, or none if one is invalid.
+    def key_of(self, item: Tool) -> str:
+        """Return the name of a tool.
 
         Raises:
-            DefinitionError: See the constructor.
-            NameClashError: See the constructor.
+            DefinitionError: The name does not match ``[A-Za-z0-9_.-]{1,128}``.
         """
-        added = _validated(self._tools, (tool for source in sources for tool in tools_from(source)))
-        if added:
-            self._tools.update(added)
-            self._notify()
+        if not _NAME.fullmatch(item.name):
+            raise DefinitionError(
+                f"the name {item.name!r} of {item.source} is not allowed: "
+                "1 to 128 ASCII letters, digits, underscores, dots or hyphens; give it such a name with @tool(name=…), "
+                "or with bridge.renamed"
+            )
+        return item.name
 
     def remove(self, *names: str) -> None:
         """Remove tools.
@@ -75,28 +75,7 @@ class ToolBox:
         """
         for name in names:
             self.get(name)
-        self.replace([tool for tool in self if tool.name not in names])
-
-    def replace(self, tools: Iterable[Tool]) -> None:
-        """Replace all tools, and notify the listeners if anything changed.
-
-        Raises:
-            DefinitionError: A name does not match ``[A-Za-z0-9_.-]{1,128}``; nothing was changed.
-            NameClashError: Two tools have the same name; nothing was changed.
-        """
-        validated = _validated({}, tools)
-        if list(validated.values()) != list(self._tools.values()):
-            self._tools = validated
-            self._notify()
-
-    def _notify(self) -> None:
-        for listener in tuple(self._listeners):
-            listener()
-
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` after every change, in the thread that made it. Returns a function that unsubscribes."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        super().remove(*names)
 
     def transformed(self, transform: Transform) -> TransformedToolBox:
         """Return a box with the changed tools of this one; it follows later changes.
@@ -113,7 +92,7 @@ class ToolBox:
 
     def find(self, name: str) -> Tool | None:
         """Return the tool with this name, or None."""
-        return self._tools.get(name)
+        return self._items.get(name)
 
     def get(self, name: str) -> Tool:
         """Return the tool with this name.
@@ -121,9 +100,9 @@ class ToolBox:
         Raises:
             UnknownToolError: There is no such tool; the error suggests the nearest names.
         """
-        tool = self._tools.get(name)
+        tool = self._items.get(name)
         if tool is None:
-            raise UnknownToolError(name, nearest(name, self._tools, 3))
+            raise UnknownToolError(name, nearest(name, self._items, 3))
         return tool
 
     async def call(
@@ -157,18 +136,6 @@ class ToolBox:
             given = {**(arguments or {}), **more}
         return await execute(self, ToolExecutionRequest(name, given), context or InvocationContext())
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._tools
-
-    def __iter__(self) -> Iterator[Tool]:
-        return iter(tuple(self._tools.values()))  # a copy: tools may change during iteration
-
-    def __len__(self) -> int:
-        return len(self._tools)
-
-    def __repr__(self) -> str:
-        return f"ToolBox({', '.join(self._tools)})"
-
 
 class TransformedToolBox(ToolBox):
     """A box that follows another one; made by `ToolBox.transformed`."""
@@ -201,19 +168,3 @@ class TransformedToolBox(ToolBox):
 
     def _fixed(self) -> DefinitionError:
         return DefinitionError(f"{self!r} follows another box; change that one, or what `use` does with its tools")
-
-
-def _validated(present: Mapping[str, Tool], tools: Iterable[Tool]) -> dict[str, Tool]:
-    """Return the tools by name after checking them against each other and the present ones."""
-    validated: dict[str, Tool] = {}
-    for tool in tools:
-        if not _NAME.fullmatch(tool.name):
-            raise DefinitionError(
-                f"the name {tool.name!r} of {tool.source} is not allowed: "
-                "1 to 128 ASCII letters, digits, underscores, dots or hyphens; give it such a name with @tool(name=…), "
-                "or with bridge.renamed"
-            )
-        if (other := present.get(tool.name) or validated.get(tool.name)) is not None:
-            raise NameClashError(tool.name, other.source, tool.source)
-        validated[tool.name] = tool
-    return validated

@@ -9,7 +9,7 @@ import socket
 import sys
 
 import uvicorn
-from fixtures import TOOLS  # type: ignore[import-not-found]  # it stands beside this file
+from features import FEATURES  # type: ignore[import-not-found]  # it stands beside this file
 
 from bridge.server import Publisher, http_app
 
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--way", choices=WAYS, default="plain", help="the event loop, the HTTP parser, the fast path")
     options = parser.parse_args()
     loop, http, fast_path = WAYS[options.way]
-    app = http_app(TOOLS, publisher=Publisher(TOOLS, name="conformance", version="1.0"), fast_path=fast_path)
+    app = http_app(FEATURES, publisher=Publisher(FEATURES, name="conformance", version="1.0"), fast_path=fast_path)
     config = uvicorn.Config(app, loop=loop, http=http, log_level="warning", timeout_graceful_shutdown=3)
     with socket.create_server(("127.0.0.1", options.port)) as listener:
         sys.stderr.write(f"serving conformance at http://localhost:{listener.getsockname()[1]}/mcp\n")

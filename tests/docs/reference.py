@@ -39,6 +39,9 @@ Claude Code, are read as well: see [Configuration](../clients/configuration.md).
 """
 ROOMS = {
     "tools": "Tools",
+    "resources": "Resources and prompts",
+    "prompts": "Resources and prompts",
+    "server": "Running a server",
     "client": "Clients",
     "portal": "AI services",
     "service": "AI services",

@@ -35,6 +35,17 @@ ENVELOPES: tuple[dict[str, Any], ...] = (
 PLAIN_PARAMS: dict[str, tuple[dict[str, Any], ...]] = {
     "tools/call": tuple({"name": name, "arguments": arguments} for name, arguments in PLAIN_CALLS),
     "tools/list": ({}, {"cursor": None}),
+    "resources/list": ({}, {"cursor": None}),
+    "resources/templates/list": ({},),
+    "resources/read": tuple(
+        {"uri": uri} for uri in ("test://text", "test://bytes", "test://by/name", "test://by/broken")
+    ),
+    "prompts/list": ({},),
+    "prompts/get": ({"name": "greeting", "arguments": {"whom": "é"}}, {"name": "greeting"}),
+    "completion/complete": (
+        {"ref": {"type": "ref/prompt", "name": "greeting"}, "argument": {"name": "tone", "value": "f"}},
+        {"ref": {"type": "ref/resource", "uri": "test://by/{name}"}, "argument": {"name": "name", "value": ""}},
+    ),
 }
 
 
@@ -49,7 +60,6 @@ def plain_drafts() -> list[Draft]:
         _in_session("ping", {}),
         _in_session("tools/call", {"name": "picture"}),
         _in_session("tools/call", {"name": "picture", "arguments": None, "_meta": {"progressToken": "p"}}),
-        *(_in_session(method, {}) for method in ("resources/list", "resources/templates/list", "prompts/list")),
     ]
     for draft in handshake[::5]:
         draft.headers = [header for header in draft.headers if header[0] != "MCP-Protocol-Version"]
@@ -69,12 +79,17 @@ def talking_drafts() -> list[Draft]:
 def other_drafts() -> list[Draft]:
     """Valid requests, and some that are not, which are the SDK's to answer."""
     calls = [("tools/call", {"name": name, "arguments": arguments}) for name, arguments in OTHER_CALLS]
-    calls += [("ping", {}), ("resources/list", {}), ("resources/read", {"uri": "file:///x"}), ("unheard/of", {})]
+    calls += [
+        ("ping", {}),
+        ("resources/read", {"uri": "file:///x"}),
+        ("prompts/get", {"name": "x"}),
+        ("unheard/of", {}),
+    ]
     modern = [fuzz.modern(method, **params) for method, params in calls]
     mirrored = fuzz.modern("tools/call", name="mirrored", arguments={"region": "here"})
     mirrored.headers.append(("Mcp-Param-Region", b"here"))
     session = [
-        *(_in_session(method, params) for method, params in calls if method not in {"ping", "resources/list"}),
+        *(_in_session(method, params) for method, params in calls if method != "ping"),
         _in_session("logging/setLevel", {"level": "info"}),
         fuzz.handshake(_SESSIONS, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}),
         fuzz.handshake(_SESSIONS, {"jsonrpc": "2.0", "method": "notifications/initialized"}),

@@ -16,7 +16,7 @@ from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.http.fast import FastHttp
 from bridge.server.limits import Limits, Rate
-from tests.server.differential_tools import toolbox
+from tests.server.differential_tools import features
 
 if TYPE_CHECKING:
     from starlette.types import Message
@@ -73,7 +73,7 @@ def main() -> None:
     FastHttp.answered = _marked  # type: ignore[method-assign]  # the answers are marked where they are made
     auth = None if not options.auth else Auth(ApiKeys(*KEYS), tool_scopes={"mo*": ["moving"]})
     app = http_app(
-        toolbox(), name="tests", fast_path=options.fast_path, auth=auth, limits=LIMITS if options.limits else None
+        features(), name="tests", fast_path=options.fast_path, auth=auth, limits=LIMITS if options.limits else None
     )
     http = options.http
     if http == "direct":

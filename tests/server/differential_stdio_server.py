@@ -11,7 +11,7 @@ from bridge.server.publisher import Publisher
 from bridge.server.stdio.fast import FastStdio
 from bridge.server.stdio.process import take_standard_streams
 from bridge.server.stdio.server import serve_stdio
-from tests.server.differential_tools import toolbox
+from tests.server.differential_tools import features
 
 _took = FastStdio.handles
 _fast = 0
@@ -28,7 +28,7 @@ def main() -> None:
     streams = take_standard_streams()
     logging.basicConfig(level=logging.CRITICAL)
     FastStdio.handles = _counted  # type: ignore[method-assign]  # counted where it is decided
-    serve_stdio(Publisher(toolbox(), name="tests"), streams, fast_path="--fast-path" in sys.argv)
+    serve_stdio(Publisher(features(), name="tests"), streams, fast_path="--fast-path" in sys.argv)
     sys.stderr.write(f"\nfast: {_fast}\n")
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.errors import ToolError
+from bridge.prompts.function import prompt
+from bridge.resources.function import resource
+from bridge.server.features import Features
 from bridge.tools.content import Image, Text
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
@@ -166,6 +169,37 @@ OTHER_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("unheard-of", {}),
 )
 """Calls that it leaves to the SDK."""
+
+
+@resource("test://text")
+async def text() -> str:
+    """Text."""
+    return "é"
+
+
+@resource("test://bytes", mime_type="image/png")
+async def some_bytes() -> bytes:
+    """Bytes."""
+    return b"\x89"
+
+
+@resource("test://by/{name}")
+async def by_name(name: str) -> dict[str, str]:
+    """JSON."""
+    if name == "broken":
+        raise ValueError("a secret")
+    return {"name": name}
+
+
+@prompt
+async def greeting(whom: str, tone: Literal["formal", "friendly"] = "formal") -> list[str | Image]:
+    """Greet."""
+    return [f"{tone} {whom}", Image(b"\x89")]
+
+
+def features() -> Features:
+    """All of them, with resources and a prompt."""
+    return Features.of(toolbox(), text, some_bytes, by_name, greeting)
 
 
 def toolbox() -> ToolBox:

@@ -71,8 +71,8 @@ def post(target: str, message: Any, **headers: str) -> Draft:
 
 def modern(method: str, _meta: Any = None, **params: Any) -> Draft:
     headers = {"MCP_Protocol_Version": MODERN, "Mcp_Method": method}
-    if "name" in params:
-        headers["Mcp_Name"] = params["name"]
+    if (name := params.get("name") or params.get("uri")) is not None:
+        headers["Mcp_Name"] = name
     return post("/mcp", request(method, **params, _meta=META | (_meta or {})), **headers)
 
 

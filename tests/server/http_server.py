@@ -116,7 +116,7 @@ def modern(message: dict[str, Any], capabilities: dict[str, Any] | None = None) 
 def modern_headers(message: dict[str, Any]) -> dict[str, str]:
     """The headers that go with a request of the modern era."""
     routing = {"mcp-protocol-version": MODERN, "mcp-method": message["method"]}
-    if name := message["params"].get("name"):
+    if name := message["params"].get("name") or message["params"].get("uri"):
         routing["mcp-name"] = str(name)
     return HEADERS | routing
 

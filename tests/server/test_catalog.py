@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.server.tool_list import CursorError, ToolList
+from bridge.server.listing import CursorError
+from bridge.server.tool_list import ToolList
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import made
 

@@ -7,7 +7,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bridge.server.tool_list import ToolChanges
+from bridge.server.changes import Change, Changes
+from bridge.server.features import Features
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import ADD, GREET, made
 
@@ -33,12 +34,12 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 async def test_a_change_in_any_thread_is_told_on_the_loop_of_the_listener(in_thread: bool) -> None:
     tools, told, told_in = ToolBox(), anyio.Event(), 0
 
-    def listener() -> None:
+    def listener(_: frozenset[Change]) -> None:
         nonlocal told_in
         told_in = threading.get_ident()
         told.set()
 
-    ToolChanges(tools).listen(listener)
+    Changes(Features(tools=tools)).listen(listener)
     if in_thread:
         await anyio.to_thread.run_sync(tools.add, ADD)
     else:
@@ -52,17 +53,17 @@ async def test_a_change_in_any_thread_is_told_on_the_loop_of_the_listener(in_thr
 async def test_changes_in_a_row_are_told_once() -> None:
     tools, told = ToolBox(), 0
 
-    def listener() -> None:
+    def listener(_: frozenset[Change]) -> None:
         nonlocal told
         told += 1
 
-    changes = ToolChanges(tools)
+    changes = Changes(Features(tools=tools))
     changes.listen(listener)
     for number in range(50):
         tools.add(made(f"t{number}", nothing))
     # What is scheduled after the news runs after it.
     after = anyio.Event()
-    changes.listen(after.set)
+    changes.listen(lambda _: after.set())
     changes.notify()
     with anyio.fail_after(DEADLINE_SECONDS):
         await after.wait()
@@ -73,13 +74,13 @@ async def test_changes_in_a_row_are_told_once() -> None:
 async def test_a_change_while_a_change_is_told_is_told_too() -> None:
     tools, twice = ToolBox(), anyio.Event()
 
-    def listener() -> None:
+    def listener(_: frozenset[Change]) -> None:
         if GREET.name in tools:
             twice.set()
         else:
             tools.add(GREET)
 
-    ToolChanges(tools).listen(listener)
+    Changes(Features(tools=tools)).listen(listener)
     tools.add(ADD)
     with anyio.fail_after(DEADLINE_SECONDS):
         await twice.wait()
@@ -88,13 +89,13 @@ async def test_a_change_while_a_change_is_told_is_told_too() -> None:
 @pytest.mark.anyio
 async def test_who_ended_listening_hears_no_more() -> None:
     tools = ToolBox()
-    changes = ToolChanges(tools)
+    changes = Changes(Features(tools=tools))
     heard: list[str] = []
-    end = changes.listen(lambda: heard.append("ended"))
+    end = changes.listen(lambda _: heard.append("ended"))
     end()
     end()
     after = anyio.Event()
-    changes.listen(after.set)
+    changes.listen(lambda _: after.set())
     tools.add(ADD)
     with anyio.fail_after(DEADLINE_SECONDS):
         await after.wait()
@@ -104,10 +105,10 @@ async def test_who_ended_listening_hears_no_more() -> None:
 
 def test_a_listener_whose_loop_has_ended_disturbs_nobody() -> None:
     tools = ToolBox()
-    changes = ToolChanges(tools)
+    changes = Changes(Features(tools=tools))
 
     async def listen() -> None:
-        changes.listen(lambda: None)
+        changes.listen(lambda _: None)
 
     anyio.run(listen)
     tools.add(ADD)

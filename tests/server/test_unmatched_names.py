@@ -7,6 +7,7 @@ import pytest
 
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.auth.guards import AuthGuards
+from bridge.server.features import Features
 from bridge.server.publisher import Publisher
 from bridge.server.unmatched_names import unmatched_auth_names
 from bridge.tools.toolbox import ToolBox
@@ -37,7 +38,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 def test_what_is_said_of_tools_that_are_not_there_is_warned_of_once(told: Callable[[], list[str]]) -> None:
-    unmatched = unmatched_auth_names(auth(), toolbox())
+    unmatched = unmatched_auth_names(auth(), Features(tools=toolbox()))
     unmatched.check()
     assert told() == [OF_SCOPE, OF_KEY]
     unmatched.check()
@@ -46,7 +47,7 @@ def test_what_is_said_of_tools_that_are_not_there_is_warned_of_once(told: Callab
 
 def test_where_there_are_no_tools_yet_nothing_is_said(told: Callable[[], list[str]]) -> None:
     tools = ToolBox()
-    unmatched = unmatched_auth_names(auth(), tools)
+    unmatched = unmatched_auth_names(auth(), Features(tools=tools))
     unmatched.check()
     assert told() == []
     tools.add(whoami, add, delete_all)
@@ -55,7 +56,7 @@ def test_where_there_are_no_tools_yet_nothing_is_said(told: Callable[[], list[st
 
 
 def test_while_more_tools_are_to_come_nothing_is_said(told: Callable[[], list[str]]) -> None:
-    unmatched = unmatched_auth_names(auth(), toolbox())
+    unmatched = unmatched_auth_names(auth(), Features(tools=toolbox()))
     unmatched.hold()
     unmatched.check()
     assert told() == []
@@ -70,7 +71,7 @@ async def test_a_tool_that_goes_away_while_it_is_served_is_warned_of(caplog: pyt
     heard = anyio.Event()
     async with AuthGuards(auth(), publisher).running():
         assert [record.getMessage() for record in caplog.records] == [OF_SCOPE, OF_KEY]
-        publisher.changes.listen(heard.set)
+        publisher.changes.listen(lambda _: heard.set())
         tools.remove("delete_all")
         with anyio.fail_after(20):
             await heard.wait()

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from bridge.server.auth.access import EVERYTHING, Access
-from bridge.server.tool_list import MAX_VIEWS, ToolViews
+from bridge.server.listing import MAX_VIEWS
+from bridge.server.tool_list import ToolViews
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import ADD, GREET
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bridge.cli.loading import Serving, load_toolbox
+from bridge.cli.loading import Serving, load_features
 from bridge.cli.servers import pinned, servers_of
 from bridge.cli.status import status_as_json
 from bridge.cli.targets import ConfigTarget
@@ -14,7 +15,7 @@ from bridge.client.transports.process import kill_all_children
 from bridge.errors import DefinitionError, TargetError
 from bridge.gateway import Gateway, merged_servers
 from bridge.hosting.reload import apply_changes, watch_files
-from bridge.tools.toolbox import ToolBox
+from bridge.server.features import Features
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -56,9 +57,9 @@ def serve_gateway(
             for target in remote
         )
 
-    tools = load_toolbox(local) if local else ToolBox()
+    features = load_features(local) if local else Features()
     try:
-        gateway = Gateway(read(), local=tools, prefix=options.prefix, forward_headers=forward_headers)
+        gateway = Gateway(read(), local=features.tools, prefix=options.prefix, forward_headers=forward_headers)
     except DefinitionError as error:
         raise TargetError(str(error)) from error
     files = [target.path for target in remote if isinstance(target, ConfigTarget)]
@@ -78,4 +79,9 @@ def serve_gateway(
                 with suppress(asyncio.CancelledError):
                     await following
 
-    return Serving(gateway.tools, lifespan, kill_all_children, lambda: [*map(status_as_json, gateway.status())])
+    return Serving(
+        replace(features, tools=gateway.tools),
+        lifespan,
+        kill_all_children,
+        lambda: [*map(status_as_json, gateway.status())],
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli.loading import Serving, load_toolbox, version_of
+from bridge.cli.loading import Serving, load_features, version_of
 from bridge.cli.options import (
     UpstreamOptions,
     WholeNumber,
@@ -147,7 +147,7 @@ def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
         return serve_gateway(
             local, remote, options.upstream, forward_headers=options.forward_headers, reload=options.reload
         )
-    return Serving(load_toolbox(local), version=version_of(local))
+    return Serving(load_features(local), version=version_of(local))
 
 
 def name_of(targets: list[Target], options: ServeOptions) -> str:
@@ -167,7 +167,7 @@ def publisher_of(
 
     with usage_errors(ctx, ValueError):
         return Publisher(
-            serving.tools,
+            serving.features,
             name=name,
             version=serving.version if options.server_version is None else options.server_version,
             instructions=options.instructions,

@@ -22,10 +22,10 @@ from bridge.server.auth.credential_monitor import CredentialMonitor
 from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.auth.identity import CredentialCache
 from bridge.server.http.requests import NOT_JSON, is_message, is_utf8
+from bridge.server.methods.registry import methods_of
 from bridge.server.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from bridge.server.unmatched_names import unmatched_auth_names
 from bridge.telemetry import switch
-from bridge.telemetry.conventions import TOOLS_CALL
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from bridge.server.core import ServerCore
     from bridge.server.http.requests import Request as HttpRequest
+    from bridge.server.methods.method import Target
     from bridge.tools.context import Caller
-    from bridge.tools.tool import Tool
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server.auth")
@@ -60,7 +60,7 @@ class AuthGuards:
         self._monitor = CredentialMonitor(self._auth)
         self.routes = metadata_routes(self._auth, publisher.title or publisher.name)
         """Routes that need no credential."""
-        self.unmatched = unmatched_auth_names(self._auth, publisher.tools)
+        self.unmatched = unmatched_auth_names(self._auth, publisher.features)
         """Warns of names in the configuration that no tool has."""
         self._auth.on_change(publisher.changes.notify)
 
@@ -85,16 +85,16 @@ class AuthGuards:
 
 
 class ToolScopeGuard:
-    """Guard that refuses calls of tools whose scope the caller was not granted, with 403. It comes after the body.
+    """Guard that refuses calls, reads and prompts whose scope the caller was not granted, with 403; after the body.
 
-    Calls of tools that are not visible to the caller are admitted, and answered as unknown.
+    What is not visible to the caller is admitted, and answered as unknown.
     """
 
     is_of_head = True
 
     def __init__(self, auth: Auth, publisher: ServerCore, metadata_url: str | None) -> None:
         self._auth = auth
-        self._publisher = publisher
+        self._methods = methods_of(publisher)
         self._metadata_url = metadata_url
         self._repetitions = Repetitions()
 
@@ -103,48 +103,46 @@ class ToolScopeGuard:
         return True
 
     async def admit(self, request: HttpRequest) -> bool:
-        """Check the scopes of a call."""
-        call = _call_in(request) if request.scope["method"] == "POST" else None
-        if call is None:
-            return True
-        name: str = call["params"]["name"]
-        tool = self._publisher.views.of(request.access).tools.find(name)
-        missing = frozenset[str]() if tool is None else request.access.missing(tool.name)
-        if tool is None or not missing:
+        """Check the scopes of a request."""
+        message = _message_in(request) if request.scope["method"] == "POST" else None
+        method = None if message is None else self._methods.get(message["method"])
+        target = None if message is None or method is None else method.target(message["params"], request.access)
+        name = None if target is None else target.name
+        missing = frozenset[str]() if name is None else request.access.missing(name)
+        if message is None or method is None or target is None or name is None or not missing:
             return True
         caller = None if request.user is None else request.user.caller
-        _observe_refusal(request, call, tool, caller)
+        _observe_refusal(request, message, method.noun, target, caller)
         shown = None if caller is None else clip(caller.name)
         if (addition := self._repetitions.addition(shown, name)) is not None:
-            message = "refused %r the tool %r: not granted %s%s"
-            _logger.warning(message, shown, name, " ".join(sorted(missing)), addition)
+            text = "refused %r the %s %r: not granted %s%s"
+            _logger.warning(text, shown, method.noun, name, " ".join(sorted(missing)), addition)
         challenge = Challenge(
             status=403,
             error=_INSUFFICIENT_SCOPE,
-            description=f"the tool {name} needs the scope {' '.join(sorted(missing))}",
+            description=f"the {method.noun} {name} needs the scope {' '.join(sorted(missing))}",
             scopes=self._auth.required_scopes | self._auth.tool_scopes.of(name),
         )
         await send_challenge(request.send, challenge, self._metadata_url)
         return False
 
 
-def _call_in(request: HttpRequest) -> Json | None:
-    """Return the message of a request if it is a ``tools/call``, read as leniently as by the SDK; else None."""
+def _message_in(request: HttpRequest) -> Json | None:
+    """Return the message of a request if its method and params have their types, read as leniently as by the SDK."""
     message = request.message
     if message is NOT_JSON and is_utf8(request.body):
         try:
             message = json.loads(request.body)
         except (ValueError, RecursionError):
             return None
-    if not isinstance(message, dict) or message.get("method") != "tools/call":
-        return None
-    params = message.get("params")
-    name = params.get("name") if isinstance(params, dict) else None
-    return message if isinstance(name, str) else None
+    is_request = (
+        isinstance(message, dict) and isinstance(message.get("method"), str) and isinstance(message.get("params"), dict)
+    )
+    return message if is_request else None
 
 
-def _observe_refusal(request: HttpRequest, message: Json, tool: Tool, caller: Caller | None) -> None:
-    """Count, trace and audit a refused call."""
+def _observe_refusal(request: HttpRequest, message: Json, noun: str, target: Target, caller: Caller | None) -> None:
+    """Count, trace and audit a refused request."""
     if (observer := switch.observer()) is None:
         return
     params = message["params"]
@@ -153,14 +151,15 @@ def _observe_refusal(request: HttpRequest, message: Json, tool: Tool, caller: Ca
     peer = Peer("sse" if is_message(request.scope) else "http", version if is_known else "")
     arguments, meta = params.get("arguments"), params.get("_meta")
     details = observer.call_details(
-        tool.name,
-        tool.server,
+        target.requested,
+        target.upstream,
         None if caller is None else caller.name,
         peer.transport,
         arguments if isinstance(arguments, dict) else {},
+        noun,
     )
     trace = meta if isinstance(meta, dict) else None
-    series, session_id = observer.series(TOOLS_CALL, tool.name, peer), request.headers.get(b"mcp-session-id")
+    series, session_id = observer.series(message["method"], target.name, peer), request.headers.get(b"mcp-session-id")
     session = None if session_id is None else session_id.decode("latin-1")
     observer.serve(series, message.get("id"), trace, session, details).end(_INSUFFICIENT_SCOPE)
 

@@ -10,22 +10,23 @@ import anyio
 from pydantic_core import to_json
 
 from bridge.redis import redis_at
+from bridge.server.changes import Change, Changes
 from bridge.server.cluster.rates import ClusterRates
 from bridge.server.cluster.replica import Replica
 from bridge.server.cluster.sessions import ClusterSessions
-from bridge.server.tool_list import ToolChanges
-from bridge.wire.tools import tool_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
+    from bridge.server.changes import Feature
     from bridge.server.core import ServerCore
     from bridge.server.http.sessions import Sessions
+    from bridge.server.listing import Listing
     from bridge.server.publisher import Publisher
 
 
 class ClusterChanges:
-    """Notifies the clients of all replicas of each change of the tools, once.
+    """Notifies the clients of all replicas of each change, once.
 
     Most changes, such as of a configuration, happen in every replica. The first replica publishes the change, and the
     others notify their clients at once; their own, later change has the same fingerprint and is not notified again.
@@ -35,24 +36,30 @@ class ClusterChanges:
         self._publisher = publisher
         self._replica = replica
         self._changed = anyio.Event()
-        self._announced = ""
+        self._lists: dict[Feature, Mapping[str, Listing[Any]]] = {"tools": {"tools": publisher.catalog}}
+        for served in (publisher.resources, publisher.prompts):
+            if served is not None:
+                self._lists[served.feature] = served.views.whole.lists
+        self._announced: dict[Feature, str] = {}
+        self._waiting: dict[Change, None] = {}
         replica.on_message("changed", self._receive)
 
     @contextmanager
     def following(self) -> Iterator[None]:
         """Context in which this object, instead of the publisher, notifies clients of changes."""
-        self._announced = self._fingerprint()
+        self._announced = {feature: self._fingerprint(feature) for feature in self._lists}
         self._publisher.changes.close()
-        own = ToolChanges(self._publisher.tools)
-        end = own.listen(self._note_change)
+        own = Changes(self._publisher.features)
+        end = own.listen(self._note_changes)
         try:
             yield
         finally:
             end()
             own.close()
-            self._publisher.changes.close = self._publisher.tools.on_change(self._publisher.changes.notify)
+            self._publisher.changes.start()
 
-    def _note_change(self) -> None:
+    def _note_changes(self, changes: frozenset[Change]) -> None:
+        self._waiting.update(dict.fromkeys(changes))
         self._changed.set()
 
     async def announce(self) -> None:
@@ -60,25 +67,40 @@ class ClusterChanges:
         while True:
             await self._changed.wait()
             self._changed = anyio.Event()
-            fingerprint = self._fingerprint()
-            if self._notify(fingerprint):
-                with self._replica.noting_failures():
-                    await self._replica.publish({"kind": "changed", "fingerprint": fingerprint})
+            while self._waiting:
+                change = next(iter(self._waiting))
+                del self._waiting[change]
+                fingerprint = None if change.uri is not None else self._fingerprint(change.feature)
+                if self._notify(change, fingerprint):
+                    with self._replica.noting_failures():
+                        await self._replica.publish({"kind": "changed", **change._asdict(), "fingerprint": fingerprint})
 
     async def _receive(self, message: Mapping[str, Any]) -> None:
-        self._notify(message["fingerprint"])
+        if message.get("uri") is not None and message.get("from") == self._replica.id:
+            return  # its clients have been notified
+        self._notify(Change(message.get("feature", "tools"), message.get("uri")), message["fingerprint"])
 
-    def _notify(self, fingerprint: str) -> bool:
-        is_new = fingerprint != self._announced
+    def _notify(self, change: Change, fingerprint: str | None) -> bool:
+        """Notify the clients of this replica, unless they were notified of the same list."""
+        is_new = fingerprint is None or fingerprint != self._announced.get(change.feature)
         if is_new:
-            self._announced = fingerprint
-            self._publisher.changes.notify()
+            if fingerprint is not None:
+                self._announced[change.feature] = fingerprint
+            self._publisher.changes.notify(change)
         return is_new
 
-    def _fingerprint(self) -> str:
-        """Return a digest of the list of tools."""
-        tools = [tool_to_wire(tool.specification) for tool in self._publisher.tools]
-        return hashlib.sha256(to_json(tools)).hexdigest()
+    def _fingerprint(self, feature: Feature) -> str:
+        """Return a digest of the lists of a feature."""
+        digest = hashlib.sha256()
+        for member, listing in self._lists[feature].items():
+            cursor: str | None = None
+            while True:
+                page = listing.page(cursor, modern=True)
+                digest.update(to_json(page[member]))
+                cursor = page.get("nextCursor")
+                if cursor is None:
+                    break
+        return digest.hexdigest()
 
 
 class Cluster:

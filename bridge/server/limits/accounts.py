@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from bridge.server.running_calls import RunningCalls
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.tool import ToolExecutionRequest
-    from bridge.tools.toolbox import ToolBox
+    from bridge.tools.tool import ToolExecutionRequest, Tools
     from bridge.types import Json
 
     Execute = Callable[
-        [ToolBox, ToolExecutionRequest, InvocationContext, ExecutionPolicy], Awaitable[ToolExecutionResult]
+        [Tools, ToolExecutionRequest, InvocationContext, ExecutionPolicy], Awaitable[ToolExecutionResult]
     ]
     _Meters = tuple[tuple[Rate, Meter], ...]
 
@@ -299,7 +298,7 @@ def limited(accounts: Accounts) -> Execute:
     single = Account(accounts.limits)  # of the only caller over stdio
 
     async def run(
-        tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
+        tools: Tools, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
     ) -> ToolExecutionResult:
         if tools.find(request.name) is None:
             return await execute(tools, request, context, policy)
@@ -328,7 +327,7 @@ def bounded(executing: Execute, max_calls: int, running: RunningCalls) -> Execut
         return len(running) + others > max_calls
 
     def run(
-        tools: ToolBox, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
+        tools: Tools, request: ToolExecutionRequest, context: InvocationContext, policy: ExecutionPolicy
     ) -> Awaitable[ToolExecutionResult]:
         # While half of the places are free, no caller can be over its share, and its calls need not be counted.
         if 2 * len(running) > max_calls and is_over(context) and tools.find(request.name) is not None:

@@ -1,4 +1,4 @@
-"""``initialize``, ``ping`` and ``server/discover``, and lists of kinds that are not served.
+"""``initialize``, ``ping`` and ``server/discover``.
 
 The SDK's server has handlers for all of them. Clauses: MCP 2025-11-25, "Lifecycle" and "Ping"; 2026-07-28, "Discovery".
 """
@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from bridge.server.methods.envelope import are_plain_capabilities, is_plain_implementation
 from bridge.server.methods.method import Method
-from bridge.server.protocol import HANDSHAKE_VERSIONS, METHOD_NOT_FOUND, ProtocolError
+from bridge.server.protocol import HANDSHAKE_VERSIONS
 
 if TYPE_CHECKING:
     from bridge.server.core import ServerCore
@@ -80,32 +80,3 @@ class Discover(Method):
         if self._result is None:
             self._result = request.write(self._core.discovery)
         return self._result
-
-
-class _Unserved(Method):
-    """A list that clients request at every start, of a kind that is not served."""
-
-    planned_in = frozenset({"handshake"})
-
-    def plan(self, request: PlainRequest) -> None:
-        """Refuse a request for the first page."""
-        if not request.params:
-            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
-
-
-class ResourcesList(_Unserved):
-    """Resources are not served."""
-
-    name = "resources/list"
-
-
-class ResourceTemplatesList(_Unserved):
-    """Resource templates are not served."""
-
-    name = "resources/templates/list"
-
-
-class PromptsList(_Unserved):
-    """Prompts are not served."""
-
-    name = "prompts/list"

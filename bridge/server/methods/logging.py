@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from weakref import finalize
 
+from bridge.server.client_values import ClientValues
 from bridge.server.methods.method import Method, session_id
-from bridge.tools.context import LOG_LEVELS
+from bridge.tools.context import LOG_LEVELS, LogLevel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -15,34 +15,15 @@ if TYPE_CHECKING:
 
     from bridge.server.core import ServerCore
     from bridge.server.methods.method import HandlerRequest
-    from bridge.tools.context import LogLevel
 
 
-class LogLevels:
+class LogLevels(ClientValues[LogLevel]):
     """Log levels by client of the handshake era; a client without a level gets all messages."""
 
     def __init__(self) -> None:
-        self._levels: dict[int, LogLevel] = {}
+        super().__init__(lambda: LOG_LEVELS[0])
         self.on_change: Callable[[str, LogLevel], Awaitable[None]] | None = None
         """Called with a session's id and its new level, before the client is answered."""
-
-    def of(self, client: object) -> LogLevel:
-        """Return the level of a client.
-
-        Args:
-            client: The SDK's record of the client, which lives as long as its connection.
-        """
-        return self._levels.get(id(client), LOG_LEVELS[0])
-
-    def keep(self, client: object, level: LogLevel) -> None:
-        """Store the level of a client for as long as it is connected."""
-        key = id(client)
-        if key not in self._levels:
-            finalize(client, self._levels.pop, key, None).atexit = False
-        self._levels[key] = level
-
-    def __len__(self) -> int:
-        return len(self._levels)
 
 
 class SetLevel(Method):

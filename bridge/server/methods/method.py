@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic_core import to_json
 
+from bridge.server.auth.access import EVERYTHING
 from bridge.server.fast_channel import FastChannel
 from bridge.server.protocol import LOG_LEVEL_KEY, MODERN_VERSIONS, result_message
 from bridge.telemetry.conventions import TRACE_KEYS
@@ -41,7 +42,8 @@ Era = Literal["opening", "handshake", "modern"]
 ERAS: frozenset[Era] = frozenset({"handshake", "modern"})
 """Both eras, without the opening."""
 
-_Written = TypeVar("_Written")
+Written = TypeVar("Written")
+"""A written result: bytes, or JSON for the SDK's server."""
 
 _NO_META: Json = {}
 
@@ -213,6 +215,8 @@ class Method:
     """Name of the method, such as ``tools/list``."""
     planned_in: ClassVar[frozenset[Era]] = frozenset()
     """Eras in which it has a plan; in others the SDK answers."""
+    noun: ClassVar[str] = "tool"
+    """The target in words, which its records have as well: ``tool``, ``resource`` or ``prompt``."""
     target_param: ClassVar[str | None] = None
     """Parameter that names the target, which HTTP repeats in the header ``Mcp-Name``; None for no target."""
 
@@ -231,8 +235,8 @@ class Method:
         return None
 
     def run(
-        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], _Written]
-    ) -> Awaitable[_Written]:
+        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
+    ) -> Awaitable[Written]:
         """Run a plain request whose plan was the request itself.
 
         Raises:
@@ -277,10 +281,11 @@ class Method:
     def close(self) -> None:
         """End requests that last until their client disconnects."""
 
-    def target(self, params: Mapping[str, Any]) -> Target | None:  # noqa: ARG002 - for subclasses
-        """Return the target of a request for telemetry; None for no target.
+    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target | None:  # noqa: ARG002 - subclasses
+        """Return the target of a request; None for no target.
 
         Args:
             params: The parameters of the request, which may be malformed.
+            access: Permissions of the caller; a target outside of them has no name.
         """
         return None

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.server.methods.lifecycle import (
-    Discover,
-    Initialize,
-    Ping,
-    PromptsList,
+from bridge.server.methods.completion import Complete
+from bridge.server.methods.lifecycle import Discover, Initialize, Ping
+from bridge.server.methods.logging import SetLevel
+from bridge.server.methods.prompts import PromptsGet, PromptsList
+from bridge.server.methods.resources import (
     ResourcesList,
+    ResourcesRead,
+    ResourcesSubscribe,
+    ResourcesUnsubscribe,
     ResourceTemplatesList,
 )
-from bridge.server.methods.logging import SetLevel
 from bridge.server.methods.subscriptions import Listen
 from bridge.server.methods.tools import ToolsCall, ToolsList
 from bridge.telemetry import switch
@@ -34,7 +36,12 @@ METHODS: dict[str, type[Method]] = {
         ToolsCall,
         ResourcesList,
         ResourceTemplatesList,
+        ResourcesRead,
+        ResourcesSubscribe,
+        ResourcesUnsubscribe,
         PromptsList,
+        PromptsGet,
+        Complete,
         SetLevel,
         Listen,
     )

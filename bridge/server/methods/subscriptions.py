@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from bridge.server.changes import Change
 from bridge.server.methods.method import Method, session_id
 from bridge.server.protocol import INVALID_PARAMS, LIMIT_EXCEEDED, MODERN_VERSIONS, ProtocolError
 
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from mcp.server.subscriptions import ListenHandler, ServerEvent
     from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
+    from bridge.server.changes import Changes, Feature
     from bridge.server.core import ServerCore
     from bridge.server.limits.shares import Shares
     from bridge.server.methods.method import HandlerRequest
-    from bridge.server.tool_list import ToolChanges
+    from bridge.server.served import ServedResources
 
 MAX_SUBSCRIPTIONS = 1024
 """Maximum number of open subscriptions, as in the SDK, which callers share."""
@@ -95,34 +97,52 @@ class Listen(Method):
 
 
 class ChangesBus:
-    """The SDK's ``SubscriptionBus`` over the changes of a ToolBox."""
+    """The SDK's ``SubscriptionBus`` over the changes of a server."""
 
-    def __init__(self, changes: ToolChanges) -> None:
+    def __init__(self, changes: Changes) -> None:
         self._changes = changes
 
     async def publish(self, event: ServerEvent) -> None:
         """Notify every listener, of both eras."""
-        from mcp.server.subscriptions import ToolsListChanged
+        from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated
 
-        if isinstance(event, ToolsListChanged):
-            self._changes.notify()
+        if isinstance(event, ResourceUpdated):
+            self._changes.notify(Change("resources", event.uri))
+        else:
+            is_of_resources = isinstance(event, ResourcesListChanged)
+            other: Feature = "prompts" if isinstance(event, PromptsListChanged) else "tools"
+            self._changes.notify(Change("resources" if is_of_resources else other))
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         """Call ``listener`` on this event loop after changes; return a function that ends that."""
-        from mcp.server.subscriptions import ToolsListChanged
 
-        return self._changes.listen(lambda: listener(ToolsListChanged()))
+        def on_change(changes: frozenset[Change]) -> None:
+            for change in changes:
+                listener(_event_of(change))
+
+        return self._changes.listen(on_change)
 
 
-class ListChangedNotifier:
+def _event_of(change: Change) -> ServerEvent:
+    from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
+
+    if change.uri is not None:
+        return ResourceUpdated(change.uri)
+    if change.feature == "resources":
+        return ResourcesListChanged()
+    return PromptsListChanged() if change.feature == "prompts" else ToolsListChanged()
+
+
+class ChangeNotifier:
     """Middleware that notifies the sessions of the handshake era of changes.
 
     It notifies a session in the task in which the SDK handles ``notifications/initialized``, which is cancelled with
     the session. A client that does not read delays no other.
     """
 
-    def __init__(self, changes: ToolChanges) -> None:
+    def __init__(self, changes: Changes, resources: ServedResources | None) -> None:
         self._changes = changes
+        self._resources = resources
         self._notified: dict[object, ServerSession] = {}
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -136,10 +156,14 @@ class ListChangedNotifier:
         session = session_id(request) or request.session
         if self._is_notified(session, request.session):
             return
-        changed = anyio.Event()
+        changed, waiting = anyio.Event(), dict[Change, None]()
+        resources, client = self._resources, request.session.client_params
+        watched = set[str]() if resources is None else resources.watched_by(client)
 
-        def on_change() -> None:
-            changed.set()
+        def on_change(changes: frozenset[Change]) -> None:
+            waiting.update(dict.fromkeys(each for each in changes if each.uri is None or each.uri in watched))
+            if waiting:
+                changed.set()
 
         end = self._changes.listen(on_change)
         self._notified[session] = request.session
@@ -147,7 +171,10 @@ class ListChangedNotifier:
             while True:
                 await changed.wait()
                 changed = anyio.Event()
-                await request.session.send_tool_list_changed()
+                while waiting:
+                    change = next(iter(waiting))
+                    del waiting[change]
+                    await _send(request.session, change)
         finally:
             end()
             del self._notified[session]
@@ -157,3 +184,14 @@ class ListChangedNotifier:
         if session is not sdk:
             return session in self._notified
         return any(each.client_params is sdk.client_params for each in self._notified.values())
+
+
+async def _send(session: ServerSession, change: Change) -> None:
+    if change.uri is not None:
+        await session.send_resource_updated(change.uri)
+    elif change.feature == "resources":
+        await session.send_resource_list_changed()
+    elif change.feature == "prompts":
+        await session.send_prompt_list_changed()
+    else:
+        await session.send_tool_list_changed()

@@ -8,49 +8,32 @@ from pydantic_core import to_json
 
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.methods.method import ERAS, Method, Target
-from bridge.server.protocol import INVALID_PARAMS, ProtocolError, result_message
-from bridge.server.tool_list import CursorError
+from bridge.server.methods.pages import PagedList
+from bridge.server.protocol import result_message
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from mcp_types import CallToolRequestParams, PaginatedRequestParams
+    from mcp_types import CallToolRequestParams
 
+    from bridge.server.auth.access import Access
     from bridge.server.core import Step
     from bridge.server.methods.method import HandlerRequest, PlainRequest
+    from bridge.server.tool_list import ToolList
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
-_LIST = frozenset({"cursor", "_meta"})
 _Written = TypeVar("_Written")
 
 
-class ToolsList(Method):
-    """The list of tools; a request for its first page is plain."""
+class ToolsList(PagedList):
+    """The list of tools."""
 
     name = "tools/list"
-    planned_in = ERAS
 
-    def plan(self, request: PlainRequest) -> bytes | None:
-        """Return the first page, which is written once."""
-        params = request.params
-        if params and not (params.keys() <= _LIST and params.get("cursor") is None):
-            return None
-        catalog = self._core.views.of(request.access).catalog
-        return catalog.first_page_as_json(request.write, modern=request.modern)
-
-    def params_type(self) -> type[PaginatedRequestParams]:
-        """Return the type of the parameters: an optional cursor."""
-        from mcp_types import PaginatedRequestParams
-
-        return PaginatedRequestParams
-
-    async def handle(self, request: HandlerRequest, params: PaginatedRequestParams) -> Json:
-        """Return a page."""
-        try:
-            return self._core.views.of(request.access).catalog.page(params.cursor, modern=request.modern)
-        except CursorError as error:
-            raise ProtocolError(INVALID_PARAMS, str(error)) from None
+    def listing(self, access: Access = EVERYTHING) -> ToolList:
+        """Return the tools."""
+        return self._core.views.of(access).catalog
 
 
 class ToolsCall(Method):
@@ -134,12 +117,12 @@ class ToolsCall(Method):
                 access=request.access,
             )
 
-    def target(self, params: Mapping[str, Any]) -> Target:
+    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
         """Return the tool."""
         requested = params.get("name")
         if not isinstance(requested, str):
             return Target(None, None, None)
-        tool = self._core.tools.find(requested)
+        tool = self._core.views.of(access).tools.find(requested)
         return Target(requested, None, None) if tool is None else Target(requested, tool.name, tool.server)
 
 

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from bridge.server.changes import Change
     from bridge.server.core import ServerCore
     from bridge.server.methods.method import PlainRequest
     from bridge.server.protocol import MessageId
     from bridge.types import Json
 
-_LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+_LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/%b/list_changed"}\n'
 _CLOSED = {"code": CONNECTION_CLOSED, "message": "Connection closed"}
 _OPENING_ID = "bridge: opening"
 
@@ -138,8 +139,13 @@ class FastStdio:
         if message.get("method") != "notifications/initialized" or not self._opening or self._unlisten is not None:
             return False
         self._opening.append(message)
-        self._unlisten = self._publisher.changes.listen(lambda: self._write(_LIST_CHANGED))
+        self._unlisten = self._publisher.changes.listen(self._announce)
         return True
+
+    def _announce(self, changes: frozenset[Change]) -> None:
+        # Only the SDK serves subscriptions to the content of resources.
+        for feature in sorted(change.feature for change in changes if change.uri is None):
+            self._write(_LIST_CHANGED % feature.encode())
 
     def _executes(self, message: Json, plan: bytes | PlainRequest | None) -> bool:
         if plan is None:

@@ -58,7 +58,7 @@ class Replica:
             yield
             end()
 
-    def _tell(self) -> None:
+    def _tell(self, _: object) -> None:
         self.told += 1
         self._heard.set()
         self._heard = anyio.Event()

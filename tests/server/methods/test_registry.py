@@ -8,6 +8,8 @@ import httpx
 import pytest
 from mcp_types import RequestParams
 
+from bridge import prompt, resource
+from bridge.server.auth.access import EVERYTHING, Access
 from bridge.server.core import ServerCore
 from bridge.server.http.app import http_app
 from bridge.server.methods.method import ERAS, Method, Target
@@ -91,7 +93,7 @@ class Surroundings(Method):
             written: Json = await self._written(context, dict, modern=request.modern)
             return written
 
-    def target(self, params: Mapping[str, Any]) -> Target:
+    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
         return Target(params["name"], params["name"], None)
 
 
@@ -187,7 +189,17 @@ def test_an_unserved_list_and_an_unknown_method_are_not_found() -> None:
                 assert sent(client, f"{origin}/mcp", request(method), is_modern=is_modern) == {"error": error}
 
 
+@resource("test://motto")
+def motto() -> str:
+    return "Less is better."
+
+
+@prompt
+def greeting() -> str:
+    return "Hello"
+
+
 def test_every_method_can_answer_somehow() -> None:
-    for name, method in methods_of(ServerCore(ToolBox(ADD), name="tests")).items():
+    for name, method in methods_of(ServerCore([ADD, motto, greeting], name="tests")).items():
         assert method.name == name
         assert method.planned_in or method.params_type() is not None

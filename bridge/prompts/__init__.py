@@ -1,0 +1,1 @@
+"""Prompts: messages that a server offers for users to pick (MCP, "Prompts")."""

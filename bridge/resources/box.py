@@ -1,0 +1,82 @@
+"""ResourceBox: the resources and templates of a program, with notifications of new content."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bridge.resources.resource import Resource, ResourceTemplate
+from bridge.tools.box import Box
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.tools.tool import Tool
+
+
+class Readable(NamedTuple):
+    """A resource that can be read now."""
+
+    resource: Resource | ResourceTemplate
+    tool: Tool
+    """Reads it."""
+    arguments: dict[str, Any]
+    """The values of the template's variables."""
+
+
+class ResourceBox(Box[Resource | ResourceTemplate]):
+    """Resources by URI, and templates by their text, in insertion order.
+
+    A URI is read by the resource that has it, or else by the first template that it belongs to.
+
+    Args:
+        sources: Resources, templates, decorated functions, objects, modules, or iterables of these.
+
+    Raises:
+        DefinitionError: A source has no resources, or an invalid one.
+        NameClashError: Two resources have the same URI, or two templates the same text.
+    """
+
+    noun = "resources"
+    kinds = (Resource, ResourceTemplate)
+
+    def __init__(self, *sources: object) -> None:
+        self._watchers: list[Callable[[str], None]] = []
+        super().__init__(*sources)
+
+    def key_of(self, item: Resource | ResourceTemplate) -> str:
+        """Return the URI of a resource, or the text of a template."""
+        return item.uri if isinstance(item, Resource) else str(item.uri_template)
+
+    def find(self, uri: str) -> Readable | None:
+        """Return what reads a URI; None if there is no such resource."""
+        item = self._items.get(uri)
+        if isinstance(item, Resource):
+            return Readable(item, item.tool, {})
+        for template in self.templates:
+            if (values := template.uri_template.match(uri)) is not None:
+                return Readable(template, template.tool_of(uri), values)
+        return None
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """The resources."""
+        return tuple(item for item in self if isinstance(item, Resource))
+
+    @property
+    def templates(self) -> tuple[ResourceTemplate, ...]:
+        """The templates."""
+        return tuple(item for item in self if isinstance(item, ResourceTemplate))
+
+    def updated(self, uri: str) -> None:
+        """Tell those who watch a resource that its content has changed; from any thread.
+
+        Args:
+            uri: URI of the resource.
+        """
+        for watcher in tuple(self._watchers):
+            watcher(uri)
+
+    def on_update(self, watcher: Callable[[str], None]) -> Callable[[], None]:
+        """Call ``watcher`` with the URI after each `updated`, in its thread. Returns a function that unsubscribes."""
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)

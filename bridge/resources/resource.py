@@ -1,0 +1,197 @@
+"""Resources and resource templates: their description, and the executor that reads them.
+
+The vocabulary is MCP's (`Resource`, `ResourceTemplate`). A resource is read like a tool is called: by a `ToolExecutor`,
+with the values of the template's variables as arguments, so that time limits, cancellation and errors are the same. The
+content of the result are `bridge.File` blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from bridge.errors import DefinitionError, ResourceNotFoundError
+from bridge.tools.calls import ToolExecutionResult
+from bridge.tools.checks import require_count, require_type
+from bridge.tools.completion import NO_COMPLETION, Completion
+from bridge.tools.content import File, Media, Text
+from bridge.tools.decoration import Published
+from bridge.tools.results import ResultWriter
+from bridge.tools.specification import ToolSpecification, checked_icons, require_json
+from bridge.tools.tool import Tool, ToolPolicy
+
+if TYPE_CHECKING:
+    from bridge.resources.uri_template import UriTemplate
+    from bridge.tools.calls import ToolExecutionRequest
+    from bridge.tools.completion import Completions
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.tool import ToolExecutor
+
+TEXT = "text/plain"
+JSON = "application/json"
+BINARY = "application/octet-stream"
+_NO_METADATA: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Described(Published):
+    """The description that resources and templates share."""
+
+    name: str
+    """Name for programs, and for access and limits, which go by name."""
+    title: str | None = None
+    """Display name."""
+    description: str | None = None
+    """Text for models and users."""
+    mime_type: str | None = None
+    """IANA media type of the content, if it is always the same."""
+    annotations: Mapping[str, Any] | None = None
+    """Hints with MCP's keys: ``audience``, ``priority``, ``lastModified``."""
+    icons: tuple[Mapping[str, Any], ...] = ()
+    """Icons as MCP writes them: ``{"src": …, "mimeType": …, "sizes": […]}``."""
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _NO_METADATA)
+    """Arbitrary data; sent over MCP in ``_meta``."""
+    reader: ToolExecutor
+    """Reads it; see `reading`."""
+    policy: ToolPolicy = field(default_factory=ToolPolicy)
+    """Its time limit."""
+    interactive: bool = True
+    """True if reading may report progress, log or ask questions."""
+    source: str = field(default="a resource made by hand", compare=False)
+    """Origin, for messages."""
+    server: str | None = field(default=None, compare=False)
+    """Configured name of the server that it comes from; None if it is read in this process."""
+
+    def _check(self, what: str) -> None:
+        for name in ("title", "description", "mime_type"):
+            require_type(getattr(self, name), str | None, f"the {name} of {what}", "text")
+        require_type(self.name, str, f"the name of {what}", "text")
+        require_type(self.annotations, Mapping | None, f"the annotations of {what}", "a mapping")
+        require_type(self.metadata, Mapping, f"the metadata of {what}", "a mapping")
+        object.__setattr__(self, "icons", checked_icons(self.icons, f"the icons of {what}"))
+        require_json(what, allows_halves=True, annotations=self.annotations, metadata=self.metadata, icons=self.icons)
+
+    def _tool(self, uri: str) -> Tool:
+        return Tool(
+            ToolSpecification(name=self.name),
+            _Reading(self.reader, uri),
+            policy=self.policy,
+            interactive=self.interactive,
+            source=self.source,
+            server=self.server,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource(_Described):
+    """Data with a URI (MCP's Resource).
+
+    Raises:
+        DefinitionError: The URI has no scheme, or another value is invalid.
+    """
+
+    uri: str
+    size: int | None = None
+    """Length of the content in bytes, if it is known."""
+    tool: Tool = field(init=False, compare=False, repr=False)
+    """Reads the resource; its arguments are empty."""
+
+    def __post_init__(self) -> None:
+        require_type(self.uri, str, "the URI of a resource", "text")
+        what = f"the resource {self.uri!r}"
+        if not urlsplit(self.uri).scheme:
+            raise DefinitionError(f"{what} needs a URI with a scheme, such as 'notes://today'")
+        require_count(self.size, f"the size of {what}", least=0, optional=True)
+        self._check(what)
+        object.__setattr__(self, "tool", self._tool(self.uri))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceTemplate(_Described):
+    """Resources whose URIs are made of a template and values (MCP's ResourceTemplate).
+
+    Raises:
+        DefinitionError: The URI template cannot be used, or another value is invalid.
+    """
+
+    uri_template: UriTemplate
+    completions: Completions | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        self._check(f"the resource template {str(self.uri_template)!r}")
+
+    def tool_of(self, uri: str) -> Tool:
+        """Return the tool that reads one of its resources; its arguments are the values of the template's variables."""
+        return self._tool(uri)
+
+    async def complete(
+        self, variable: str, text: str, values: Mapping[str, str], context: InvocationContext
+    ) -> Completion:
+        """Return values for a variable, given its text so far and the values of others."""
+        if self.completions is None:
+            return NO_COMPLETION
+        return await self.completions.complete(variable, text, values, context)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Runs a reader for one URI, which contents without a URI of their own get."""
+
+    reader: ToolExecutor
+    uri: str
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        result = await self.reader.execute(request, context)
+        contents = tuple(
+            replace(block, uri=self.uri) if type(block) is File and not block.uri else block for block in result.content
+        )
+        return replace(result, content=contents)
+
+
+class ContentsWriter:
+    """Converts what a function returns into the contents of its resource.
+
+    Text and bytes are the content. A `bridge.File` stands for itself, with its own URI unless that is empty. A list
+    with bytes or files has several contents. None means that there is no such resource. Other values become JSON.
+
+    Args:
+        name: Name of the resource, for errors.
+        mime_type: The declared media type; None to choose one by the value.
+    """
+
+    __slots__ = ("_json", "_mime_type", "_name")
+
+    def __init__(self, name: str, mime_type: str | None) -> None:
+        self._name = name
+        self._mime_type = mime_type
+        self._json = ResultWriter(name, Any).write
+
+    def write(self, value: Any) -> ToolExecutionResult:
+        """Convert a return value.
+
+        Raises:
+            ResourceNotFoundError: The value is None.
+            ResultError: The value cannot be sent.
+        """
+        if value is None:
+            raise ResourceNotFoundError(self._name)
+        if isinstance(value, list | tuple) and value and any(isinstance(each, _CONTENTS) for each in value):
+            return ToolExecutionResult(tuple(map(self._content, value)))
+        return ToolExecutionResult((self._content(value),))
+
+    write_json = write
+
+    def _content(self, value: Any) -> File:
+        if isinstance(value, File):
+            return value if value.mime_type else replace(value, mime_type=self._mime_type)
+        if isinstance(value, Media):
+            return File("", value.data, value.mime_type)
+        if isinstance(value, bytes | bytearray | memoryview):
+            return File("", bytes(value), self._mime_type or BINARY)
+        text = self._json(value.text if isinstance(value, Text) else value).text
+        return File("", text, self._mime_type or (TEXT if isinstance(value, str | Text) else JSON))
+
+
+_CONTENTS = (File, Media, bytes, bytearray, memoryview)

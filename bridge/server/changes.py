@@ -1,0 +1,99 @@
+"""Notifications of changes: of the lists of a server, and of the content of its resources."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from anyio.lowlevel import EventLoopToken, current_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.server.features import Features
+
+Feature = Literal["tools", "resources", "prompts"]
+
+
+class Change(NamedTuple):
+    """A changed list, or the new content of a resource."""
+
+    feature: Feature
+    uri: str | None = None
+    """The resource that has new content; None for the list."""
+
+
+TOOLS = Change("tools")
+
+
+class Changes:
+    """Notifies listeners of changes of the features, each on its own event loop.
+
+    Equal changes before a listener has run are notified once.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+        self._listeners: dict[object, _Listener] = {}
+        self._ends: list[Callable[[], None]] = []
+        self.start()
+
+    def start(self) -> None:
+        """Listen to the features."""
+        features = self._features
+        boxes = {"tools": features.tools, "resources": features.resources, "prompts": features.prompts}
+        self._ends = [
+            box.on_change(partial(self.notify, Change(name)))  # type: ignore[arg-type]  # the names are of features
+            for name, box in boxes.items()
+            if box is not None
+        ]
+        if features.resources is not None:
+            self._ends.append(features.resources.on_update(lambda uri: self.notify(Change("resources", uri))))
+
+    def close(self) -> None:
+        """Stop listening to the features."""
+        while self._ends:
+            self._ends.pop()()
+
+    def listen(self, listener: Callable[[frozenset[Change]], None]) -> Callable[[], None]:
+        """Call ``listener`` on this event loop after changes; return a function that ends that, and may be repeated."""
+        token = object()
+        self._listeners[token] = _Listener(current_token(), listener)
+
+        def end() -> None:
+            self._listeners.pop(token, None)
+
+        return end
+
+    def notify(self, change: Change = TOOLS) -> None:
+        """Notify every listener; from any thread."""
+        for listener in tuple(self._listeners.values()):
+            listener.schedule(change)
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+
+class _Listener:
+    """A listener, and the event loop on which it is called."""
+
+    def __init__(self, loop: EventLoopToken, listener: Callable[[frozenset[Change]], None]) -> None:
+        self._loop = loop
+        self._listener = listener
+        self._changes: dict[Change, None] = {}
+
+    def schedule(self, change: Change) -> None:
+        is_scheduled = bool(self._changes)
+        self._changes[change] = None
+        if is_scheduled:
+            return
+        native: Any = self._loop.native_token
+        # Asyncio's loop and trio's token both accept a call from any thread, without waiting.
+        schedule = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon
+        with suppress(RuntimeError):  # the loop has ended
+            schedule(self._call)
+
+    def _call(self) -> None:
+        changes, self._changes = self._changes, {}  # before the call, so that a change during it is notified
+        self._listener(frozenset(changes))

@@ -1,0 +1,81 @@
+"""Features: the tools, resources and prompts of one server (MCP, "Server Features")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bridge.tools.box import Box
+from bridge.tools.decoration import nothing_in
+from bridge.tools.function import found_in
+from bridge.tools.tool import Tool
+from bridge.tools.toolbox import ToolBox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from bridge.prompts.box import PromptBox
+    from bridge.resources.box import ResourceBox
+
+B = TypeVar("B", bound=Box[Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What a server offers. Later changes of the boxes apply."""
+
+    tools: ToolBox = field(default_factory=ToolBox)
+    resources: ResourceBox | None = None
+    """None if the server has no resources, and will not have any."""
+    prompts: PromptBox | None = None
+    """None if the server has no prompts, and will not have any."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all tools, resources and prompts, which access and limits go by."""
+        return [item.name for box in (self.tools, self.resources or (), self.prompts or ()) for item in box]
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` after every change of a list, in the thread that made it."""
+        for box in (self.tools, self.resources, self.prompts):
+            if box is not None:
+                box.on_change(listener)
+
+    @classmethod
+    def of(cls, *sources: object) -> Features:
+        """Collect the features of sources: what a `bridge.ToolBox` takes, with resources and prompts.
+
+        Features are used themselves. So is a ToolBox, ResourceBox or PromptBox that is the only source of its kind, so
+        that its later changes apply.
+
+        Raises:
+            DefinitionError: A source has nothing to offer, or something invalid.
+            NameClashError: Two tools, resources or prompts have the same name.
+        """
+        if len(sources) == 1 and isinstance(only := sources[0], Features):
+            return only
+        boxes = [source for source in sources if isinstance(source, Box)]
+        found = [item for source in sources if not isinstance(source, Box) for item in found_in(source)]
+        if not (found or boxes) and sources:
+            raise nothing_in(sources[0] if len(sources) == 1 else sources)
+        tools = _one_box(ToolBox, boxes, [item for item in found if isinstance(item, Tool)]) or ToolBox()
+        if all(isinstance(each, Tool | ToolBox) for each in (*boxes, *found)):
+            return cls(tools=tools)
+        # Only now, because programs without them start faster.
+        from bridge.prompts.box import PromptBox  # noqa: PLC0415
+        from bridge.prompts.prompt import Prompt  # noqa: PLC0415
+        from bridge.resources.box import ResourceBox  # noqa: PLC0415
+
+        return cls(
+            tools=tools,
+            resources=_one_box(ResourceBox, boxes, [each for each in found if not isinstance(each, Tool | Prompt)]),
+            prompts=_one_box(PromptBox, boxes, [each for each in found if isinstance(each, Prompt)]),
+        )
+
+
+def _one_box(kind: type[B], boxes: Iterable[Box[Any]], items: list[Any]) -> B | None:
+    """Return the only box of a kind, or a new one with all items; None if there are none."""
+    given = [box for box in boxes if isinstance(box, kind)]
+    if len(given) == 1 and not items:
+        return given[0]
+    return kind(*given, items) if items else kind(*given) if given else None

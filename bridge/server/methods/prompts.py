@@ -1,0 +1,94 @@
+"""``prompts/…`` (MCP 2025-11-25 and 2026-07-28, "Prompts")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.methods.method import ERAS, Method, Target
+from bridge.server.methods.pages import PagedList
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from mcp_types import GetPromptRequestParams
+
+    from bridge.server.auth.access import Access
+    from bridge.server.listing import Listing
+    from bridge.server.methods.method import HandlerRequest, PlainRequest, Written
+    from bridge.tools.context import InvocationContext
+    from bridge.types import Json
+
+_GET = frozenset({"name", "arguments", "_meta"})
+
+
+class PromptsList(PagedList):
+    """The list of prompts."""
+
+    name = "prompts/list"
+
+    def listing(self, access: Access = EVERYTHING) -> Listing[Any] | None:
+        """Return the prompts."""
+        prompts = self._core.prompts
+        return None if prompts is None else prompts.views.of(access).lists["prompts"]
+
+
+class PromptsGet(Method):
+    """The messages of a prompt; plain if the prompt is known."""
+
+    name = "prompts/get"
+    planned_in = ERAS
+    noun = "prompt"
+    target_param = "name"
+
+    def plan(self, request: PlainRequest) -> PlainRequest | None:
+        """Return the request if it renders a known prompt."""
+        params, prompts = request.params, self._core.prompts
+        name, arguments = params.get("name"), params.get("arguments")
+        if prompts is None or not (
+            params.keys() <= _GET
+            and type(name) is str
+            and (
+                arguments is None or (type(arguments) is dict and all(type(each) is str for each in arguments.values()))
+            )
+        ):
+            return None
+        prompt = prompts.find(name, request.access)
+        if prompt is None or request.access.missing(name):
+            return None
+        request.may_talk = prompt.interactive
+        return request
+
+    def run(
+        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
+    ) -> Awaitable[Written]:
+        """Render the prompt."""
+        assert self._core.prompts is not None
+        params = request.params
+        return self._core.prompts.render(
+            params["name"], params.get("arguments") or {}, context, write, modern=request.modern, access=request.access
+        )
+
+    def params_type(self) -> type[GetPromptRequestParams] | None:
+        """Return the type of the parameters: a name and arguments."""
+        if self._core.prompts is None:
+            return None
+        from mcp_types import GetPromptRequestParams
+
+        return GetPromptRequestParams
+
+    async def handle(self, request: HandlerRequest, params: GetPromptRequestParams) -> Json:
+        """Render the prompt, which may ask its client through the context."""
+        assert self._core.prompts is not None
+        with request.running() as context:
+            return await self._core.prompts.render(
+                params.name, params.arguments or {}, context, dict, modern=request.modern, access=request.access
+            )
+
+    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
+        """Return the prompt."""
+        requested, prompts = params.get("name"), self._core.prompts
+        if not isinstance(requested, str) or prompts is None:
+            return Target(None, None, None)
+        prompt = prompts.find(requested, access)
+        return Target(requested, None, None) if prompt is None else Target(requested, prompt.name, prompt.server)

@@ -1,0 +1,153 @@
+"""``resources/…`` (MCP 2025-11-25 and 2026-07-28, "Resources").
+
+A resource that does not exist is the error -32002 in the handshake era and -32602 in the modern one; the data of both
+has its URI.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.methods.method import ERAS, Method, Target
+from bridge.server.methods.pages import PagedList
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from mcp_types import EmptyResult, ReadResourceRequestParams, SubscribeRequestParams, UnsubscribeRequestParams
+
+    from bridge.server.auth.access import Access
+    from bridge.server.listing import Listing
+    from bridge.server.methods.method import HandlerRequest, PlainRequest, Written
+    from bridge.tools.context import InvocationContext
+    from bridge.types import Json
+
+_READ = frozenset({"uri", "_meta"})
+
+
+class ResourcesList(PagedList):
+    """The list of resources."""
+
+    name = "resources/list"
+
+    def listing(self, access: Access = EVERYTHING) -> Listing[Any] | None:
+        """Return the resources."""
+        resources = self._core.resources
+        return None if resources is None else resources.views.of(access).lists["resources"]
+
+
+class ResourceTemplatesList(PagedList):
+    """The list of resource templates."""
+
+    name = "resources/templates/list"
+
+    def listing(self, access: Access = EVERYTHING) -> Listing[Any] | None:
+        """Return the templates."""
+        resources = self._core.resources
+        return None if resources is None else resources.views.of(access).lists["resourceTemplates"]
+
+
+class ResourcesRead(Method):
+    """The content of a resource; plain if the resource is known."""
+
+    name = "resources/read"
+    planned_in = ERAS
+    noun = "resource"
+    target_param = "uri"
+
+    def plan(self, request: PlainRequest) -> PlainRequest | None:
+        """Return the request if it reads a known resource."""
+        params, resources = request.params, self._core.resources
+        if resources is None or not (params.keys() <= _READ and type(uri := params.get("uri")) is str):
+            return None
+        found = resources.find(uri, request.access)
+        if found is None or request.access.missing(found.resource.name):
+            return None
+        request.may_talk = found.resource.interactive
+        return request
+
+    def run(
+        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
+    ) -> Awaitable[Written]:
+        """Read the resource."""
+        assert self._core.resources is not None
+        return self._core.resources.read(
+            request.params["uri"], context, write, modern=request.modern, access=request.access
+        )
+
+    def params_type(self) -> type[ReadResourceRequestParams] | None:
+        """Return the type of the parameters: a URI."""
+        if self._core.resources is None:
+            return None
+        from mcp_types import ReadResourceRequestParams
+
+        return ReadResourceRequestParams
+
+    async def handle(self, request: HandlerRequest, params: ReadResourceRequestParams) -> Json:
+        """Read the resource, which may ask its client through the context."""
+        assert self._core.resources is not None
+        with request.running() as context:
+            return await self._core.resources.read(
+                str(params.uri), context, dict, modern=request.modern, access=request.access
+            )
+
+    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
+        """Return the resource."""
+        requested = params.get("uri")
+        if not isinstance(requested, str) or self._core.resources is None:
+            return Target(None, None, None)
+        found = self._core.resources.find(requested, access)
+        return (
+            Target(requested, None, None)
+            if found is None
+            else Target(requested, found.resource.name, found.resource.server)
+        )
+
+
+class ResourcesSubscribe(Method):
+    """Notifications of a resource's new content, in a session of the handshake era."""
+
+    name = "resources/subscribe"
+
+    def params_type(self) -> type[SubscribeRequestParams] | None:
+        """Return the type of the parameters: a URI."""
+        if self._core.resources is None:
+            return None
+        from mcp_types import SubscribeRequestParams
+
+        return SubscribeRequestParams
+
+    async def handle(self, request: HandlerRequest, params: SubscribeRequestParams) -> EmptyResult:
+        """Remember the resource for the session.
+
+        Raises:
+            ProtocolError: There is no such resource, or the session watches too many.
+        """
+        from mcp_types import EmptyResult
+
+        assert self._core.resources is not None
+        self._core.resources.watch(request.sdk.session.client_params, str(params.uri), request.access)
+        return EmptyResult()
+
+
+class ResourcesUnsubscribe(Method):
+    """The end of a subscription."""
+
+    name = "resources/unsubscribe"
+
+    def params_type(self) -> type[UnsubscribeRequestParams] | None:
+        """Return the type of the parameters: a URI."""
+        if self._core.resources is None:
+            return None
+        from mcp_types import UnsubscribeRequestParams
+
+        return UnsubscribeRequestParams
+
+    async def handle(self, request: HandlerRequest, params: UnsubscribeRequestParams) -> EmptyResult:
+        """Forget the resource for the session."""
+        from mcp_types import EmptyResult
+
+        assert self._core.resources is not None
+        self._core.resources.watched_by(request.sdk.session.client_params).discard(str(params.uri))
+        return EmptyResult()

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge import DefinitionError, UriTemplate
+from bridge.resources.uri_template import MAX_URI_CHARS
+
+MATCHES = [
+    ("notes://{name}", "notes://a%20b", {"name": "a b"}),
+    ("notes://{name}", "notes://a/b", None),
+    ("notes://{name}", "notes://", None),
+    ("notes://{name}", "notes://%ff", None),
+    ("notes://{name}", "other://a", None),
+    ("notes://{name}", "notes://a?b=c", None),
+    ("file:///{+path}", "file:///a/b%2Fc", {"path": "a/b/c"}),
+    ("file:///{+path}", "file:///a?b", None),
+    ("x://host{/path*}", "x://host/a/b", {"path": ["a", "b"]}),
+    ("x://host{/path*}", "x://host", None),
+    ("x:{a}-{b}.txt", "x:1-2-3.txt", {"a": "1", "b": "2-3"}),
+    ("x:{a}-{b}.txt", "x:1-2-3.text", None),
+    ("x:{a,b}", "x:1,2", {"a": "1", "b": "2"}),
+    ("x://host{.format}", "x://host.json", {"format": "json"}),
+    ("x://host{;version}", "x://host;version=", {"version": ""}),
+    ("x://host{#part}", "x://host#a/b?c", {"part": "a/b?c"}),
+    ("x://{id}/data{?q,lang}", "x://5/data?lang=d%65&other=1", {"id": "5", "lang": "de"}),
+    ("x://{id}/data{?q}{&lang}", "x://5/data?q=&lang=de#part", {"id": "5", "q": "", "lang": "de"}),
+    ("x://{id}/data{?q}", "x://5/data", {"id": "5"}),
+    ("x://{id}/data{?q}", "x://5/data?q=1&q=2", None),
+]
+
+
+@pytest.mark.parametrize(("template", "uri", "values"), MATCHES)
+def test_a_uri_gives_the_values_of_the_variables(template: str, uri: str, values: Any) -> None:
+    assert UriTemplate(template).match(uri) == values
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{name}", "does not begin with a scheme"),
+        ("x:{a}{b}", "'b' right after another variable"),
+        ("x:{a", "brace without its pair"),
+        ("x:a}", "brace without its pair"),
+        ("x:{a:3}", "{a:3}, which is not supported"),
+        ("x:{a*}", "not supported"),
+        ("x:{}", "not supported"),
+        ("x:{a}/{a}", "repeats a variable"),
+        ("x:{?q}/a", "text after its query"),
+        ("x:{?q}{/a}", "expression after its query"),
+        ("x:", "has no variable"),
+    ],
+)
+def test_a_template_that_cannot_be_matched_is_refused(template: str, words: str) -> None:
+    with pytest.raises(DefinitionError, match=words.replace("{", r"\{").replace("}", r"\}")):
+        UriTemplate(template)
+
+
+@given(
+    st.text(st.characters(codec="utf-8"), min_size=1), st.text(st.characters(codec="utf-8"), min_size=1), st.booleans()
+)
+def test_encoded_values_come_back(name: str, path: str, has_query: bool) -> None:
+    template = UriTemplate("notes://{name}/{+path}{?query}")
+    uri = f"notes://{quote(name, safe='')}/{quote(path, safe='/')}" + (
+        f"?query={quote(name, safe='')}" if has_query else ""
+    )
+    if len(uri) <= MAX_URI_CHARS:
+        assert template.match(uri) == {"name": name, "path": path} | ({"query": name} if has_query else {})
+
+
+@given(st.text())
+def test_any_text_can_be_asked_for(uri: str) -> None:
+    for template in ("x:{a}-{b}-{c}", "x://{+path}", "x://h{/path*}{?q}"):
+        UriTemplate(template).match(uri)
+
+
+def test_a_long_uri_belongs_to_no_template() -> None:
+    template = UriTemplate("x:{a}-{b}-{c}-{d}")
+    assert template.match(f"x:{'-' * MAX_URI_CHARS}") is None
+    assert template.match("x:" + "a-" * 3 + "d" * (MAX_URI_CHARS - 8)) is not None
