@@ -165,7 +165,7 @@ class Invocation:
         self.executions += state.executions
         self._round_trips = sum(response.message.has_tool_execution_requests for response in self.responses)
         for execution in (*not_undone(state.executions, state.turn), *state.executed.values()):
-            self.compensations.note(self.tools.box.find(execution.request.name), execution)
+            self.compensations.note(self.tools.offer.box.find(execution.request.name), execution)
         calls = self._calls(executed=dict(state.executed), decisions={**state.decisions, **self.call.decisions})
         uncertain = state.responses[-1].doubtful_call if state.responses else None
         calls.cut_off = None if uncertain in calls.decisions else uncertain

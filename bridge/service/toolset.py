@@ -176,11 +176,6 @@ class OfferedTools:
             return self.toolset.search.shown(self.offer.box, messages)
         return self.offer.specifications
 
-    @property
-    def box(self) -> ToolBox:
-        """Tools that the model may call now."""
-        return self.offer.box
-
 
 def _sources(tools: object) -> tuple[ToolBox, list[Any]]:
     """Divide the service's own tools from the providers among them, such as those of MCP servers."""
