@@ -10,6 +10,7 @@ from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -159,9 +160,11 @@ def server_sent(events: Iterable[Any], *, named: bool = False, done: bool = Fals
     return "".join([*lines, "data: [DONE]\n\n" if done else ""]).encode()
 
 
-def halves(stream: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """A stream cut in two, at every byte."""
-    return ((stream[:cut], stream[cut:]) for cut in range(1, len(stream)))
+def cuts(stream: bytes, piece_bytes: int = 40) -> Iterator[tuple[bytes, ...]]:
+    """A stream cut into pieces of this size, from each offset: every byte begins a piece of one of them."""
+    for offset in range(1, piece_bytes + 1):
+        bounds = [0, *range(offset, len(stream), piece_bytes), len(stream)]
+        yield tuple(stream[start:end] for start, end in pairwise(bounds))
 
 
 def single_bytes(stream: bytes) -> tuple[bytes, ...]:
