@@ -159,13 +159,7 @@ async def execute(
 async def result_of_failure(
     raised: BaseException, tool: Tool, arguments: Mapping[str, Any], policy: ExecutionPolicy
 ) -> ToolExecutionResult:
-    """Return the result of a call whose tool has failed, as `execute` does for a policy that is plain.
-
-    Args:
-        raised: The exception of the tool's executor.
-        tool: The tool.
-        arguments: The arguments of the call.
-        policy: The policy.
+    """Return the result of a call whose executor raised an exception, as `execute` does for a policy that is plain.
 
     Raises:
         BaseException: The tool did not fail: the call was cancelled, asks a question, or its exceptions propagate.
