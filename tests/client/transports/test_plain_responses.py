@@ -31,7 +31,7 @@ from tests.client.raw_http import (
 )
 
 pytestmark = pytest.mark.anyio
-ANSWERS = 2 * settings().max_examples
+ANSWERS = settings().max_examples
 ERAS = pytest.mark.parametrize("era", ["legacy", MODERN])
 
 
