@@ -102,7 +102,7 @@ class FunctionExecutor:
         """Return the coroutine of a plain call, its value to be written by `write_json`; None if it needs more."""
         try:
             keywords = self._read(arguments)
-        except BridgeError:  # as `execute_plain` will raise it
+        except BaseException:  # noqa: BLE001 - `execute_plain` raises it again, where it is handled
             return None
         return None if isinstance(keywords, bytes) else self._function(**keywords)
 

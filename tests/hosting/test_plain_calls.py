@@ -7,11 +7,12 @@ import json
 import threading
 from contextlib import ExitStack
 from contextvars import ContextVar
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import httpx
 import pytest
+from pydantic import AfterValidator
 
 from bridge.errors import ToolError
 from bridge.hosting.eager_tasks import EagerTasks
@@ -51,6 +52,20 @@ async def outcome(moment: str, kind: str = "value") -> int:
             return "a text"  # type: ignore[return-value]  # on purpose
         case _:
             return len(found)
+
+
+def _crash(value: int) -> int:
+    if value == 1:
+        raise RuntimeError("a validator is broken")
+    if value > 1:
+        raise SystemExit(value)
+    return value
+
+
+@tool
+async def checked(value: Annotated[int, AfterValidator(_crash)]) -> int:
+    """Take a value that is checked by a function."""
+    return value
 
 
 @tool
@@ -123,13 +138,13 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_every_outcome_is_that_of_a_function_that_asgi_starts(era: str, steps: list[str]) -> None:
     found: list[list[Any]] = []
     for http in ("direct", "httptools"):
-        with http_server.serving(http_app(ToolBox(outcome)), http=http) as origin:
+        with http_server.serving(http_app(ToolBox(outcome, checked)), http=http) as origin:
             with httpx.Client() as client:
                 session = open_session(client, origin + "/mcp")["mcp-session-id"]
             bodies = []
             with connected(httpx.URL(origin).port or 0) as connection:
-                for arguments in CALLS:
-                    message = call("outcome", arguments)
+                checks = [call("checked", {"value": value}) for value in (0, 1, 2)]
+                for message in [*(call("outcome", arguments) for arguments in CALLS), *checks]:
                     in_session = handshake(Sessions(session, "", ""), message)
                     draft = in_session if era == "handshake" else modern("tools/call", **message["params"])
                     connection.sendall(draft.raw)
