@@ -23,8 +23,6 @@ SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 
 _BODY = frozenset({"content", "isError", "structuredContent"})
 _OWN = frozenset({"resultType", "_meta"})
-_UNSAFE = (b"\n", b"\r", b"NaN", b"Infinity")
-"""Line breaks, which end a message over stdio and in event streams, and numbers that only some parsers read."""
 
 
 def forwarded_meta(meta: Mapping[str, Any] | None) -> Json:
@@ -146,7 +144,7 @@ class ReceivedResult(Json):
     __slots__ = ("text",)
 
     text: bytes | None
-    """JSON of the result; None if it is not known, or was changed."""
+    """JSON of the result, without ``NaN`` and ``Infinity``; None if it is not known, or was changed."""
 
     @classmethod
     def of(cls, result: Json, text: bytes | None = None) -> ReceivedResult:
@@ -195,9 +193,9 @@ def _body_in(text: bytes, own: Json) -> bytes | None:
     """Cut the members of a protocol from the beginning or end of a result's JSON, and its closing brace.
 
     Returns:
-        None if they stand elsewhere, or the text is no single line of standard JSON.
+        None if they stand elsewhere, or the text has line breaks, which end a message over stdio and in event streams.
     """
-    if any(each in text for each in _UNSAFE):
+    if b"\n" in text or b"\r" in text:
         return None
     if not own:
         return text[:-1]

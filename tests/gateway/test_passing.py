@@ -90,6 +90,17 @@ async def test_structured_content_that_an_older_client_cannot_take_is_left_out()
         assert len(json.loads(await answered(gateway, MODERN))["result"]["structuredContent"]) == 1001
 
 
+async def test_a_number_that_json_does_not_have_is_not_passed_on() -> None:
+    def answer(request: Request) -> list[bytes | None]:
+        result = f'{{"content":[],"structuredContent":{{"x":NaN,"y":"{"y" * 2000}"}},"resultType":"complete"}}'
+        text = f'{{"jsonrpc":"2.0","id":{request.call_id},"result":{result}}}'
+        return [http(200, text.encode(), Content_Type="application/json")]
+
+    async with raw_server(MODERN, answer) as server, opened(server.config()) as connection:
+        response = await answered(gateway_to(connection), MODERN)
+    assert b'"structuredContent":{"x":null,' in response
+
+
 async def test_arguments_with_a_number_that_json_does_not_have_are_refused() -> None:
     async with raw_server(MODERN, lambda _: []) as server, opened(server.config()) as connection:
         result = json.loads(await answered(gateway_to(connection), MODERN, n=float("inf")))["result"]

@@ -74,7 +74,7 @@ def large_message(text: bytes) -> JSONRPCMessage:
     return jsonrpc_message_adapter.validate_python(large_json(text), by_name=False)
 
 
-def large_json(text: bytes) -> Any:
+def large_json(text: bytes, *, allow_inf_nan: bool = True) -> Any:
     """Parse large JSON; the garbage collector is disabled meanwhile.
 
     A thread would not help: the parser holds the interpreter lock. `BOUNDS` limit its time.
@@ -88,7 +88,7 @@ def large_json(text: bytes) -> Any:
     is_collecting = gc.isenabled()
     gc.disable()
     try:
-        return from_json(text)
+        return from_json(text, allow_inf_nan=allow_inf_nan)
     finally:
         if is_collecting:
             gc.enable()

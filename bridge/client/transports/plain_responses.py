@@ -16,7 +16,7 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from bridge.client.transports.limits import LARGE_BYTES, large_json
+from bridge.client.transports.limits import large_json
 from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _MIN_TEXT_BYTES = 1024
 """Minimum bytes of a result whose text is passed on by gateways; shorter ones are written again, which is faster."""
+
+_COLLECTED_BYTES = 16 * 1024
+"""Maximum bytes that are parsed while the garbage collector may run; a longer text would start it many times."""
 
 
 def result_in(text: bytes, request: PlainRequest) -> Json | None:
@@ -40,9 +43,9 @@ def result_in(text: bytes, request: PlainRequest) -> Json | None:
     part = _result_text(text, request.id)
     if part is not None:
         try:
-            result = json_in(part)
+            result = json_in(part, is_standard=True)
         except ValueError:
-            pass  # the response has further members
+            pass  # the response has further members, or numbers that only some parsers read
         else:
             return _valid(_with_text(result, part), request) if type(result) is dict else None
     try:
@@ -125,14 +128,15 @@ def _with_text(result: Json, text: bytes) -> Json:
     return result if len(text) < _MIN_TEXT_BYTES else ReceivedResult.of(result, text)
 
 
-def json_in(text: bytes) -> Any:
-    """Parse JSON.
+def json_in(text: bytes, *, is_standard: bool = False) -> Any:
+    """Parse JSON; ``NaN`` and ``Infinity`` are numbers unless it has to be standard JSON.
 
     Raises:
         ResponseTooLongError: It has too many values.
         ValueError: It is not JSON.
     """
-    return from_json(text) if len(text) <= LARGE_BYTES else large_json(text)
+    parse = from_json if len(text) <= _COLLECTED_BYTES else large_json
+    return parse(text, allow_inf_nan=not is_standard)
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:

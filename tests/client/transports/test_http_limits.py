@@ -150,9 +150,9 @@ async def test_a_long_result_arrives_as_it_came_and_is_parsed_once(
         parsed.append(len(text))
         return limits.large_message(text)
 
-    def large_json(text: bytes) -> Any:
+    def large_json(text: bytes, **options: Any) -> Any:
         parsed.append(len(text))
-        return limits.large_json(text)
+        return limits.large_json(text, **options)
 
     monkeypatch.setattr(http_client, "large_message", large_message)
     monkeypatch.setattr(plain_responses, "large_json", large_json)
