@@ -157,5 +157,4 @@ def audit_gap_line(count: int) -> str:
 
 def log_gap_line(count: int) -> str:
     """The log line that stands for missing records."""
-    gap = {"time": utc_time(time()), "level": "error", "logger": "bridge.calls", "event": "lost", "calls": count}
-    return to_json_line(gap)
+    return f"{audit_gap_line(count)[:-1]}{_LOG_ENDS['error']}"
