@@ -62,6 +62,7 @@ class ObservedResponder(PlainResponder):
         caller: Callable[[], Caller | None],
     ) -> None:
         super().__init__(method)
+        self._start_plain, self.start_plain = self.start_plain, self._start_observed
         self._caller = caller
         self._target_param = method.target_param
         self._observer = observer
@@ -111,10 +112,10 @@ class ObservedResponder(PlainResponder):
         operation.end(TOOL_ERROR if failed else None)
         return request.response(response), 0
 
-    def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
+    def _start_observed(self, request: PlainRequest, step: Step) -> bytes | None:
         """Start a request with a tool and record it; return the response if the call has ended."""
         operation = self._begun(request, self._caller())
-        response = super().start_plain(request, step)
+        response = self._start_plain(request, step)
         if response is None:
             request.operation = operation
         else:

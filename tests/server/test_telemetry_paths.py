@@ -130,7 +130,8 @@ def watched(path: str, *, is_modern: bool, is_traced: bool = True) -> Watched:
     with enabled(watched.observer), serving(app, http=protocol) as origin, httpx.Client() as client:
         url = origin + "/mcp"
         session = HEADERS if is_modern else open_session(client, url)
-        for message in REQUESTS if is_traced else UNTRACED:
+        # A head that is sent again is known, and its call starts at once.
+        for message in REQUESTS if is_traced else [message for message in UNTRACED for _ in range(3)]:
             if is_modern:
                 client.post(url, json=(enveloped := modern(message)), headers=modern_headers(enveloped))
             else:
@@ -161,7 +162,7 @@ def test_spans_counts_and_records_are_the_same_on_every_path(is_modern: bool) ->
 def test_calls_without_a_trace_are_recorded_and_counted_the_same_on_every_path(is_modern: bool) -> None:
     sdk, *others = [watched(path, is_modern=is_modern, is_traced=False) for path in PATHS]
     outcomes = ["tool_error", "error", "ok", "tool_error", "ok", "tool_error"]
-    assert [record["outcome"] for record in sdk.records] == outcomes
+    assert [record["outcome"] for record in sdk.records[::3]] == outcomes
     for other in others:
         assert other.records == sdk.records
         assert other.counts(SERVER_OPERATION_DURATION) == sdk.counts(SERVER_OPERATION_DURATION)
