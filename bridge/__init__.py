@@ -137,7 +137,7 @@ if TYPE_CHECKING:
     from bridge.service.guardrails.tools import ToolInputGuardrailRequest, ToolOutputGuardrailRequest, guarded
     from bridge.service.interface import MemoryId
     from bridge.service.loop import ChatRequestTransformer
-    from bridge.service.memory.chat_memory import ChatMemory, by_encoding, message_window, token_window
+    from bridge.service.memory.chat_memory import ChatMemory, by_encoding, estimate_tokens, message_window, token_window
     from bridge.service.memory.persistent_stores import RedisStore, SqliteStore
     from bridge.service.memory.store import ChatMemoryStore, InMemoryStore, StoredMessages
     from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
@@ -230,8 +230,8 @@ __all__ = [
     "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError",
     "UnknownToolHandler", "UriTemplate", "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service",
     "backed_up", "by_embedding", "by_encoding", "cached", "call_blocking", "chat_model_named", "circuit_broken",
-    "compensated", "connect", "enable_telemetry", "execute", "execute_timed", "files", "filtered", "for_tools",
-    "guarded", "input_guardrails", "is_worth_another_model", "load_config", "message_window", "observed",
+    "compensated", "connect", "enable_telemetry", "estimate_tokens", "execute", "execute_timed", "files", "filtered",
+    "for_tools", "guarded", "input_guardrails", "is_worth_another_model", "load_config", "message_window", "observed",
     "output_guardrails", "prefixed", "prompt", "rate_limited", "reference_to", "renamed", "resource", "respecified",
     "resume", "retried", "run", "safe_names", "sampling_with", "set_thread_limit", "specifications_from",
     "system_message", "token_window", "tool", "tools_from", "unless_read_only", "user_message", "with_fallback",
@@ -296,7 +296,7 @@ _NAMES = {
     "bridge.service.guardrails.tools": "ToolInputGuardrailRequest ToolOutputGuardrailRequest guarded",
     "bridge.service.interface": "MemoryId",
     "bridge.service.loop": "ChatRequestTransformer",
-    "bridge.service.memory.chat_memory": "ChatMemory by_encoding message_window token_window",
+    "bridge.service.memory.chat_memory": "ChatMemory by_encoding estimate_tokens message_window token_window",
     "bridge.service.memory.store": "ChatMemoryStore InMemoryStore StoredMessages",
     "bridge.service.messages": "AiMessage ChatMessage SystemMessage ToolExecutionResultMessage UserMessage",
     "bridge.service.memory.persistent_stores": "RedisStore SqliteStore",

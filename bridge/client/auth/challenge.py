@@ -62,7 +62,8 @@ class Challenge:
         }
         parameters = ", ".join(f'{name}="{value}"' for name, value in fields.items() if value is not None)
         status = httpx2.codes.FORBIDDEN if self.is_step_up else httpx2.codes.UNAUTHORIZED
-        return httpx2.Response(status, headers={"WWW-Authenticate": f"Bearer {parameters}"}, request=request)
+        headers = [(b"WWW-Authenticate", f"Bearer {parameters}".encode())]  # a server may have written any text
+        return httpx2.Response(status, headers=headers, request=request)
 
 
 def parse_challenge(response: httpx2.Response) -> Challenge | None:

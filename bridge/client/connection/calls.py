@@ -259,6 +259,8 @@ class _Sending:
             await list_all_pages(session)
         except MCPError as error:
             raise self._supervisor.failures.refused(self._phase, error, None) from error
+        except (ValidationError, WireError) as error:
+            raise self._supervisor.failures.unreadable(self._phase, error) from error
 
 
 async def _examined(session: Session) -> None:

@@ -59,7 +59,7 @@ _UNKNOWN_SESSION = re.compile(
 
 _WRITE_SECONDS = 30.0
 _MAX_REDIRECTS = 5
-_FRAMING = frozenset({"content-length", "transfer-encoding"})
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 START_SOON = "bridge.client.start_soon"
 """Request extension: starts a background task of the session, for `httpx2.Auth`."""
@@ -184,7 +184,7 @@ class TrackedHttpClient(httpx2.AsyncClient):
             content = parse_error("JSON response", error, from_json(request.content).get("id"))
         if content is response.content:
             return response
-        headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING]
+        headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _FRAMING]
         return httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
 
     def _checked_event(self, data: bytes, outgoing: OutgoingRequest | None) -> bytes:

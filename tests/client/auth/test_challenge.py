@@ -47,6 +47,7 @@ def test_what_an_answer_asks_for(response: httpx2.Response, challenge: Challenge
     [
         Challenge(),
         Challenge(scope="a b", metadata_url=URL),
+        Challenge(scope="\u00ed"),
         Challenge(is_step_up=True, scope="a", metadata_url=URL, error="insufficient_scope"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sys
 from contextlib import asynccontextmanager, suppress
@@ -14,8 +15,9 @@ from mcp_types import JSONRPCNotification
 
 from bridge.client import HttpTransport, McpToolProvider, ServerConfig, StdioTransport
 from bridge.client.connection.tool_listing import valid_notification
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, ServerAnswerError, ServerRefusedError
 from tests.client.conftest import DEADLINE_SECONDS
+from tests.client.raw_http import MODERN, Request, http, opened, raw_server
 from tests.fuzz.client import AT_ONCE, RECONNECT, ROOT
 from tests.fuzz.hostile import Hostile, HttpServer
 
@@ -97,6 +99,27 @@ async def test_nothing_that_a_server_sends_logs_a_traceback(
     with anyio.fail_after(DEADLINE_SECONDS):
         await call_all(kind, era, tmp_path / "flag", **settings)
     assert [(each.name, each.getMessage(), each.exc_info) for each in caplog.records if each.exc_info] == []
+
+
+@pytest.mark.parametrize("era", ["legacy", MODERN])
+async def test_a_header_that_is_not_ascii_fails_no_differently(era: str) -> None:
+    answer = http(200, b"[]", Content_Type="application/json", X_Odd="se\u00edsion")
+    async with raw_server(era, lambda _: [answer]) as server, opened(server.config(fast_path=False)) as connection:
+        with pytest.raises(ServerRefusedError, match="parse JSON response"):
+            await connection.call_tool("add", {})
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_a_list_that_is_no_list_fails_the_call_that_needs_it(fast_path: bool) -> None:
+    """After -32020 the tools are listed again, for the headers that they declare."""
+
+    def answer(request: Request) -> list[bytes | None]:
+        error = {"jsonrpc": "2.0", "id": request.call_id, "error": {"code": -32020, "message": "a header is missing"}}
+        return [http(400, json.dumps(error).encode(), Content_Type="application/json")]
+
+    async with raw_server(MODERN, answer) as server, opened(server.config(fast_path=fast_path)) as connection:
+        with pytest.raises(ServerAnswerError, match="not valid MCP"):
+            await connection.call_tool("add", {})
 
 
 HUGE = int("1" + "0" * 400)
