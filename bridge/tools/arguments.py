@@ -150,7 +150,8 @@ class ArgumentReader:
     def read_soon(self, arguments: Mapping[str, Any] | str) -> dict[str, Any] | bytes:
         """Like `read`, but return large arguments as JSON text, for `read_text` in a worker thread."""
         try:
-            raw = getattr(arguments, "json_text", None) or to_json(arguments)
+            text = None if type(arguments) is dict else getattr(arguments, "json_text", None)
+            raw = text or to_json(arguments)
         except Exception:  # noqa: BLE001 - serializing a foreign object may raise anything
             if isinstance(arguments, str):
                 return self.read_soon(parse_arguments(self._tool, arguments))

@@ -87,7 +87,8 @@ class ResultWriter:
         elif is_open_type(annotation) or is_content_type(annotation) or not self._declare(annotation):
             self.write = self._write_by_value
         else:
-            self.write, self.write_json = self._write_declared, self._declared_as_json
+            self.write = self._write_declared
+            self.write_json = self._scalar_as_json if self._is_scalar and self._wraps else self._declared_as_json
 
     def _declare(self, annotation: Any) -> bool:
         """Prepare the adapter and output schema of a declared type; return False if the schema accepts every value."""
@@ -118,9 +119,16 @@ class ResultWriter:
         if isinstance(value, ToolExecutionResult):
             return value
         _, raw = self._dumped(value)
-        if not self._is_scalar and raw.count(b"[") + raw.count(b"{") > _MAX_DEPTH:
+        if raw.count(b"[") + raw.count(b"{") > _MAX_DEPTH:
             return self._write_declared(value)  # may be nested too deeply
         return _JSON % (to_json(raw.decode()), _WRAPPED % raw if self._wraps else raw)
+
+    def _scalar_as_json(self, value: Any) -> bytes | ToolExecutionResult:
+        try:
+            raw = self._dump(self._validate(value))
+        except Exception:  # noqa: BLE001 - raised again, with its reason
+            return self._write_declared(value)
+        return _JSON % (to_json(raw.decode()), _WRAPPED % raw)
 
     def _text_as_json(self, value: Any) -> bytes | ToolExecutionResult:
         if isinstance(value, str) and self.write != self._write_nothing:
