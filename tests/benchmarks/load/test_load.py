@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-DEADLINE_SECONDS = 100
+DEADLINE_SECONDS = 200
 NEEDS_WRK = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 FEW = (
     "--clients=5",
