@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
-from bridge import InvocationContext, ToolBox, ToolExecutionRequest, execute
+from bridge import ToolBox
 from bridge.server.fast_path import FastPath
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.guards import PreAsgiHandler
@@ -65,15 +65,16 @@ async def http_parts(raw: bytes) -> list[Part]:
         BodyLimitGuard(_MAX_BODY_BYTES, shares_of_bodies(_MAX_BODY_BYTES)),
     ]
     direct = PreAsgiHandler(fast, guards, lambda: True)
-    whole = await _measured(lambda: _answered(direct.begin(Head(scope), body)))
-    answered = await _measured(lambda: _answered(fast.begin(Request(Head(scope), body))))
+    head = Head(scope)  # a client repeats it
+    whole = await _measured_function(lambda: _answer(direct.begin(head, body)))
+    answered = await _measured_function(lambda: _answer(fast.begin(Request(head, body))))
     parsing = await _measured_function(lambda: from_json(body))
     message = read_message(body)
     assert message is not None
     rest = await _from_plan_on(publisher, message, FastPath.modern)
     return [
         Part(name="Host, Origin, the body within its limit", seconds=whole - answered),
-        Part(name="headers, routing, context, handing the answer over", seconds=answered - parsing - _sum(rest)),
+        Part(name="routing, handing the answer over", seconds=answered - parsing - _sum(rest)),
         Part(name="parsing the JSON", seconds=parsing),
         *rest,
     ]
@@ -110,32 +111,27 @@ async def _from_plan_on(
     plans = FastPath(publisher)
     planned = plan(plans, message)
     assert isinstance(planned, PlainRequest), "the call is not plain"
-    context = InvocationContext()
     planning = await _measured_function(lambda: plan(plans, message))
-    running = await _measured(lambda: planned.run(context))
-    execution = await _execution(publisher, context)
+    running = await _measured(lambda: planned.responder.call_plain(planned, ""))
+    execution = await _execution()
     return [
         Part(name="plan: is all of it plain", seconds=planning),
         *execution,
-        Part(name="serialising: MCP's result as JSON", seconds=running - _sum(execution)),
+        Part(name="limits, errors, the response", seconds=running - _sum(execution)),
     ]
 
 
-async def _execution(publisher: Publisher, context: InvocationContext) -> list[Part]:
+async def _execution() -> list[Part]:
     signature = signature_of(add)
     reader = ArgumentReader("add", signature.adapter, signature.internal_schema)
     writer = ResultWriter("add", signature.return_annotation)
-    whole = await _measured(
-        lambda: execute(publisher.tools, ToolExecutionRequest("add", _ARGUMENTS), context, publisher.policy)
-    )
     validation = await _measured_function(lambda: reader.read(_ARGUMENTS))
     function = await _measured(lambda: add(a=1, b=2))
-    result = await _measured_function(lambda: writer.write(3))
+    result = await _measured_function(lambda: writer.write_json(3))
     return [
         Part(name="execution: validating the arguments", seconds=validation),
         Part(name="execution: the function", seconds=function),
-        Part(name="execution: its result", seconds=result),
-        Part(name="execution: look-up, time limit, policy, budget", seconds=whole - validation - function - result),
+        Part(name="execution: its result as JSON", seconds=result),
     ]
 
 
@@ -147,10 +143,10 @@ def _parsed(raw: bytes) -> tuple[dict[str, Any], bytes]:
     return {"type": "http", "method": "POST", "path": _PATH, "root_path": "", "headers": headers}, body
 
 
-async def _answered(begun: PlainResponse | PendingCall | None) -> None:
+def _answer(begun: PlainResponse | PendingCall | None) -> None:
     assert begun is not None, "the call is not plain"
-    answer = begun if isinstance(begun, PlainResponse) else await begun.run()
-    assert answer is not None
+    answer = begun if isinstance(begun, PlainResponse) else begun.start(lambda work: work.send(None))
+    assert answer is not None, "the call has waited"
     assert answer.body.startswith(b"{"), answer
 
 
