@@ -32,7 +32,7 @@ from bridge.service.chat_model import (
     provider_of,
 )
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
-from bridge.tools.arguments import parse_arguments
+from bridge.tools.arguments.reader import parse_arguments
 from bridge.tools.content import Text
 from bridge.tools.tool import ToolExecutionRequest
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 from bridge.errors import ArgumentsError, ToolError
 from bridge.service.chat_model import ChatRequest, FinishReason, ToolChoice, ToolChoiceMode
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
-from bridge.tools.arguments import parse_arguments
+from bridge.tools.arguments.reader import parse_arguments
 from bridge.tools.content import Text, text_of
 from bridge.tools.questions import SamplingAnswer, ToolUse, ToolUseResult
 from bridge.tools.tool import ToolExecutionRequest

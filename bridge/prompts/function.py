@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from bridge.prompts.prompt import MessagesWriter, Prompt, PromptArgument
-from bridge.tools.arguments import ArgumentReader
+from bridge.tools.arguments.reader import ArgumentReader
 from bridge.tools.checks import require_type
 from bridge.tools.completion import Completions
 from bridge.tools.decoration import F, Settings, name_of, store_settings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import DefinitionError
 from bridge.resources.resource import ContentsWriter, Resource, ResourceTemplate
 from bridge.resources.uri_template import UriTemplate
-from bridge.tools.arguments import ArgumentReader
+from bridge.tools.arguments.reader import ArgumentReader
 from bridge.tools.checks import require_type
 from bridge.tools.completion import Completions
 from bridge.tools.decoration import F, Settings, name_of, store_settings

@@ -22,7 +22,7 @@ B = TypeVar("B", bound=Box[Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """What a server offers. Later changes of the boxes apply."""
+    """The tools, resources and prompts of one server. Later changes of the boxes apply."""
 
     tools: ToolBox = field(default_factory=ToolBox)
     resources: ResourceBox | None = None

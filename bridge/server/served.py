@@ -55,7 +55,7 @@ _PROMPTS: ListKind[Prompt] = ListKind(
 
 
 class View(NamedTuple, Generic[B]):
-    """What some callers see of a box, and its lists by member of their results."""
+    """The part of a box that some callers see, and its lists by member of their results."""
 
     box: B
     lists: Mapping[str, Listing[Any]]

@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from bridge.errors import ArgumentsError, BridgeError, DefinitionError
 from bridge.service.chat_model import ResponseFormat
-from bridge.tools.arguments import ArgumentReader, parse_arguments
+from bridge.tools.arguments.reader import ArgumentReader, parse_arguments
 from bridge.tools.schema.generator import schema_of
 from bridge.tools.schema.signature import signature_of
 

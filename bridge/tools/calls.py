@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from pydantic_core import to_json
 
 from bridge.errors import ArgumentProblem, ArgumentsError
-from bridge.tools.arguments import parse_arguments
+from bridge.tools.arguments.reader import parse_arguments
 from bridge.tools.content import Content, Text, text_of
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from bridge.tools.threads import run_in_thread
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
-    from bridge.tools.arguments import ArgumentReader
+    from bridge.tools.arguments.reader import ArgumentReader
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

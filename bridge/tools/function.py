@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args, overload
 
 from bridge.errors import DefinitionError
-from bridge.tools.arguments import ArgumentReader
+from bridge.tools.arguments.reader import ArgumentReader
 from bridge.tools.checks import require_type
 from bridge.tools.decoration import (
     F,

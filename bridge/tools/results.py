@@ -24,8 +24,8 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from bridge.errors import ResultError
+from bridge.tools.arguments.coercion import paths_of_non_finite
 from bridge.tools.calls import ToolExecutionResult
-from bridge.tools.coercion import paths_of_non_finite
 from bridge.tools.content import Block, File, Text
 from bridge.tools.schema.annotations import bare_type, union_members
 from bridge.tools.schema.generator import SCHEMA_ERRORS, TOP_LEVEL, output_schema

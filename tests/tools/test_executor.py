@@ -13,7 +13,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel
 
 from bridge.errors import ArgumentsError, ToolError
-from bridge.tools.arguments import LARGE_BYTES
+from bridge.tools.arguments.reader import LARGE_BYTES
 from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.executors import (
     ContextThreadExecutor,

@@ -23,7 +23,7 @@ from bridge.server.methods.method import PlainRequest
 from bridge.server.protocol import read_message
 from bridge.server.publisher import Publisher
 from bridge.server.stdio.fast import FastStdio
-from bridge.tools.arguments import ArgumentReader
+from bridge.tools.arguments.reader import ArgumentReader
 from bridge.tools.results import ResultWriter
 from bridge.tools.schema.signature import signature_of
 from tests.benchmarks.load.stopwatch import best_seconds

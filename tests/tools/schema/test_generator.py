@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from bridge.errors import DefinitionError
-from bridge.tools.coercion import MEMBERS
+from bridge.tools.arguments.coercion import MEMBERS
 from bridge.tools.schema.generator import internal_schema, output_schema, schema_of
 
 T = TypeVar("T")

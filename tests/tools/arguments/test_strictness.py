@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field
 from pydantic_core import to_json
 
 from bridge.errors import ArgumentsError
-from bridge.tools.arguments import ArgumentReader
+from bridge.tools.arguments.reader import ArgumentReader
+from bridge.tools.arguments.strictness import StrictModeGaps
 from bridge.tools.schema.signature import signature_of
-from bridge.tools.strictness import StrictModeGaps
 
 
 class Span(NamedTuple):

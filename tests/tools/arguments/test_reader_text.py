@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.errors import ArgumentsError
-from bridge.tools.arguments import parse_arguments
+from bridge.tools.arguments.reader import parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

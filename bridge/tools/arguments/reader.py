@@ -16,10 +16,10 @@ from pydantic_core import ValidationError, from_json, to_json
 
 from bridge.errors import ArgumentProblem, ArgumentsError
 from bridge.text import nearest
-from bridge.tools.argument_problems import MAX_PROBLEMS, printable, problems_of, reason_of, refusals_of, shown
-from bridge.tools.bounded_validation import bounded_validate_json
-from bridge.tools.coercion import FINITE, Coercion, RejectedValue, paths_of_non_finite
-from bridge.tools.strictness import StrictModeGaps
+from bridge.tools.arguments.bounded_validation import bounded_validate_json
+from bridge.tools.arguments.coercion import FINITE, Coercion, RejectedValue, paths_of_non_finite
+from bridge.tools.arguments.problems import MAX_PROBLEMS, printable, problems_of, reason_of, refusals_of, shown
+from bridge.tools.arguments.strictness import StrictModeGaps
 from bridge.types import ValueBounds
 
 if TYPE_CHECKING:

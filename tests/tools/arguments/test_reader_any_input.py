@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from bridge.errors import ArgumentsError
-from bridge.tools.arguments import ArgumentReader, parse_arguments
+from bridge.tools.arguments.reader import ArgumentReader, parse_arguments
 from bridge.tools.schema.signature import signature_of
 
 

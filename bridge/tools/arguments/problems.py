@@ -9,14 +9,14 @@ from pydantic_core import to_json
 
 from bridge.errors import ArgumentProblem
 from bridge.text import truncate
-from bridge.tools.coercion import RejectedValue
+from bridge.tools.arguments.coercion import RejectedValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pydantic_core import ErrorDetails, ValidationError
 
-    from bridge.tools.coercion import Path
+    from bridge.tools.arguments.coercion import Path
 
 MAX_PROBLEMS = 100
 """Maximum number of problems in one error."""

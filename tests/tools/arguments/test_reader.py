@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from bridge.errors import ArgumentProblem, ArgumentsError
-from bridge.tools.arguments import ArgumentReader
+from bridge.tools.arguments.reader import ArgumentReader
 from bridge.tools.schema.parameters import P
 from bridge.tools.schema.signature import signature_of
 

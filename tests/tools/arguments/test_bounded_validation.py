@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from bridge.tools import bounded_validation
-from bridge.tools.bounded_validation import bounded_validate_json
+from bridge.tools.arguments import bounded_validation
+from bridge.tools.arguments.bounded_validation import bounded_validate_json
 from bridge.tools.schema.signature import signature_of
-from tests.tools.test_arguments_any_input import EVERYTHING_NAMES, JSON, everything
+from tests.tools.arguments.test_reader_any_input import EVERYTHING_NAMES, JSON, everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable

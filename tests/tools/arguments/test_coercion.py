@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from bridge.errors import ArgumentsError
-from bridge.tools.arguments import ArgumentReader
-from bridge.tools.coercion import Coercion
+from bridge.tools.arguments.coercion import Coercion
+from bridge.tools.arguments.reader import ArgumentReader
 from bridge.tools.schema.generator import schema_of
 from bridge.tools.schema.signature import signature_of
 

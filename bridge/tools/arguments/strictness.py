@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from bridge.tools.coercion import TEXT_REFUSED
+from bridge.tools.arguments.coercion import TEXT_REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

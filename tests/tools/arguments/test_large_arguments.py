@@ -9,11 +9,11 @@ import pytest
 from pydantic import BaseModel
 
 from bridge.errors import ArgumentProblem, ArgumentsError
-from bridge.tools import argument_problems
-from bridge.tools import arguments as arguments_of_tools
-from bridge.tools.arguments import ArgumentReader
+from bridge.tools.arguments import problems as argument_problems
+from bridge.tools.arguments import reader as arguments_of_tools
+from bridge.tools.arguments.reader import ArgumentReader
 from bridge.tools.schema.signature import signature_of
-from tests.tools.test_arguments import Item, problems_of, reader_of, two_integers
+from tests.tools.arguments.test_reader import Item, problems_of, reader_of, two_integers
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

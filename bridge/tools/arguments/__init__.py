@@ -1,0 +1,1 @@
+"""Arguments: JSON from models and remote clients, as values for a function."""
