@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
+from bridge.errors import NameClashError
 from bridge.tools.box import Box
 from bridge.tools.decoration import nothing_in
 from bridge.tools.function import found_in
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.prompts.box import PromptBox
     from bridge.resources.box import ResourceBox
 
+_logger = logging.getLogger("bridge.server")
 B = TypeVar("B", bound=Box[Any])
 
 
@@ -45,8 +49,9 @@ class Features:
     def of(cls, *sources: object) -> Features:
         """Collect the features of sources: what a `bridge.ToolBox` takes, with resources and prompts.
 
-        Features are used themselves. So is a ToolBox, ResourceBox or PromptBox that is the only source of its kind, so
-        that its later changes apply.
+        Features are used themselves. So is a ToolBox, ResourceBox or PromptBox that is the only source of its kind. A
+        box of several sources follows the boxes among them: their later changes apply, and so do updates of resources.
+        A change that makes two names clash is logged, and the previous items stay in use.
 
         Raises:
             DefinitionError: A source has nothing to offer, or something invalid.
@@ -54,8 +59,9 @@ class Features:
         """
         if len(sources) == 1 and isinstance(only := sources[0], Features):
             return only
-        boxes = [source for source in sources if isinstance(source, Box)]
-        found = [item for source in sources if not isinstance(source, Box) for item in found_in(source)]
+        flat = [each for source in sources for each in (source if _has_boxes(source) else (source,))]
+        boxes = [source for source in flat if isinstance(source, Box)]
+        found = [item for source in flat if not isinstance(source, Box) for item in found_in(source)]
         if not (found or boxes) and sources:
             raise nothing_in(sources[0] if len(sources) == 1 else sources)
         tools = _one_box(ToolBox, boxes, [item for item in found if isinstance(item, Tool)]) or ToolBox()
@@ -73,9 +79,37 @@ class Features:
         )
 
 
+def _has_boxes(source: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    return isinstance(source, list | tuple) and any(isinstance(each, Box) for each in source)
+
+
 def _one_box(kind: type[B], boxes: Iterable[Box[Any]], items: list[Any]) -> B | None:
-    """Return the only box of a kind, or a new one with all items; None if there are none."""
+    """Return the only box of a kind, or a new one that follows the boxes and has the items; None if there are none."""
     given = [box for box in boxes if isinstance(box, kind)]
     if len(given) == 1 and not items:
         return given[0]
-    return kind(*given, items) if items else kind(*given) if given else None
+    return _combined(kind, given, items) if given or items else None
+
+
+def _combined(kind: type[B], boxes: list[B], items: list[Any]) -> B:
+    """Return a box with the items of others, also after their changes, followed by its own."""
+    followed = [item for box in boxes for item in box]
+    combined = kind()
+    combined.replace([*followed, *items])
+    lock = RLock()  # boxes may be changed in several threads
+
+    def follow() -> None:
+        with lock:
+            of_boxes, known = [item for box in boxes for item in box], set(map(id, followed))
+            try:
+                combined.replace([*of_boxes, *(item for item in combined if id(item) not in known)])
+            except NameClashError:
+                _logger.exception("the changed items of %r cannot be combined; the previous ones stay in use", combined)
+            else:
+                followed[:] = of_boxes
+
+    for box in boxes:
+        box.on_change(follow)
+        if (on_update := getattr(box, "on_update", None)) is not None:
+            on_update(combined.updated)  # type: ignore[attr-defined]  # both are ResourceBoxes
+    return combined

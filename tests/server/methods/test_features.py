@@ -24,6 +24,7 @@ from bridge import (
     PromptBox,
     PromptMessage,
     ResourceBox,
+    ToolBox,
     ToolError,
     prompt,
     resource,
@@ -285,3 +286,27 @@ async def test_a_server_without_them_says_so() -> None:
             assert (await error_of(request))[0] == -32601
     with pytest.raises(DefinitionError, match="there are no tools in"):
         Publisher([], name="tests")
+
+
+async def test_a_combined_box_follows_its_sources(caplog: pytest.LogCaptureFixture) -> None:
+    resources, prompts, more = ResourceBox(today), PromptBox(review), ToolBox()
+    features = Features.of([resources, note], prompts, PromptBox(), more, add)
+    updated, changes = list[str](), list[None]()
+    assert features.resources is not None
+    assert features.prompts is not None
+    features.resources.on_update(updated.append)
+    features.on_change(lambda: changes.append(None))
+    resources.updated("notes://today")
+    resources.add(red)
+    assert features.names == ["add", "today", "red", "note", "review"]
+    features.resources.add(asking)
+    resources.replace([])
+    more.add(tool(name="sub")(lambda: None))
+    prompts.add(broken)
+    assert features.names == ["sub", "add", "note", "asking", "review", "broken"]
+    more.add(add)
+    assert features.names[:2] == ["sub", "add"]
+    assert "cannot be combined" in caplog.text
+    more.remove("add")
+    more.remove("sub")
+    assert (features.names[0], updated, len(changes)) == ("add", ["notes://today"], 6)
