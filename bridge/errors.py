@@ -335,11 +335,11 @@ class ResourceNotFoundError(ToolCallError):
     """There is no such resource; a function that reads resources may raise it.
 
     Attributes:
-        uri: URI, or name, of the resource.
+        uri: URI, or name, of the resource; empty if it was not given.
     """
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(f"there is no resource {uri!r}")
+    def __init__(self, uri: str = "") -> None:
+        super().__init__(f"there is no resource {uri!r}" if uri else "there is no such resource")
         self.uri = uri
 
 

@@ -152,10 +152,10 @@ def command(
 def _check(target: Target) -> None:
     """Check that a target has tools and can be read before a client starts it."""
     if isinstance(target, FileTarget | ModuleTarget):
-        from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - not needed for other targets
+        from bridge.cli.loading import load_features  # noqa: PLC0415 - not needed for other targets
 
         with redirect_stdout():
-            load_toolbox([target])
+            load_features([target])
     elif isinstance(target, ConfigTarget):
         from bridge.cli.servers import servers_of  # noqa: PLC0415 - likewise
 

@@ -58,7 +58,9 @@ def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
     """
     tools = load_features(targets).tools
     if not tools:
-        raise TargetError(f"{', '.join(map(_shown, targets))} has no tools")
+        raise TargetError(
+            f"{', '.join(map(_shown, targets))} has no tools; `bridge serve` serves its resources and prompts"
+        )
     return tools
 
 
@@ -75,7 +77,7 @@ def _sources_of(target: LocalTarget) -> list[object]:
         return _sources_in(target.path)
     module = _imported(target)
     sources = _offered(module, target) if target.attribute is None else [_named(module, target)]
-    if not sources or any(isinstance(source, Sized) and not len(source) for source in sources):
+    if all(isinstance(source, Sized) and not len(source) for source in sources):
         raise TargetError(f"{_shown(target)} has no tools: {_remedy(module, target)}")
     for source in sources:
         methods = _tool_methods(source) if isinstance(source, type) else []
@@ -130,8 +132,10 @@ def _offered(module: ModuleType, target: LocalTarget) -> list[object]:
                 names = f"{_file_of(target)}:{other[0]} or {_file_of(target)}:{name}"
                 raise TargetError(f"{_shown(target)} has several {kind.__name__}es; name one: {names}")
     items = [value for _, value in named if isinstance(value, Published) or _is_decorated(value)]
+    if not boxes:
+        return items
     covered = tuple(each for kind in boxes for each in kind.kinds)
-    others = [item for item in items if not (covered and any(isinstance(each, covered) for each in found_in(item)))]
+    others = [each for item in items for each in found_in(item) if not isinstance(each, covered)]
     return [*(box for _, box in boxes.values()), *others]
 
 

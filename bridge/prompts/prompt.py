@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bridge.errors import DefinitionError, ResultError
 from bridge.tools.calls import ToolExecutionResult
-from bridge.tools.checks import require_type
+from bridge.tools.checks import require_name, require_type
 from bridge.tools.completion import NO_COMPLETION, Completion
 from bridge.tools.content import Block, Content, Text
 from bridge.tools.decoration import Published
@@ -100,7 +100,7 @@ class Prompt(Published):
     """Renders the prompt."""
 
     def __post_init__(self) -> None:
-        require_type(self.name, str, "the name of a prompt", "text")
+        require_name(self.name, "the name of a prompt")
         what = f"the prompt {self.name!r}"
         for name in ("title", "description"):
             require_type(getattr(self, name), str | None, f"the {name} of {what}", "text")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from anyio.lowlevel import EventLoopToken, current_token
@@ -81,11 +82,14 @@ class _Listener:
     def __init__(self, loop: EventLoopToken, listener: Callable[[frozenset[Change]], None]) -> None:
         self._loop = loop
         self._listener = listener
+        self._lock = Lock()
         self._changes: dict[Change, None] = {}
+        """Changes of which the listener has not heard; any thread adds to them."""
 
     def schedule(self, change: Change) -> None:
-        is_scheduled = bool(self._changes)
-        self._changes[change] = None
+        with self._lock:
+            is_scheduled = bool(self._changes)
+            self._changes[change] = None
         if is_scheduled:
             return
         native: Any = self._loop.native_token
@@ -95,5 +99,6 @@ class _Listener:
             schedule(self._call)
 
     def _call(self) -> None:
-        changes, self._changes = self._changes, {}  # before the call, so that a change during it is notified
+        with self._lock:  # before the call, so that a change during it is notified
+            changes, self._changes = self._changes, {}
         self._listener(frozenset(changes))

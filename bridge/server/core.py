@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from bridge.errors import ResultError, ToolCallError, UnknownToolError
+from bridge.errors import ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError, UnknownToolError
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.changes import Changes
+from bridge.server.failures import failed, reported
 from bridge.server.features import Features
 from bridge.server.listing import CACHE_SCOPE
 from bridge.server.protocol import (
@@ -21,7 +22,6 @@ from bridge.server.protocol import (
     INVALID_REQUEST,
     LIMIT_EXCEEDED,
     MODERN_VERSIONS,
-    CallRefused,
     ProtocolError,
 )
 from bridge.server.running_calls import RunningCalls
@@ -29,7 +29,6 @@ from bridge.server.served import ServedPrompts, ServedResources
 from bridge.server.tool_list import ToolViews
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import LOCAL, execute, result_of_failure
-from bridge.tools.questions import InputRequired
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.wire.tools import result_to_wire
 
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     Step = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 
 _logger = logging.getLogger("bridge.server")
-_Raised = TypeVar("_Raised", bound=BaseException)
 _Written = TypeVar("_Written")
 
 DISCOVERY_TTL_MS = 60_000
@@ -84,15 +82,13 @@ class ServerCore:
         self.state_keys = state_keys
         self.memory_id_of = memory_id_of
         self.policy = replace(policy or LOCAL, reveal_errors=False, on_unknown_tool=_raise)
-        self._producing = replace(LOCAL, on_arguments_error=_raise, on_execution_error=_raise)
+        self._producing = replace(self.policy, on_arguments_error=_raise, on_execution_error=_raise)
         self.views = ToolViews(tools, page_size)
         self.catalog = self.views.whole.catalog
         self.changes = Changes(features)
-        self.resources = (
-            None if features.resources is None else ServedResources(features.resources, self.produce, page_size)
-        )
+        self.resources = None if features.resources is None else ServedResources(features.resources, self, page_size)
         """The resources; None if the server has none."""
-        self.prompts = None if features.prompts is None else ServedPrompts(features.prompts, self.produce, page_size)
+        self.prompts = None if features.prompts is None else ServedPrompts(features.prompts, self, page_size)
         """The prompts; None if the server has none."""
         self.running = RunningCalls()
         """The running calls."""
@@ -158,21 +154,44 @@ class ServerCore:
     async def produce(
         self, tool: Tool, request: ToolExecutionRequest, context: InvocationContext
     ) -> ToolExecutionResult:
-        """Run what reads a resource or renders a prompt; see `bridge.server.served.Produce`."""
+        """Run what reads a resource or renders a prompt; see `bridge.server.served.Running`."""
         self.running.check_open(request.name)
         try:
             if self.memory_id_of is not None:
                 context.memory_id = self.memory_id_of(context)
             result = await self._execute(_One(tool), request, context, self._producing)
-        except (ToolCallError, ProtocolError) as error:
-            if isinstance(error, ResultError):
-                raise _failed(request.name, error) from None
+        except (ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError, ProtocolError):
             raise
         except BaseException as error:  # noqa: BLE001 - answered without its text
-            raise self._reported(request.name, error) from None
-        if result.is_error:  # of a limit
-            raise ProtocolError(LIMIT_EXCEEDED, result.text)
+            raise reported(request.name, error, self.running) from None
+        if result.is_error:
+            from bridge.server.limits.accounts import RETRY_AFTER_META_KEY  # noqa: PLC0415 - as needed
+
+            seconds = result.metadata.get(RETRY_AFTER_META_KEY)
+            if seconds is None:
+                raise ProtocolError(INTERNAL_ERROR, result.text)
+            raise ProtocolError(LIMIT_EXCEEDED, result.text, {"retryAfterSeconds": seconds})
         return result
+
+    def write_produced(self, name: str, wire: Json, write: Callable[[Json], _Written]) -> _Written:
+        """Write the result of `produce`, given as JSON.
+
+        Raises:
+            ProtocolError: It is over the limit of the results of this name, or cannot be sent.
+        """
+        max_bytes = None if self._max_result_bytes is None else self._max_result_bytes(name)
+        plain = wire if max_bytes is None else dict(wire)  # writing may add members
+        try:
+            written = write(wire)
+        except Exception as error:  # noqa: BLE001 - answered without its text
+            raise failed(name, error) from None
+        if max_bytes is not None:
+            from bridge.server.limits.accounts import excess_bytes  # noqa: PLC0415 - only with limits
+
+            if (length := excess_bytes(max_bytes, plain, written)) is not None:
+                message = f"the result of {name!r} has {length} bytes, and may have {max_bytes}: ask for less"
+                raise ProtocolError(INTERNAL_ERROR, message)
+        return written
 
     async def call(
         self,
@@ -213,7 +232,7 @@ class ServerCore:
                 context.cancel()
             if isinstance(error, UnknownToolError) and error.name == name and name not in tools:
                 raise ProtocolError(INVALID_PARAMS, str(error)) from None
-            raise self._reported(name, error) from None
+            raise reported(name, error, self.running) from None
 
     async def call_plain(
         self,
@@ -250,7 +269,7 @@ class ServerCore:
             except BaseException as raised:  # noqa: BLE001 - as in `execute`
                 result = await result_of_failure(raised, tool, arguments, self.policy)
         except BaseException as error:  # noqa: BLE001 - as by `call`
-            raise self._reported(tool.name, error) from None
+            raise reported(tool.name, error, self.running) from None
         if isinstance(result, bytes):
             return b"{%b%b}" % (result, ending)
         return _written(tool.name, result, write, None, modern=modern)
@@ -284,22 +303,6 @@ class ServerCore:
             return b"{%b%b}" % (result, ending) if result and isinstance(result, bytes) else _ended(value)
         except BaseException as error:  # noqa: BLE001 - as above
             return _ended(None, error)
-
-    def _reported(self, name: str, error: BaseException) -> BaseException:
-        """Log the error of a call that is not the tool's own, and return the one to raise."""
-        if isinstance(error, InputRequired):
-            return error
-        if isinstance(error, CallRefused):
-            return error.error
-        if isinstance(error, BaseExceptionGroup) and not isinstance(error, Exception):
-            # A tool asked from inside a task group, which wraps its questions.
-            return _unwrapped(name, error)
-        if isinstance(error, anyio.get_cancelled_exc_class()):
-            if self.running.was_ended():
-                message = f"the server ended while {name!r} ran, and cancelled it: its outcome is unknown"
-                return ProtocolError(INTERNAL_ERROR, message)
-            return error
-        return _failed(name, error)  # a library's panic must not end the session, either
 
 
 async def _ended(value: Any, error: BaseException | None = None) -> Any:
@@ -366,29 +369,3 @@ def _of_era(result: ToolExecutionResult, *, modern: bool) -> Json:
     elif not isinstance(wire.get("structuredContent", {}), dict):
         del wire["structuredContent"]
     return wire
-
-
-def _failed(name: str, error: BaseException) -> ProtocolError:
-    _logger.error("the call of %r failed outside of the tool", name, exc_info=error)
-    return ProtocolError(INTERNAL_ERROR, f"the call of {name!r} failed; the server's log says why")
-
-
-def _unwrapped(name: str, group: BaseExceptionGroup[BaseException]) -> BaseException:
-    refused, _ = group.split(CallRefused)
-    if refused is not None:
-        return _leaves(refused)[0].error
-    asked, others = group.split(InputRequired)
-    if asked is None:
-        return _failed(name, group)
-    if others is not None:
-        return _failed(name, others)
-    questions = {key: question for error in _leaves(asked) for key, question in error.questions.items()}
-    return InputRequired(questions)
-
-
-def _leaves(group: BaseExceptionGroup[_Raised]) -> list[_Raised]:
-    return [
-        leaf
-        for error in group.exceptions
-        for leaf in (_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
-    ]

@@ -9,9 +9,13 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.server.client_values import ClientValues
 from bridge.server.listing import CACHE_SCOPE, LIST_TTL_MS, Listing, ListKind, Views
 from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, LIMIT_EXCEEDED, ProtocolError
+from bridge.text import clip
 from bridge.tools.box import Box
 from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.completion import NO_COMPLETION
+from bridge.tools.executors import CallableExecutor
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import Tool
 from bridge.wire.prompts import messages_to_wire, prompt_to_wire
 from bridge.wire.resources import contents_to_wire, resource_to_wire, template_to_wire
 
@@ -26,12 +30,13 @@ if TYPE_CHECKING:
     from bridge.server.changes import Feature
     from bridge.tools.completion import Completion
     from bridge.tools.context import InvocationContext
-    from bridge.tools.tool import Tool
     from bridge.types import Json
 
 _Written = TypeVar("_Written")
 B = TypeVar("B", bound=Box[Any])
 
+MAX_URI_CHARS = 1024
+"""Maximum length of a URI in an error's data."""
 MAX_WATCHED = 1000
 """Maximum number of resources that a session of the handshake era watches."""
 RESOURCE_NOT_FOUND = -32002
@@ -65,31 +70,89 @@ def _views(box: B, page_size: int | None, *kinds: ListKind[Any]) -> Views[B, Vie
     return Views(box, lambda part: View(part, {kind.member: Listing(part, kind, page_size) for kind in kinds}))
 
 
-class Produce(Protocol):
-    """Runs what reads or renders, within the limits of calls; `bridge.server.core.ServerCore.produce`."""
+class Running(Protocol):
+    """Runs what reads, renders or completes, and writes its results: a `bridge.server.core.ServerCore`."""
 
-    async def __call__(
+    async def produce(
         self, tool: Tool, request: ToolExecutionRequest, context: InvocationContext
     ) -> ToolExecutionResult:
-        """Return the result.
+        """Return the result, within the limits of calls.
 
         Raises:
-            ProtocolError: The call failed outside of the function.
-            Exception: Raised by the function.
+            ArgumentsError: The arguments are invalid.
+            ResourceNotFoundError: The function says so.
+            ToolError: The function failed with a message for the client.
+            ToolTimeoutError: It took too long.
+            ProtocolError: It failed otherwise, which has been logged.
+        """
+        ...
+
+    def write_produced(self, name: str, wire: Json, write: Callable[[Json], _Written]) -> _Written:
+        """Write a result, within its limit.
+
+        Raises:
+            ProtocolError: It is too long, or cannot be sent.
         """
         ...
 
 
-class ServedResources:
+class _Served:
+    """Base of `ServedResources` and `ServedPrompts`."""
+
+    def __init__(self, core: Running) -> None:
+        self._core = core
+
+    async def _produced(
+        self, what: str, tool: Tool, arguments: Mapping[str, Any], context: InvocationContext, absent: ProtocolError
+    ) -> ToolExecutionResult:
+        """Run what reads, renders or completes.
+
+        Raises:
+            ProtocolError: It failed; ``absent`` if it says that there is no such resource.
+        """
+        try:
+            return await self._core.produce(tool, ToolExecutionRequest(tool.name, arguments), context)
+        except ArgumentsError as error:
+            problems = "; ".join(map(str, error.problems))
+            raise ProtocolError(INVALID_PARAMS, f"invalid arguments for {what}: {problems}", absent.data) from None
+        except ResourceNotFoundError:
+            raise absent from None
+        except (ToolError, ToolTimeoutError) as error:
+            raise ProtocolError(INTERNAL_ERROR, str(error), absent.data) from None
+
+    async def _completed(
+        self,
+        item: ResourceTemplate | Prompt,
+        argument: str,
+        text: str,
+        known: Mapping[str, str],
+        context: InvocationContext,
+    ) -> Completion:
+        """Complete within the limits and the time of the item itself.
+
+        Raises:
+            ProtocolError: The completion failed.
+        """
+
+        async def execute(*_: object) -> ToolExecutionResult:
+            return ToolExecutionResult((), value=await item.complete(argument, text, known, context))
+
+        tool = Tool(ToolSpecification(name=item.name), CallableExecutor(execute, item.name), policy=item.policy)
+        nothing = ProtocolError(INTERNAL_ERROR, f"there is nothing to complete {argument!r} of {item.name!r} with")
+        completion: Completion = (await self._produced(f"{item.name!r}", tool, {}, context, nothing)).value
+        return completion
+
+
+class ServedResources(_Served):
     """The resources of a server."""
 
     feature: ClassVar[Feature] = "resources"
 
-    def __init__(self, box: ResourceBox, produce: Produce, page_size: int | None) -> None:
+    def __init__(self, box: ResourceBox, core: Running, page_size: int | None) -> None:
+        super().__init__(core)
         self.box = box
         self.views = _views(box, page_size, _RESOURCES, _TEMPLATES)
         """The resources by access."""
-        self._produce = produce
         self._watched = ClientValues[set[str]](set)
 
     def watched_by(self, client: object) -> set[str]:
@@ -113,41 +176,46 @@ class ServedResources:
         """Return what reads a URI; None if the caller sees no such resource."""
         return self.views.of(access).box.find(uri)
 
-    async def read(
-        self, uri: str, context: InvocationContext, write: Callable[[Json], _Written], *, modern: bool, access: Access
-    ) -> _Written:
-        """Answer a ``resources/read``.
-
-        Args:
-            uri: URI of the resource.
-            context: Context of the request.
-            write: Writes the result, given as JSON.
-            modern: True for a client of version 2026-07-28.
-            access: Permissions of the caller; a resource outside of them does not exist.
+    def required(self, uri: str, access: Access, *, modern: bool) -> Readable:
+        """Return what reads a URI.
 
         Raises:
-            ProtocolError: There is no such resource, or it cannot be read.
-            InputRequired: The function asked a question that needs another round.
+            ProtocolError: The caller sees no such resource, or lacks a scope for it.
         """
         found = self.find(uri, access)
         if found is None:
             raise _not_found(uri, modern=modern)
         _check_scopes(found.resource.name, access)
-        try:
-            result = await self._produce(
-                found.tool, ToolExecutionRequest(found.resource.name, found.arguments), context
-            )
-        except ArgumentsError as error:
-            problems = "; ".join(map(str, error.problems))
-            raise ProtocolError(INVALID_PARAMS, f"the URI {uri!r} is not valid: {problems}", {"uri": uri}) from None
-        except ResourceNotFoundError:
-            raise _not_found(uri, modern=modern) from None
-        except (ToolError, ToolTimeoutError) as error:
-            raise ProtocolError(INTERNAL_ERROR, str(error), {"uri": uri}) from None
+        return found
+
+    async def read(
+        self,
+        uri: str,
+        found: Readable,
+        context: InvocationContext,
+        write: Callable[[Json], _Written],
+        *,
+        modern: bool,
+    ) -> _Written:
+        """Answer a ``resources/read``.
+
+        Args:
+            uri: URI of the resource.
+            found: Reads it; from `required`, or from `find` for a caller who lacks no scope.
+            context: Context of the request.
+            write: Writes the result, given as JSON.
+            modern: True for a client of version 2026-07-28.
+
+        Raises:
+            ProtocolError: It cannot be read, or the function says that there is no such resource.
+            InputRequired: The function asked a question that needs another round.
+        """
+        absent = _not_found(uri, modern=modern)
+        result = await self._produced(f"the URI {clip(uri)!r}", found.tool, found.arguments, context, absent)
         wire = contents_to_wire(result)
         if modern:
             wire |= {"resultType": "complete", "ttlMs": LIST_TTL_MS, "cacheScope": CACHE_SCOPE}
-        return write(wire)
+        return self._core.write_produced(found.resource.name, wire, write)
 
     async def complete(
         self,
@@ -165,62 +233,67 @@ class ServedResources:
         """
         for each in self.views.of(access).box.templates:
             if str(each.uri_template) == template:
-                return await each.complete(variable, text, known, context)
+                _check_scopes(each.name, access)
+                return await self._completed(each, variable, text, known, context)
         if self.find(template, access) is not None:  # a resource has no variables
             return NO_COMPLETION
-        raise ProtocolError(INVALID_PARAMS, f"there is no resource template {template!r}")
+        raise ProtocolError(INVALID_PARAMS, f"there is no resource template {clip(template)!r}")
 
 
-class ServedPrompts:
+class ServedPrompts(_Served):
     """The prompts of a server."""
 
     feature: ClassVar[Feature] = "prompts"
 
-    def __init__(self, box: PromptBox, produce: Produce, page_size: int | None) -> None:
+    def __init__(self, box: PromptBox, core: Running, page_size: int | None) -> None:
+        super().__init__(core)
         self.box = box
         self.views = _views(box, page_size, _PROMPTS)
         """The prompts by access."""
-        self._produce = produce
 
     def find(self, name: str, access: Access = EVERYTHING) -> Prompt | None:
         """Return a prompt; None if the caller sees no such prompt."""
         return self.views.of(access).box.find(name)
 
+    def required(self, name: str, access: Access) -> Prompt:
+        """Return a prompt.
+
+        Raises:
+            ProtocolError: The caller sees no such prompt, or lacks a scope for it.
+        """
+        prompt = self.find(name, access)
+        if prompt is None:
+            raise ProtocolError(INVALID_PARAMS, f"there is no prompt {clip(name)!r}")
+        _check_scopes(name, access)
+        return prompt
+
     async def render(
         self,
-        name: str,
+        prompt: Prompt,
         arguments: Mapping[str, Any],
         context: InvocationContext,
         write: Callable[[Json], _Written],
         *,
         modern: bool,
-        access: Access,
     ) -> _Written:
         """Answer a ``prompts/get``.
 
         Args:
-            name: Name of the prompt.
+            prompt: The prompt; from `required`, or from `find` for a caller who lacks no scope.
             arguments: Its arguments, not yet validated.
             context: Context of the request.
             write: Writes the result, given as JSON.
             modern: True for a client of version 2026-07-28.
-            access: Permissions of the caller; a prompt outside of them does not exist.
 
         Raises:
-            ProtocolError: There is no such prompt, an argument is missing or wrong, or it cannot be rendered.
+            ProtocolError: An argument is missing or wrong, or it cannot be rendered.
             InputRequired: The function asked a question that needs another round.
         """
-        prompt = self._required(name, access)
-        _check_scopes(name, access)
-        try:
-            result = await self._produce(prompt.tool, ToolExecutionRequest(name, arguments), context)
-        except ArgumentsError as error:
-            problems = "; ".join(map(str, error.problems))
-            raise ProtocolError(INVALID_PARAMS, f"invalid arguments for the prompt {name!r}: {problems}") from None
-        except (ToolError, ToolTimeoutError) as error:
-            raise ProtocolError(INTERNAL_ERROR, str(error)) from None
+        name = prompt.name
+        absent = ProtocolError(INTERNAL_ERROR, f"the prompt {name!r} uses a resource that does not exist")
+        result = await self._produced(f"the prompt {name!r}", prompt.tool, arguments, context, absent)
         wire = messages_to_wire(prompt, result)
-        return write(wire | {"resultType": "complete"} if modern else wire)
+        return self._core.write_produced(name, wire | {"resultType": "complete"} if modern else wire, write)
 
     async def complete(
         self, name: str, argument: str, text: str, known: Mapping[str, str], context: InvocationContext, access: Access
@@ -230,18 +303,12 @@ class ServedPrompts:
         Raises:
             ProtocolError: The caller sees no such prompt.
         """
-        return await self._required(name, access).complete(argument, text, known, context)
-
-    def _required(self, name: str, access: Access) -> Prompt:
-        prompt = self.find(name, access)
-        if prompt is None:
-            raise ProtocolError(INVALID_PARAMS, f"there is no prompt {name!r}")
-        return prompt
+        return await self._completed(self.required(name, access), argument, text, known, context)
 
 
 def _not_found(uri: str, *, modern: bool) -> ProtocolError:
     code = INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
-    return ProtocolError(code, f"there is no resource {uri!r}", {"uri": uri})
+    return ProtocolError(code, f"there is no resource {clip(uri)!r}", {"uri": uri[:MAX_URI_CHARS]})
 
 
 def _check_scopes(name: str, access: Access) -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _SESSION_HEADER = "mcp-session-id"
-_MAX_TARGETS = 4096
 
 
 def fast_path_of(core: ServerCore, transport: str, caller: Callable[[], Caller | None] = lambda: None) -> FastPath:
@@ -179,9 +178,8 @@ class ObservedResponder(PlainResponder):
         target = self._method.target(request.params)
         known, upstream = (None, None) if target is None else (target.name, target.upstream)
         series = self._observer.series(self._method.name, known, Peer(self._transport, request.version))
-        if len(self._targets) >= _MAX_TARGETS:  # URIs of templates are without number
-            self._targets.clear()
-        self._targets[name, request.version] = series, upstream
+        if known == name:  # there may be any number of URIs
+            self._targets[name, request.version] = series, upstream
         return series, upstream
 
     def _series_of(self, version: str) -> OperationSeries:

@@ -24,6 +24,20 @@ def require_type(value: object, kinds: type | UnionType | tuple[type, ...], what
         raise DefinitionError(f"{what} must be {taken}, not {short_repr(value)}")
 
 
+def require_name(value: object, what: str) -> None:
+    """Check a name, or a URI, which must be printable text.
+
+    Args:
+        value: The declared value.
+        what: Its name in the error message.
+
+    Raises:
+        DefinitionError: The value is not text, is empty, or has control characters or lone surrogates.
+    """
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise DefinitionError(f"{what} must be text without control characters, not {short_repr(value)}")
+
+
 def require_seconds(value: object, what: str, *, optional: bool = True, may_be_zero: bool = False) -> None:
     """Check a duration in seconds, which is not negative, zero or NaN; ``optional`` accepts None."""
     if value is None and optional:

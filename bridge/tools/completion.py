@@ -38,8 +38,8 @@ class Completion:
 
     values: tuple[str, ...] = ()
     """At most `MAX_VALUES`."""
-    total: int = 0
-    """Number of all values; at least the number in `values`."""
+    total: int | None = 0
+    """Number of all values; None if they were not counted to the end."""
     has_more: bool = False
     """True if there are more than those in `values`."""
 
@@ -89,15 +89,30 @@ class Completions:
             return _of([each for each in completer if each.casefold().startswith(text.casefold())])
         if inspect.iscoroutinefunction(completer):
             return _of(await completer(text, arguments, context))
-        answer = await run_in_thread(
-            lambda: completer(text, arguments, ThreadContext.of(context)), caller=context.account or None
-        )
-        return _of(await answer if inspect.isawaitable(answer) else answer)
+
+        def called() -> Any:
+            answer = completer(text, arguments, ThreadContext.of(context))
+            return answer if inspect.isawaitable(answer) else _of(answer)  # which may run a generator
+
+        answer = await run_in_thread(called, caller=context.account or None)
+        return answer if isinstance(answer, Completion) else _of(await answer)
 
 
-def _of(values: Iterable[Any]) -> Completion:
-    texts = tuple(map(str, islice(values, _MAX_COUNTED)))
-    return Completion(texts[:MAX_VALUES], len(texts), len(texts) > MAX_VALUES)
+def _of(values: Iterable[Any] | None) -> Completion:
+    if isinstance(values, str):
+        raise TypeError(f"a completion returns a list of values, not the text {values[:MAX_VALUES]!r}")
+    texts = tuple(each for each in map(str, islice(values or (), _MAX_COUNTED + 1)) if is_utf8(each))
+    total = len(texts) if len(texts) <= _MAX_COUNTED else None
+    return Completion(texts[:MAX_VALUES], total, len(texts) > MAX_VALUES)
+
+
+def is_utf8(text: str) -> bool:
+    """True for a text that can be sent; a file's name may contain bytes that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _checked(completer: Any, what: str) -> CompletionFunction | tuple[str, ...]:

@@ -37,10 +37,5 @@ def messages_to_wire(prompt: Prompt, result: ToolExecutionResult) -> Json:
 
 def completion_to_wire(completion: Completion) -> Json:
     """Convert a completion to MCP's ``CompleteResult``."""
-    return {
-        "completion": {
-            "values": list(completion.values),
-            "total": completion.total,
-            "hasMore": completion.has_more,
-        }
-    }
+    values = {"values": list(completion.values), "hasMore": completion.has_more}
+    return {"completion": values | without_none(total=completion.total)}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from bridge.server.methods.method import ERAS, Method
-from bridge.server.protocol import INTERNAL_ERROR, ProtocolError
 from bridge.tools.completion import NO_COMPLETION
 from bridge.wire.prompts import completion_to_wire
 
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from bridge.server.methods.method import HandlerRequest, PlainRequest, Written
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
-
-_logger = logging.getLogger("bridge.server")
 
 _COMPLETE = frozenset({"ref", "argument", "context", "_meta"})
 
@@ -44,7 +40,11 @@ class Complete(Method):
             and known.keys() <= {"arguments"}
             and _are_texts(known.get("arguments", {}))
         )
-        return request if is_plain else None
+        if not is_plain:
+            return None
+        return (
+            request if params["ref"]["type"] == ("ref/prompt" if "name" in params["ref"] else "ref/resource") else None
+        )
 
     async def run(self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]) -> Written:
         """Complete."""
@@ -70,19 +70,12 @@ class Complete(Method):
         known = params.get("context", {}).get("arguments", {})
         core = self._core
         name, text = argument["name"], argument["value"]
-        core.running.check_open(self.name)
-        try:
-            if ref["type"] == "ref/prompt" and core.prompts is not None:
-                completion = await core.prompts.complete(ref.get("name", ""), name, text, known, context, access)
-            elif ref["type"] == "ref/resource" and core.resources is not None:
-                completion = await core.resources.complete(ref.get("uri", ""), name, text, known, context, access)
-            else:
-                completion = NO_COMPLETION
-        except ProtocolError:
-            raise
-        except Exception:
-            _logger.exception("the completion of %r failed", name)
-            raise ProtocolError(INTERNAL_ERROR, f"completing {name!r} failed; the server's log says why") from None
+        if ref["type"] == "ref/prompt" and core.prompts is not None:
+            completion = await core.prompts.complete(ref.get("name", ""), name, text, known, context, access)
+        elif ref["type"] == "ref/resource" and core.resources is not None:
+            completion = await core.resources.complete(ref.get("uri", ""), name, text, known, context, access)
+        else:
+            completion = NO_COMPLETION
         wire = completion_to_wire(completion)
         return wire | {"resultType": "complete"} if modern else wire
 

@@ -77,6 +77,8 @@ class PlainRequest:
     """The result of `Tracing.begins`, if telemetry has called it; set by `Responder.plan`."""
     operation: ServerOperation | None = None
     """Its observation, if the call was started; set by `Responder.start_plain`."""
+    found: Any = None
+    """The target that `Method.plan` has found, for `Method.run`."""
     may_talk: bool = False
     """True if the code that is run may have something for its client before its result; set by `Method.plan`."""
     channel: FastChannel | None = None

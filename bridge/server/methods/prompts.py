@@ -56,7 +56,7 @@ class PromptsGet(Method):
         prompt = prompts.find(name, request.access)
         if prompt is None or request.access.missing(name):
             return None
-        request.may_talk = prompt.interactive
+        request.found, request.may_talk = prompt, prompt.interactive
         return request
 
     def run(
@@ -66,7 +66,7 @@ class PromptsGet(Method):
         assert self._core.prompts is not None
         params = request.params
         return self._core.prompts.render(
-            params["name"], params.get("arguments") or {}, context, write, modern=request.modern, access=request.access
+            request.found, params.get("arguments") or {}, context, write, modern=request.modern
         )
 
     def params_type(self) -> type[GetPromptRequestParams] | None:
@@ -81,9 +81,8 @@ class PromptsGet(Method):
         """Render the prompt, which may ask its client through the context."""
         assert self._core.prompts is not None
         with request.running() as context:
-            return await self._core.prompts.render(
-                params.name, params.arguments or {}, context, dict, modern=request.modern, access=request.access
-            )
+            prompt = self._core.prompts.required(params.name, request.access)
+            return await self._core.prompts.render(prompt, params.arguments or {}, context, dict, modern=request.modern)
 
     def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
         """Return the prompt."""

@@ -64,7 +64,7 @@ class ResourcesRead(Method):
         found = resources.find(uri, request.access)
         if found is None or request.access.missing(found.resource.name):
             return None
-        request.may_talk = found.resource.interactive
+        request.found, request.may_talk = found, found.resource.interactive
         return request
 
     def run(
@@ -72,9 +72,7 @@ class ResourcesRead(Method):
     ) -> Awaitable[Written]:
         """Read the resource."""
         assert self._core.resources is not None
-        return self._core.resources.read(
-            request.params["uri"], context, write, modern=request.modern, access=request.access
-        )
+        return self._core.resources.read(request.params["uri"], request.found, context, write, modern=request.modern)
 
     def params_type(self) -> type[ReadResourceRequestParams] | None:
         """Return the type of the parameters: a URI."""
@@ -88,9 +86,9 @@ class ResourcesRead(Method):
         """Read the resource, which may ask its client through the context."""
         assert self._core.resources is not None
         with request.running() as context:
-            return await self._core.resources.read(
-                str(params.uri), context, dict, modern=request.modern, access=request.access
-            )
+            uri, access = str(params.uri), request.access
+            found = self._core.resources.required(uri, access, modern=request.modern)
+            return await self._core.resources.read(uri, found, context, dict, modern=request.modern)
 
     def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
         """Return the resource."""

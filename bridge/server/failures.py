@@ -1,0 +1,61 @@
+"""Failures of calls outside of the tool: logged here, and answered without their text."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from bridge.server.protocol import INTERNAL_ERROR, CallRefused, ProtocolError
+from bridge.tools.questions import InputRequired
+
+if TYPE_CHECKING:
+    from bridge.server.running_calls import RunningCalls
+
+_logger = logging.getLogger("bridge.server")
+_Raised = TypeVar("_Raised", bound=BaseException)
+
+
+def failed(name: str, error: BaseException) -> ProtocolError:
+    """Log the error of a call, and return the one for the client."""
+    _logger.error("the call of %r failed outside of the tool", name, exc_info=error)
+    return ProtocolError(INTERNAL_ERROR, f"the call of {name!r} failed; the server's log says why")
+
+
+def reported(name: str, error: BaseException, running: RunningCalls) -> BaseException:
+    """Log an error that is not the tool's own, and return the one to raise: questions and cancellations as they are."""
+    if isinstance(error, InputRequired):
+        return error
+    if isinstance(error, CallRefused):
+        return error.error
+    if isinstance(error, BaseExceptionGroup) and not isinstance(error, Exception):
+        # A tool asked from inside a task group, which wraps its questions.
+        return _unwrapped(name, error)
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        if running.was_ended():
+            message = f"the server ended while {name!r} ran, and cancelled it: its outcome is unknown"
+            return ProtocolError(INTERNAL_ERROR, message)
+        return error
+    return failed(name, error)  # a library's panic must not end the session, either
+
+
+def _unwrapped(name: str, group: BaseExceptionGroup[BaseException]) -> BaseException:
+    refused, _ = group.split(CallRefused)
+    if refused is not None:
+        return _leaves(refused)[0].error
+    asked, others = group.split(InputRequired)
+    if asked is None:
+        return failed(name, group)
+    if others is not None:
+        return failed(name, others)
+    questions = {key: question for error in _leaves(asked) for key, question in error.questions.items()}
+    return InputRequired(questions)
+
+
+def _leaves(group: BaseExceptionGroup[_Raised]) -> list[_Raised]:
+    return [
+        leaf
+        for error in group.exceptions
+        for leaf in (_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
+    ]
