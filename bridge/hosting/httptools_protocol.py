@@ -17,6 +17,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from bridge.hosting.eager_tasks import EagerTasks
+from bridge.server.fast_path import internal_error_message
 from bridge.server.http.requests import REQUEST, Head
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from bridge.server.http.requests import PendingCall
 
 _OK = 200
-_FAILED = PlainResponse(
-    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"the server\'s log says why"}}', 500
-)
 
 Header = tuple[bytes, bytes]
 
@@ -234,9 +232,14 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
 
     def _start(self, work: PendingCall) -> None:
         eager = self._eager
-        if eager.is_ready() and (answer := work.start(eager.step)) is not None:
-            self._write(answer, keeps_alive=True)
-            return
+        if eager.is_ready():
+            try:
+                answer = work.start(eager.step)
+            except Exception as error:  # noqa: BLE001 - logged and answered
+                answer = _failed(work, error)
+            if answer is not None:
+                self._write(answer, keeps_alive=True)
+                return
         running = _Running(work)
         self.cycle = running  # type: ignore[assignment]  # as far as uvicorn looks at it
         if work.may_talk:
@@ -250,10 +253,10 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
     async def _run(self, running: _Running) -> None:
         try:
             answer = await running.work.run()
-        except BaseException:  # as in uvicorn: logged and answered
-            if not running.disconnected and not running.is_handed_over:
-                self.logger.exception("a request could not be answered")
-            answer, running.keep_alive = _FAILED, False
+        except BaseException as error:  # noqa: BLE001 - as in uvicorn: logged and answered
+            if running.disconnected or running.is_handed_over:
+                return
+            answer = _failed(running.work, error)  # a tool may also have cancelled its task
         if answer is None or running.is_handed_over:
             return
         if self.flow.write_paused:
@@ -332,6 +335,11 @@ class _Running:
         if self.disconnected and not self.response_complete and self.work.ends_with_client and not self.is_handed_over:
             # A task cancelled before its first step would not run its cleanup.
             self.task.get_loop().call_soon(self.task.cancel)
+
+
+def _failed(work: PendingCall, error: BaseException) -> PlainResponse:
+    """Log an unexpected error, and return the response."""
+    return PlainResponse(internal_error_message(work.request.message, error))
 
 
 def _head(status: int, default: list[Header]) -> bytes:

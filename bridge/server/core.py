@@ -289,11 +289,11 @@ class ServerCore:
             The result, if the call has ended; the rest of the call; None if it was not started.
         """
         executor: FunctionExecutor = tool.executor  # type: ignore[assignment]  # of a plain tool
-        work = executor.start(arguments) if self.running.has_room(self._plain_places) else None
-        if work is None:
+        if not self.running.has_room(self._plain_places):
             return None
         try:
-            return step(work)
+            work = executor.start(arguments)
+            return None if work is None else step(work)
         except StopIteration as end:
             value = end.value
             try:

@@ -171,7 +171,8 @@ class PlainResponder:
         """Run a request; return the response and its JSON-RPC error code, 0 for a result."""
         try:
             written = await self._run(request, context, request.written if request.may_talk else request.write)
-        except (ProtocolError, InputRequired) as error:
+        except (Exception, InputRequired) as raised:  # noqa: BLE001 - logged and answered
+            error = answerable(self._method, raised)
             if request.is_passed_on(error):
                 return b"", 0
             found = protocol_error(self._method, request, error)
@@ -182,8 +183,8 @@ class PlainResponder:
         """Run a request with a tool, like `run`."""
         try:
             return result_message(request.id, await self._call_plain(request, account)), 0
-        except (ProtocolError, InputRequired) as error:
-            found = protocol_error(self._method, request, error)
+        except (Exception, InputRequired) as raised:  # noqa: BLE001 - logged and answered
+            found = protocol_error(self._method, request, answerable(self._method, raised))
             return refusal(request.id, found), found.code
 
 
@@ -191,6 +192,11 @@ def refusal(request: MessageId, error: ProtocolError) -> bytes:
     """Return a JSON-RPC error response."""
     wire = {"code": error.code, "message": error.message}
     return error_message(request, wire if error.data is None else wire | {"data": error.data})
+
+
+def answerable(method: Method, error: Exception | InputRequired) -> ProtocolError | InputRequired:
+    """Return the error to answer: the error itself, or for an unexpected one, which is logged, an internal error."""
+    return error if isinstance(error, ProtocolError | InputRequired) else _unexpected(method.name, error)
 
 
 def protocol_error(method: Method, request: PlainRequest, error: ProtocolError | InputRequired) -> ProtocolError:
@@ -202,8 +208,11 @@ def protocol_error(method: Method, request: PlainRequest, error: ProtocolError |
     return ProtocolError(INTERNAL_ERROR, f"the call of {name!r} failed; the server's log says why")
 
 
-def internal_error_message(request: Json, error: Exception) -> bytes:
-    """Log an unexpected error of a plan, and return the error response."""
-    _logger.error("the request %r could not be answered", request["method"], exc_info=error)
-    message = f"the request {request['method']!r} failed; the server's log says why"
-    return error_message(request["id"], {"code": INTERNAL_ERROR, "message": message})
+def internal_error_message(request: Json, error: BaseException) -> bytes:
+    """Log an unexpected error of a request, and return the error response."""
+    return refusal(request["id"], _unexpected(request["method"], error))
+
+
+def _unexpected(method: str, error: BaseException) -> ProtocolError:
+    _logger.error("the request %r could not be answered", method, exc_info=error)
+    return ProtocolError(INTERNAL_ERROR, f"the request {method!r} failed; the server's log says why")

@@ -6,7 +6,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from bridge.server.fast_path import FastPath, PlainResponder, protocol_error, refusal
+from bridge.server.fast_path import FastPath, PlainResponder, answerable, protocol_error, refusal
 from bridge.server.protocol import INTERNAL_ERROR, MISSING_CAPABILITY, ProtocolError, result_message
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import INPUT_REQUIRED, TOOL_ERROR
@@ -98,7 +98,8 @@ class ObservedResponder(PlainResponder):
 
         try:
             response, failed = await self._run(request, context, written)
-        except (ProtocolError, InputRequired) as error:
+        except (Exception, InputRequired) as raised:  # noqa: BLE001 - logged and answered
+            error = answerable(self._method, raised)
             if request.is_passed_on(error) and isinstance(error, InputRequired):
                 _end_asking(operation, request, error)
                 return b"", 0
@@ -134,8 +135,8 @@ class ObservedResponder(PlainResponder):
         request.write = written
         try:
             result = await self._call_plain(request, account)
-        except (ProtocolError, InputRequired) as error:
-            found = protocol_error(self._method, request, error)
+        except (Exception, InputRequired) as raised:  # noqa: BLE001 - logged and answered
+            found = protocol_error(self._method, request, answerable(self._method, raised))
             operation.end_with_code(found.code, found.message)
             return refusal(request.id, found), found.code
         except BaseException:

@@ -18,9 +18,11 @@ from bridge.hosting import httptools_protocol
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
+from bridge.server.core import ServerCore
 from bridge.server.http.guards import PreAsgiHandler
 from bridge.server.http.probes import HealthState
 from bridge.server.methods.method import PlainRequest
+from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.cli.bounding import answers
 from tests.server import http_server
@@ -42,6 +44,21 @@ async def _add(arguments: Mapping[str, Any], _: InvocationContext) -> Any:
     return arguments["a"] + arguments["b"]
 
 
+@tool
+async def plain(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool
+async def cancelling() -> None:
+    """Cancel the own task, and wait."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+
+
 async def _look_around(*_: object) -> str:
     """What a tool may count on: a task that can be timed, and a library that is known."""
     async with asyncio.timeout(DEADLINE_SECONDS):
@@ -59,7 +76,7 @@ def holding() -> Holding:
 @pytest.fixture
 def app(holding: Holding) -> BridgeApp:
     held = replace(holding.tool, interactive=False)
-    return http_app(ToolBox(silent("add", _add), silent("look", _look_around), held))
+    return http_app(ToolBox(silent("add", _add), silent("look", _look_around), held, plain, cancelling))
 
 
 @pytest.fixture
@@ -211,20 +228,34 @@ def test_what_goes_wrong_is_said_where_all_is_said(port: int, ways: list[str], m
     assert (text_of(body), ways) == ("6", [])
 
 
-def test_a_call_that_cannot_be_answered_is_logged_and_its_connection_closed(
-    port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("broken", [(PlainRequest, "run"), (ServerCore, "start_plain"), (ServerCore, "call_plain")])
+def test_a_call_that_fails_unexpectedly_is_logged_and_answered_with_its_id(
+    port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: tuple[type, str]
 ) -> None:
-    async def fail(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(PlainRequest, "run", fail)
+    monkeypatch.setattr(*broken, fail)
+    found, name = [], "add" if broken[1] == "run" else "plain"
     with connected(port) as connection:
-        connection.sendall(adding(1))
-        ((head, body),) = answers(connection, 1)
-        assert head.startswith(b"HTTP/1.1 500 ")
-        assert body["error"]["code"] == -32603
-        assert connection.recv(1) == b""
-    assert [record.getMessage() for record in caplog.records if record.exc_info] == ["a request could not be answered"]
+        for _ in range(2):  # of which only the second can be started at once
+            connection.sendall(modern("tools/call", name=name, arguments={"a": 1, "b": 1}).raw)
+            ((head, body),) = answers(connection, 1)
+            found.append((head.split()[1], body))
+    expected = {"code": -32603, "message": "the request 'tools/call' failed; the server's log says why"}
+    assert (b"200", {"jsonrpc": "2.0", "id": 1, "error": expected}) in found
+    messages = {record.getMessage() for record in caplog.records if record.exc_info}
+    assert messages == {"the request 'tools/call' could not be answered"}
+
+
+def test_a_tool_that_cancels_its_own_task_is_answered_with_an_error(port: int) -> None:
+    with connected(port) as connection:
+        for _ in range(3):
+            connection.sendall(modern("tools/call", name="cancelling", arguments={}).raw)
+            ((head, body),) = answers(connection, 1)
+            assert (head.split()[1], body["id"], body["error"]["code"]) == (b"200", 1, -32603)
+            connection.sendall(modern("tools/call", name="plain", arguments={"a": 1, "b": 1}).raw)
+            assert text_of(answers(connection, 1)[0][1]) == "2"
 
 
 def test_an_app_with_other_middleware_has_no_direct_way(app: BridgeApp) -> None:
