@@ -5,16 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyio.lowlevel import EventLoopToken, current_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.server.features import Features
-
-Feature = Literal["tools", "resources", "prompts"]
+    from bridge.server.features import Feature, Features
 
 
 class Change(NamedTuple):
@@ -43,12 +41,7 @@ class Changes:
     def start(self) -> None:
         """Listen to the features."""
         features = self._features
-        boxes = {"tools": features.tools, "resources": features.resources, "prompts": features.prompts}
-        self._ends = [
-            box.on_change(partial(self.notify, Change(name)))  # type: ignore[arg-type]  # the names are of features
-            for name, box in boxes.items()
-            if box is not None
-        ]
+        self._ends = [box.on_change(partial(self.notify, Change(name))) for name, box in features.boxes.items()]
         if features.resources is not None:
             self._ends.append(features.resources.on_update(lambda uri: self.notify(Change("resources", uri))))
 
@@ -71,6 +64,11 @@ class Changes:
         """Notify every listener; from any thread."""
         for listener in tuple(self._listeners.values()):
             listener.schedule(change)
+
+    def notify_lists(self) -> None:
+        """Notify every listener of a change of every list; from any thread."""
+        for name in self._features.boxes:
+            self.notify(Change(name))
 
     def __len__(self) -> int:
         return len(self._listeners)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar
 
 from bridge.errors import NameClashError
 from bridge.tools.box import Box
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server")
 B = TypeVar("B", bound=Box[Any])
 
+Feature = Literal["tools", "resources", "prompts"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
@@ -37,13 +39,22 @@ class Features:
     @property
     def names(self) -> list[str]:
         """The names of all tools, resources and prompts, which access and limits go by."""
-        return [item.name for box in (self.tools, self.resources or (), self.prompts or ()) for item in box]
+        return [item.name for box in self.boxes.values() for item in box]
+
+    @property
+    def boxes(self) -> dict[Feature, Box[Any]]:
+        """The boxes that the server has, by feature."""
+        boxes: dict[Feature, Box[Any] | None] = {
+            "tools": self.tools,
+            "resources": self.resources,
+            "prompts": self.prompts,
+        }
+        return {name: box for name, box in boxes.items() if box is not None}
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` after every change of a list, in the thread that made it."""
-        for box in (self.tools, self.resources, self.prompts):
-            if box is not None:
-                box.on_change(listener)
+        for box in self.boxes.values():
+            box.on_change(listener)
 
     @classmethod
     def of(cls, *sources: object) -> Features:

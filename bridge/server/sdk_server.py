@@ -23,6 +23,7 @@ from bridge.server.listing import CACHE_SCOPE
 from bridge.server.methods.logging import SetLevel
 from bridge.server.methods.method import session_id
 from bridge.server.methods.registry import methods_of
+from bridge.server.methods.resources import ResourcesSubscribe, ResourcesUnsubscribe
 from bridge.server.methods.subscriptions import ChangeNotifier
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
+    from mcp.server.lowlevel.server import HandlerEntry
     from mcp.server.models import InitializationOptions
     from mcp_types import RequestParamsMeta
 
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server")
 _EMPTY: Mapping[str, Any] = {}
+_OF_SESSIONS = frozenset({ResourcesSubscribe.name, ResourcesUnsubscribe.name})
 
 STATE_TTL_SECONDS = 3600.0
 """Seconds within which a client must answer the questions of a call."""
@@ -102,7 +105,7 @@ class SdkServer(Server[Any]):
     methods: Mapping[str, Method]
     """The served methods, and their state."""
     is_stateless = False
-    """True if the handshake era has no sessions, and thus no notifications of changes."""
+    """True if the handshake era has no sessions, and thus neither notifications of changes nor subscriptions."""
 
     @property
     def log_levels(self) -> LogLevels:
@@ -123,11 +126,18 @@ class SdkServer(Server[Any]):
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
         """Return the SDK's options, with ``listChanged`` by default unless the server is stateless."""
-        return super().create_initialization_options(
+        options = super().create_initialization_options(
             notification_options or NotificationOptions(*(not self.is_stateless,) * 3),
             experimental_capabilities,
             extensions,
         )
+        if self.is_stateless and options.capabilities.resources is not None:
+            options.capabilities.resources.subscribe = False
+        return options
+
+    def get_request_handler(self, method: str) -> HandlerEntry[Any] | None:
+        """Return the handler of a method; None if the server does not have it."""
+        return None if self.is_stateless and method in _OF_SESSIONS else super().get_request_handler(method)
 
 
 def _handler(method: Method, publisher: ServerCore, levels: LogLevels) -> Callable[[Request, Any], Awaitable[Any]]:

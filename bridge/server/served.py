@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bridge.resources.box import Readable, ResourceBox
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.server.auth.access import Access
-    from bridge.server.changes import Feature
+    from bridge.server.features import Feature
     from bridge.tools.completion import Completion
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
@@ -163,11 +163,10 @@ class ServedResources(_Served):
         """Let a client of the handshake era watch a resource.
 
         Raises:
-            ProtocolError: The caller sees no such resource, or watches too many.
+            ProtocolError: The caller sees no such resource, lacks a scope of it, or watches too many.
         """
+        self.required(uri, access, modern=False)
         watched = self._watched.of(client)
-        if self.find(uri, access) is None:
-            raise _not_found(uri, modern=False)
         if len(watched) >= MAX_WATCHED and uri not in watched:
             raise ProtocolError(LIMIT_EXCEEDED, f"a session may watch {MAX_WATCHED} resources; unsubscribe from others")
         watched.add(uri)
@@ -175,6 +174,11 @@ class ServedResources(_Served):
     def find(self, uri: str, access: Access = EVERYTHING) -> Readable | None:
         """Return what reads a URI; None if the caller sees no such resource."""
         return self.views.of(access).box.find(uri)
+
+    def is_readable(self, uri: str, access: Access) -> bool:
+        """Return True if the caller sees a resource, and was granted its scopes."""
+        found = self.find(uri, access)
+        return found is not None and not access.missing(found.resource.name)
 
     def required(self, uri: str, access: Access, *, modern: bool) -> Readable:
         """Return what reads a URI.

@@ -52,7 +52,7 @@ _HEADERS = {"cache-control": "public, max-age=3600"}
 
 
 class AuthGuards:
-    """Authentication of one app; clients are notified when the tools that they may use have changed."""
+    """Authentication of one app; clients are notified when what they may use has changed."""
 
     def __init__(self, auth: Auth | TokenVerifier, publisher: ServerCore) -> None:
         self._auth = Auth.of(auth)
@@ -62,7 +62,7 @@ class AuthGuards:
         """Routes that need no credential."""
         self.unmatched = unmatched_auth_names(self._auth, publisher.features)
         """Warns of names in the configuration that no tool has."""
-        self._auth.on_change(publisher.changes.notify)
+        self._auth.on_change(publisher.changes.notify_lists)
 
         metadata_url = metadata_url_of(self._auth)
         self.credential = BearerAuthGuard(

@@ -18,8 +18,8 @@ from bridge.server.cluster.sessions import ClusterSessions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from bridge.server.changes import Feature
     from bridge.server.core import ServerCore
+    from bridge.server.features import Feature
     from bridge.server.http.sessions import Sessions
     from bridge.server.listing import Listing
     from bridge.server.publisher import Publisher

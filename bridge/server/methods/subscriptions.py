@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.session import ServerSession
     from mcp.server.subscriptions import ListenHandler, ServerEvent
-    from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
+    from mcp_types import SubscriptionFilter, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
-    from bridge.server.changes import Changes, Feature
+    from bridge.server.auth.access import Access
+    from bridge.server.changes import Changes
     from bridge.server.core import ServerCore
+    from bridge.server.features import Feature
     from bridge.server.limits.shares import Shares
     from bridge.server.methods.method import HandlerRequest
     from bridge.server.served import ServedResources
@@ -63,6 +65,8 @@ class Listen(Method):
     ) -> SubscriptionsListenResult:
         """Serve a subscription until its client disconnects, it is ended, or its credential is no longer valid.
 
+        The acknowledgement leaves out what the server does not have, and resources that the caller cannot read.
+
         Raises:
             ProtocolError: Too many are open, of all callers or of this one, or the parameters are too large.
         """
@@ -82,13 +86,27 @@ class Listen(Method):
         kept = kept_bytes(json.dumps(request.sdk.params).encode())  # which writes lone surrogates, too
         if kept > MAX_KEPT_BYTES:
             raise ProtocolError(INVALID_PARAMS, f"a subscription may take {MAX_KEPT_BYTES} bytes, not {kept}")
+        honoured = params.model_copy(update={"notifications": self._honoured(params.notifications, request.access)})
         handler = ListenHandler(self._bus)
         self._open.add(handler)
         try:
             with self._shares.taking(account), ending_with_credential(handler.close):
-                return await handler(request.sdk, params)
+                return await handler(request.sdk, honoured)
         finally:
             self._open.discard(handler)
+
+    def _honoured(self, wanted: SubscriptionFilter, access: Access) -> SubscriptionFilter:
+        """Return what a caller may be notified of; the SDK's handler would acknowledge everything."""
+        resources, left_out = self._core.resources, dict[str, Any]()
+        if self._core.prompts is None:
+            left_out["prompts_list_changed"] = None
+        if resources is None:
+            left_out |= {"resources_list_changed": None, "resource_subscriptions": None}
+        elif wanted.resource_subscriptions:
+            left_out["resource_subscriptions"] = [
+                uri for uri in wanted.resource_subscriptions if resources.is_readable(uri, access)
+            ]
+        return wanted.model_copy(update=left_out)
 
     def close(self) -> None:
         """End all subscriptions, each by its result."""
