@@ -3,65 +3,77 @@
 from __future__ import annotations
 
 import mimetypes
+import os
 import re
 from fnmatch import fnmatchcase
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from bridge.errors import DefinitionError, ResourceNotFoundError
+from bridge.errors import DefinitionError, ResourceNotFoundError, ToolError
 from bridge.resources.function import ResourceSettings, function_resource
 from bridge.resources.resource import BINARY, Resource, ResourceTemplate
+from bridge.tools.checks import require_count
 from bridge.tools.content import File
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
 _NOT_OF_A_SCHEME = re.compile(r"[^a-z0-9+.-]+")
+_NOT_UNICODE = re.compile("[\ud800-\udfff]")
+_MAX_ENTRIES = 10_000
+"""Maximum number of files and folders that one completion looks at."""
 
 
 def files(
-    folder: str | Path, *, uri: str | None = None, pattern: str = "*", name: str | None = None
+    folder: str | Path,
+    *,
+    uri: str | None = None,
+    pattern: str = "*",
+    name: str | None = None,
+    max_bytes: int = 2 * 1024 * 1024,
 ) -> ResourceTemplate:
     """Offer the files of a folder and its subfolders as resources, for example ``serve(files("docs"))``.
 
     A file is read when it is requested: as text if it is UTF-8 and its name does not say otherwise, else as bytes.
     Nothing outside of the folder is read, whatever the URI says and wherever links lead to. Hidden files, whose names
-    begin with a dot, do not exist. Paths are completed.
+    begin with a dot, do not exist, nor do links to them. Paths are completed, except through links to folders.
 
     Args:
         folder: The folder.
         uri: Beginning of the URIs; the path follows. Defaults to the name as a scheme: ``docs:///``.
-        pattern: Pattern of the paths that exist (`fnmatch`); ``*.md`` also matches in subfolders.
-        name: Name of the template. Defaults to the name of the folder.
+        pattern: Pattern of the paths that exist (`fnmatch`); ``*.md`` also matches in subfolders. A link and the file
+            that it leads to must both match.
+        name: Name of the template. Defaults to the name of the folder, or ``files`` if it has none.
+        max_bytes: Maximum size of a file that is read; reading a larger one is an error. Others wait while a file is
+            encoded, for up to 50 ms at 2 MiB.
 
     Raises:
-        DefinitionError: There is no such folder.
+        DefinitionError: There is no such folder, or ``max_bytes`` is not a positive whole number.
     """
     root = Path(folder).resolve()
     if not root.is_dir():
         raise DefinitionError(f"there is no folder {str(folder)!r}")
-    name = name or root.name
+    require_count(max_bytes, "max_bytes of files")
+    name = name or root.name or "files"
 
     def read(path: str) -> File:
         file = _file_in(root, path, pattern)
         if file is None:
             raise ResourceNotFoundError(path)
-        data, kind = file.read_bytes(), mimetypes.guess_type(file.name)[0]
+        data, kind = _content_of(file, path, max_bytes), mimetypes.guess_type(file.name)[0]
         try:
             return File("", data.decode() if _may_be_text(kind) else data, kind or "text/plain")
         except UnicodeDecodeError:
             return File("", data, kind or BINARY)
 
-    def complete(text: str, *_: object) -> Iterable[str]:
-        paths = (file.relative_to(root).as_posix() for file in sorted(root.rglob("*")))
-        return (path for path in paths if path.startswith(text) and _file_in(root, path, pattern) is not None)
-
     scheme = _NOT_OF_A_SCHEME.sub("-", name.lower()).lstrip("-+.0123456789") or "files"
     settings = ResourceSettings(
         uri=f"{uri or f'{scheme}:///'}{{+path}}",
         name=name,
-        description=f"Files of the folder {root.name}",
-        completions={"path": complete},
+        description=f"Files of the folder {root.name or root}",
+        completions={"path": lambda text, *_: _paths_in(root, text, pattern)},
     )
     made = function_resource(read, settings)
     assert not isinstance(made, Resource)
@@ -70,15 +82,76 @@ def files(
 
 def _file_in(root: Path, path: str, pattern: str) -> Path | None:
     """Return the file with a path in a folder; None if it is not offered."""
-    parts = path.split("/")
-    if "\0" in path or "\\" in path or any(part in {"", ".", ".."} or part.startswith(".") for part in parts):
+    if not _is_offered(path, pattern):
         return None
     try:
-        file = root.joinpath(*parts).resolve(strict=True)
-        is_inside = file.is_relative_to(root) and file.is_file()
+        file = Path(os.path.realpath(root / path, strict=True))
+        target = file.relative_to(root).as_posix() if file.is_file() else ""
     except (OSError, ValueError):
         return None
-    return file if is_inside and fnmatchcase(path, pattern) else None
+    return file if target == path or _is_offered(target, pattern) else None
+
+
+def _is_offered(path: str, pattern: str) -> bool:
+    """Return True for a relative path without hidden parts that matches the pattern."""
+    parts = path.split("/")
+    return not ("\0" in path or "\\" in path or any(not part or part[0] == "." for part in parts)) and fnmatchcase(
+        path, pattern
+    )
+
+
+def _content_of(file: Path, path: str, max_bytes: int) -> bytes:
+    """Read a file, of which no more than the limit gets into memory, even if it grows."""
+    with file.open("rb") as opened:
+        size = os.fstat(opened.fileno()).st_size
+        data = opened.read(size + 1) if size <= max_bytes else b""
+        if len(data) > size:
+            data += opened.read(max_bytes - size)
+    if (size := max(size, len(data))) > max_bytes:
+        raise ToolError(
+            f"the file {path!r} is too large to be read: it has {size:,} bytes, and at most {max_bytes:,} are allowed; "
+            "the server's author can allow more with files(…, max_bytes=…)"
+        )
+    return data
+
+
+def _paths_in(root: Path, text: str, pattern: str) -> Iterator[str]:
+    """Return the paths that begin with a text, sorted by folder and name, as they are written into the template.
+
+    Expansion keeps ``%41`` as it is (RFC 6570 3.2.3), so a percent sign of a name is encoded.
+    """
+    start, slash, _ = text.rpartition("/")
+    folder = unquote(start)
+    if slash and (_NOT_UNICODE.search(folder) or not _is_offered(folder, "*")):
+        return
+    if os.path.realpath(root / folder) != str(root / folder):
+        return
+    pending = [iter(_entries(root, f"{folder}{slash}", text))]
+    seen = 0
+    while pending and seen < _MAX_ENTRIES:
+        path, entry = next(pending[-1], ("", None))
+        if entry is None:
+            pending.pop()
+            continue
+        seen += 1
+        if entry.is_dir(follow_symlinks=False):
+            pending.append(iter(_entries(root, f"{path}/", text)))
+        elif _is_offered(path, pattern) if entry.is_file(follow_symlinks=False) else _file_in(root, path, pattern):
+            yield path.replace("%", "%25")
+
+
+def _entries(root: Path, folder: str, text: str) -> list[tuple[str, os.DirEntry[str]]]:
+    """Return the entries of a folder, with their paths, that are or contain paths that begin with a text."""
+    found = []
+    try:
+        with os.scandir(root / folder) as entries:
+            for entry in entries:
+                path = folder + entry.name
+                if entry.name[0] != "." and path.replace("%", "%25").startswith(text) and not _NOT_UNICODE.search(path):
+                    found.append((path, entry))
+    except OSError:
+        return []
+    return sorted(found, key=itemgetter(0))
 
 
 def _may_be_text(kind: str | None) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from bridge.errors import DefinitionError
 
@@ -23,9 +23,14 @@ _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 _VARIABLE = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
 _PREFIXES = {"": "", "+": "", "#": "#", ".": ".", "/": "/", ";": ";", "?": "?", "&": "&"}
 _SEPARATORS = {"": ",", "+": ",", "#": ",", ".": ".", "/": "/", ";": ";"}
-_ENDS = {"": "/?#&,", "+": "?#", "#": "", ".": "./?#", "/": "/?#", ";": ";/?#"}
-"""Characters that a value of an operator's variable cannot contain, because its expansion encodes them."""
+_ENDS = {"": "/?#&,", "+": "", "#": "", ".": "/?#", "/": "/?#", ";": ";/?#"}
+"""Characters that a value of an operator's variable cannot contain, because its expansion encodes them.
+
+Reserved and fragment expansion encode none of them (RFC 6570 3.2.3).
+"""
 _QUERY = "?&"
+_ENCODED = re.compile("%[0-9A-Fa-f]{2}")
+_RESERVED = ":/?#[]@!$&'()*+,;="
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,8 @@ class _Variable:
 class UriTemplate:
     """A parsed URI template.
 
-    Taken are simple, reserved, fragment, label, path and query expressions (levels 1 to 3), and ``{/path*}``.
+    Taken are simple, reserved, fragment, label, path and query expressions (levels 1 to 3), and ``{/path*}``. The value
+    of ``{+path}`` may contain ``?`` and ``#``, unless the template has variables of the query: then it ends at ``?``.
 
     Args:
         text: The template: ``notes://{user}/{name}{?language}``.
@@ -67,12 +73,13 @@ class UriTemplate:
 
     Raises:
         DefinitionError: The text is not a template, uses another expression, repeats a variable, or has two variables
-            without text between them, which no URI would separate.
+            without text between them, which no URI would separate; or its query does not begin with one ``?``.
     """
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._parts: list[_Literal | _Variable] = []
+        self._fixed_query = ""
         query: list[str] = []
         position = 0
         for expression in _EXPRESSION.finditer(text):
@@ -80,6 +87,10 @@ class UriTemplate:
             position = expression.end()
             operator, names = self._names_in(expression[1])
             if operator in _QUERY and operator:
+                if not query:
+                    self._begin_query(operator)
+                elif operator == "?":
+                    raise self._refused(f"begins its query twice; write {{&{expression[1][1:]}}}")
                 query += [name.removesuffix("*") for name in names]
             elif query:
                 raise self._refused("has an expression after its query; move the query to the end")
@@ -92,6 +103,8 @@ class UriTemplate:
         self.optional = frozenset(query)
         self.variables = tuple(part.name for part in self._parts if isinstance(part, _Variable)) + tuple(query)
         self._check()
+        self._has_encoded_text = any("%" in part.text for part in self._parts if isinstance(part, _Literal))
+        self._has_encoded_text |= "%" in self._fixed_query
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
         """Return the decoded values of the variables; None if the URI does not belong to the template.
@@ -101,8 +114,13 @@ class UriTemplate:
         """
         if len(uri) > MAX_URI_CHARS:
             return None
+        if self._has_encoded_text:
+            uri = _encoded(uri)
         path, _, query = uri.partition("?") if self.optional else (uri, "", "")
-        values = self._values_of_query(query.partition("#")[0])
+        query = query.partition("#")[0]
+        if self._fixed_query and not f"{query}&".startswith(f"{self._fixed_query}&"):
+            return None
+        values = self._values_of_query(query)
         return None if values is None or not self._read_path(path, values) else values
 
     def _values_of_query(self, query: str) -> dict[str, str | list[str]] | None:
@@ -166,9 +184,24 @@ class UriTemplate:
             ends = _ENDS[operator].replace("/", "") if is_list else _ENDS[operator]
             self._parts.append(_Variable(variable, ends, is_list, f"{variable}=" if operator == ";" else ""))
 
+    def _begin_query(self, operator: str) -> None:
+        """Move the text of the query that precedes its first variable out of the path."""
+        last = self._parts[-1] if self._parts else None
+        path, mark, fixed = last.text.partition("?") if isinstance(last, _Literal) else ("", "", "")
+        if any("?" in part.text for part in self._parts[:-1] if isinstance(part, _Literal)):
+            raise self._refused("has a variable in the text of its query; write it as {?name}")
+        if operator == "?" and mark:
+            raise self._refused("begins its query twice; write {&name} after the text of a query")
+        if operator == "&" and not mark:
+            raise self._refused("has {&name} without a query before it; write {?name}")
+        if mark:
+            self._parts[-1] = _Literal(path)
+            self._fixed_query = fixed
+
     def _add_text(self, text: str) -> None:
         if "{" in text or "}" in text:
             raise self._refused("has a brace without its pair")
+        text = _encoded(text)
         if not text:
             return
         if self._parts and isinstance(self._parts[-1], _Literal):
@@ -189,6 +222,12 @@ class UriTemplate:
 
     def __str__(self) -> str:
         return self._text
+
+
+def _encoded(text: str) -> str:
+    """Encode the characters that no URI contains, as expansion does with literals (RFC 6570 3.1)."""
+    text = quote(text, safe=f"{_RESERVED}%", errors="surrogatepass")
+    return _ENCODED.sub(lambda each: each[0].upper(), text)
 
 
 def _decoded(text: str) -> str | None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import uritemplate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,12 +15,15 @@ from bridge import (
     InvocationContext,
     ResourceBox,
     ResourceNotFoundError,
+    ResourceTemplate,
+    ToolError,
     ToolExecutionRequest,
     files,
 )
+from bridge.resources.files import _content_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.anyio
 
@@ -83,6 +89,87 @@ ESCAPES = [
 async def test_nothing_outside_of_the_folder_is_read(folder: Path, path: str) -> None:
     with pytest.raises(ResourceNotFoundError):
         await read(ResourceBox(files(folder, uri="docs:///")), f"docs:///{path}")
+
+
+@pytest.mark.parametrize("path", ["note.md", "k.md", "git.md", "loop.md"])
+async def test_a_link_hides_what_its_target_hides(folder: Path, path: str) -> None:
+    (folder / "key.pem").write_text("secret", encoding="utf-8")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config.md").write_text("secret", encoding="utf-8")
+    for link, target in {"note": ".hidden", "k": "key.pem", "git": ".git/config.md", "loop": "loop.md"}.items():
+        (folder / f"{link}.md").symlink_to(target)
+    template = files(folder, uri="docs:///", pattern="*.md")
+    with pytest.raises(ResourceNotFoundError):
+        await read(ResourceBox(template), f"docs:///{path}")
+    assert await completed(template) == ("a.md", "inner.md")
+
+
+async def test_a_file_over_the_limit_is_refused(folder: Path) -> None:
+    box = ResourceBox(files(folder, uri="docs:///", max_bytes=1000))
+    (folder / "a.txt").write_bytes(b"a" * 1000)
+    assert (await read(box, "docs:///a.txt")).content == "a" * 1000
+    (folder / "a.txt").write_bytes(b"a" * 1001)
+    with pytest.raises(ToolError, match=r"'a\.txt' is too large .* 1,001 bytes, and at most 1,000 .* max_bytes="):
+        await read(box, "docs:///a.txt")
+    with pytest.raises(DefinitionError, match="max_bytes of files must be a whole number of at least 1"):
+        files(folder, max_bytes=0)
+
+
+def test_a_file_that_grows_after_its_size_was_read_is_read_up_to_the_limit() -> None:
+    """Files of devices and processes have the size 0."""
+    with pytest.raises(ToolError, match="1,001 bytes"):
+        _content_of(Path("/dev/zero"), "grows.txt", 1000)
+    if (grown := Path("/proc/self/stat")).exists():
+        assert _content_of(grown, "grown.txt", 5000).endswith(b"\n")
+
+
+async def test_a_completed_path_is_read_after_expansion(folder: Path) -> None:
+    names = ["50%.txt", "a b+c.txt", "p%41.txt", "q?x.txt", "r#y.txt", "s&t=[1].txt", "tü.txt"]
+    odd = folder / "odd 1%41"
+    odd.mkdir()
+    for name in names:
+        (odd / name).write_text(name, encoding="utf-8")
+    (folder / os.fsdecode(b"odd\xff")).write_bytes(b"")
+    template = files(folder, uri="docs:///")
+    paths = await completed(template, "odd")
+    assert len(paths) == len(names)
+    assert await completed(template, "odd 1%2541/p%2541") == ("odd 1%2541/p%2541.txt",)
+    uris = [uritemplate.expand(str(template.uri_template), path=path) for path in paths]
+    assert [(await read(ResourceBox(template), uri)).content for uri in uris] == names
+
+
+async def test_completion_reads_only_folders_that_it_needs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("sub/deep", "subway", "other", ".git"):
+        (folder / name).mkdir()
+        (folder / name / "z.md").write_text("", encoding="utf-8")
+    read_folders: list[str] = []
+    scandir = os.scandir
+
+    def recorded(path: Path) -> Iterator[os.DirEntry[str]]:
+        read_folders.append(path.relative_to(folder).as_posix())
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", recorded)
+    template = files(folder, pattern="*.md")
+    assert await completed(template, "sub") == ("sub/deep/z.md", "subway/z.md")
+    assert read_folders == [".", "sub", "sub/deep", "subway"]
+    read_folders.clear()
+    assert await completed(template, "sub/d") == ("sub/deep/z.md",)
+    assert read_folders == ["sub", "sub/deep"]
+    for text in ("../", "/", ".git/", "up/", "sub//", "nope/", "a.md/", "\ud800/", "\0/"):
+        assert await completed(template, text) == ()
+    monkeypatch.setattr("bridge.resources.files._MAX_ENTRIES", 2)
+    assert await completed(template) == ("a.md", "inner.md")
+
+
+async def completed(template: ResourceTemplate, text: str = "") -> tuple[str, ...]:
+    return (await template.complete("path", text, {}, InvocationContext())).values
+
+
+def test_a_folder_without_a_name_makes_a_template_with_one() -> None:
+    template = files("/")
+    assert (template.name, str(template.uri_template)) == ("files", "files:///{+path}")
+    assert template.description == "Files of the folder /"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -4,6 +4,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import uritemplate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,13 +19,24 @@ MATCHES = [
     ("notes://{name}", "other://a", None),
     ("notes://{name}", "notes://a?b=c", None),
     ("file:///{+path}", "file:///a/b%2Fc", {"path": "a/b/c"}),
-    ("file:///{+path}", "file:///a?b", None),
+    ("file:///{+path}", "file:///a?b#c", {"path": "a?b#c"}),
+    ("file:///{+path}{?q}", "file:///a?q=b", {"path": "a", "q": "b"}),
+    ("x://a?fixed=1{&b}", "x://a?fixed=1&b=2", {"b": "2"}),
+    ("x://a?fixed=1{&b}", "x://a?fixed=1#part", {}),
+    ("x://a?fixed=1{&b}", "x://a?fixed=10&b=2", None),
+    ("x://{a}?{&b}", "x://1?&b=2", {"a": "1", "b": "2"}),
+    ("x://{a}?ü={&b}", "x://1?%c3%bc=&b=2", {"a": "1", "b": "2"}),
+    ("notes://ü/{a}", "notes://ü/ü", {"a": "ü"}),
+    ("notes://ü/{a}", "notes://%C3%BC/%c3%bc", {"a": "ü"}),
+    ("notes://ü/{a}", "notes://%c3%bc/1", {"a": "1"}),
+    ("notes://%c3%bc/{a}", "notes://ü/1", {"a": "1"}),
+    ("notes://ü/{a}", "notes://u/1", None),
     ("x://host{/path*}", "x://host/a/b", {"path": ["a", "b"]}),
     ("x://host{/path*}", "x://host", None),
     ("x:{a}-{b}.txt", "x:1-2-3.txt", {"a": "1", "b": "2-3"}),
     ("x:{a}-{b}.txt", "x:1-2-3.text", None),
     ("x:{a,b}", "x:1,2", {"a": "1", "b": "2"}),
-    ("x://host{.format}", "x://host.json", {"format": "json"}),
+    ("x://host{.format}", "x://host.tar.gz", {"format": "tar.gz"}),
     ("x://host{;version}", "x://host;version=", {"version": ""}),
     ("x://host{#part}", "x://host#a/b?c", {"part": "a/b?c"}),
     ("x://{id}/data{?q,lang}", "x://5/data?lang=d%65&other=1", {"id": "5", "lang": "de"}),
@@ -52,6 +64,10 @@ def test_a_uri_gives_the_values_of_the_variables(template: str, uri: str, values
         ("x:{a}/{a}", "repeats a variable"),
         ("x:{?q}/a", "text after its query"),
         ("x:{?q}{/a}", "expression after its query"),
+        ("x:{?q}{?r}", "write {&r}"),
+        ("x:?a=1{?q}", "write {&name}"),
+        ("x:{&q}", "without a query before it"),
+        ("x:?a={b}{&q}", "a variable in the text of its query"),
         ("x:", "has no variable"),
     ],
 )
@@ -60,16 +76,25 @@ def test_a_template_that_cannot_be_matched_is_refused(template: str, words: str)
         UriTemplate(template)
 
 
-@given(
-    st.text(st.characters(codec="utf-8"), min_size=1), st.text(st.characters(codec="utf-8"), min_size=1), st.booleans()
-)
-def test_encoded_values_come_back(name: str, path: str, has_query: bool) -> None:
-    template = UriTemplate("notes://{name}/{+path}{?query}")
-    uri = f"notes://{quote(name, safe='')}/{quote(path, safe='/')}" + (
-        f"?query={quote(name, safe='')}" if has_query else ""
-    )
-    if len(uri) <= MAX_URI_CHARS:
-        assert template.match(uri) == {"name": name, "path": path} | ({"query": name} if has_query else {})
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
+RESERVED_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="%"), min_size=1, max_size=20)
+"""Text without percent signs, since reserved expansion keeps ``%41``."""
+
+
+@given(TEXT, RESERVED_TEXT, TEXT, TEXT)
+def test_expansion_by_another_library_comes_back(name: str, path: str, literal: str, text: str) -> None:
+    literal = quote(literal, safe="")
+    cases: list[tuple[str, dict[str, Any]]] = [
+        (f"notes://{literal}/{{name}}/{{+path}}", {"name": name, "path": path}),
+        ("notes://é/{name}{#path}", {"name": name, "path": path}),
+        ("notes://h{/path*}{?name,text}", {"path": [name, path], "name": name, "text": text}),
+        ("notes://h{.text}{/path}{;name}", {"text": text, "path": path, "name": name}),
+        ("notes://h/{+path}?fixed=1{&name,text}", {"path": path.replace("?", ""), "name": name, "text": text}),
+    ]
+    for template, values in cases:
+        uri = uritemplate.expand(template, values)
+        if len(uri) <= MAX_URI_CHARS and all(values.values()):
+            assert UriTemplate(template).match(uri) == values
 
 
 @given(st.text())
