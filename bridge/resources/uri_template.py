@@ -46,12 +46,16 @@ class _Variable:
     is_list: bool = False
     """True for an exploded variable of path segments, whose value is a list."""
     label: str = ""
-    """Text before its value: ``name=`` of a path parameter."""
+    """Name before its value, of a path parameter; ``=`` follows unless the value is empty (RFC 6570 3.2.7)."""
 
     def value(self, raw: str) -> str | list[str] | None:
         """Return the decoded value of a part of a URI; None if it is not a value."""
         if not (raw or self.label) or any(each in raw for each in self.ends):
             return None
+        if self.label:
+            if raw and raw[0] != "=":
+                return None
+            raw = raw[1:]
         if not self.is_list:
             return _decoded(raw)
         segments = [_decoded(each) for each in raw.split("/")]
@@ -182,7 +186,7 @@ class UriTemplate:
                 raise self._refused(f"has {variable!r} right after another variable; put text between them")
             is_list = variable != name
             ends = _ENDS[operator].replace("/", "") if is_list else _ENDS[operator]
-            self._parts.append(_Variable(variable, ends, is_list, f"{variable}=" if operator == ";" else ""))
+            self._parts.append(_Variable(variable, ends, is_list, variable if operator == ";" else ""))
 
     def _begin_query(self, operator: str) -> None:
         """Move the text of the query that precedes its first variable out of the path."""

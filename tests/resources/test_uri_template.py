@@ -38,6 +38,8 @@ MATCHES = [
     ("x:{a,b}", "x:1,2", {"a": "1", "b": "2"}),
     ("x://host{.format}", "x://host.tar.gz", {"format": "tar.gz"}),
     ("x://host{;version}", "x://host;version=", {"version": ""}),
+    ("x://host{;a,b}", "x://host;a;b=%3D", {"a": "", "b": "="}),
+    ("x://host{;a}", "x://host;ab=1", None),
     ("x://host{#part}", "x://host#a/b?c", {"part": "a/b?c"}),
     ("x://{id}/data{?q,lang}", "x://5/data?lang=d%65&other=1", {"id": "5", "lang": "de"}),
     ("x://{id}/data{?q}{&lang}", "x://5/data?q=&lang=de#part", {"id": "5", "q": "", "lang": "de"}),
