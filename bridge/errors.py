@@ -2,7 +2,7 @@
 
     BridgeError
     ├── DefinitionError          a tool or service is defined incorrectly
-    │   └── NameClashError       two tools have the same name
+    │   └── NameClashError       two tools, resources or prompts have the same name
     ├── TargetError              a file, module or command line target has no tools
     ├── ConfigError              a server configuration is invalid; reports all problems
     ├── MissingExtraError        an optional dependency is not installed
@@ -50,14 +50,20 @@ class DefinitionError(BridgeError):
     """A tool or service cannot be defined; the message names the object and the remedy."""
 
 
-class NameClashError(DefinitionError):
-    """Two tools of one ToolBox have the same name; the message names both sources."""
+_CLASHES = {
+    "tools": ("are named", "rename one (bridge.renamed) or give one source a prefix (bridge.prefixed)"),
+    "prompts": ("are named", "give one another name, with @prompt(name=…)"),
+    "resources": ("have the URI", "give one another URI"),
+}
+"""Problem and remedy of a clash, by the noun of a box."""
 
-    def __init__(self, name: str, first: str, second: str) -> None:
-        super().__init__(
-            f"two tools are named {name!r}: one from {first}, one from {second}; "
-            f"rename one (bridge.renamed) or give one source a prefix (bridge.prefixed)"
-        )
+
+class NameClashError(DefinitionError):
+    """Two items of one box have the same name or URI; the message names both sources."""
+
+    def __init__(self, name: str, first: str, second: str, noun: str = "tools") -> None:
+        problem, remedy = _CLASHES[noun]
+        super().__init__(f"two {noun} {problem} {name!r}: one from {first}, one from {second}; {remedy}")
         self.name = name
 
 
@@ -344,13 +350,13 @@ class ResourceNotFoundError(ToolCallError):
 
 
 class ResultError(ToolCallError):
-    """The tool's return value cannot be sent, or does not match the declared type.
+    """The return value of a tool, resource or prompt cannot be sent, or does not match the declared type.
 
     The message may reach callers, so it contains types and no values.
     """
 
-    def __init__(self, tool: str, returned: str) -> None:
-        super().__init__(f"the tool {tool!r} returned {returned}")
+    def __init__(self, tool: str, returned: str, noun: str = "tool") -> None:
+        super().__init__(f"the {noun} {tool!r} returned {returned}")
         self.tool = tool
 
 

@@ -139,7 +139,7 @@ class MessagesWriter:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._text = ResultWriter(name, str).write
+        self._text = ResultWriter(name, str, "prompt").write
 
     def write(self, value: Any) -> ToolExecutionResult:
         """Convert a return value.
@@ -160,4 +160,4 @@ class MessagesWriter:
         if isinstance(item, Block):
             return PromptMessage(item)  # type: ignore[arg-type]  # the kinds of content are the kinds of block
         returned = f"a value of type {type(item).__qualname__!r}; return text, content, messages, or a list of these"
-        raise ResultError(self._name, returned)
+        raise ResultError(self._name, returned, "prompt")

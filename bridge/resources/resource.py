@@ -166,7 +166,7 @@ class ContentsWriter:
     def __init__(self, name: str, mime_type: str | None) -> None:
         self._name = name
         self._mime_type = mime_type
-        self._json = ResultWriter(name, Any).write
+        self._json = ResultWriter(name, Any, "resource").write
 
     def write(self, value: Any) -> ToolExecutionResult:
         """Convert a return value.

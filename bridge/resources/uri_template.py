@@ -65,8 +65,10 @@ class _Variable:
 class UriTemplate:
     """A parsed URI template.
 
-    Taken are simple, reserved, fragment, label, path and query expressions (levels 1 to 3), and ``{/path*}``. The value
-    of ``{+path}`` may contain ``?`` and ``#``, unless the template has variables of the query: then it ends at ``?``.
+    It may use the expressions of levels 1 to 3: ``{name}``, ``{+name}``, ``{#name}``, ``{.name}``, ``{/name}``,
+    ``{;name}``, and a query at its end, ``{?name,other}`` or ``{&name}``. A list of path segments is ``{/name*}``. The
+    value of ``{+path}`` may contain ``?`` and ``#``, unless the template has variables of the query: then it ends at
+    ``?``.
 
     Args:
         text: The template: ``notes://{user}/{name}{?language}``.

@@ -134,7 +134,7 @@ class HandshakeChannel(RemoteChannel):
         if self.peer is None:
             raise ToolError("this server has no sessions with clients of this protocol version, and cannot ask them")
         if (required := missing_capability(question, self.capabilities)) is not None:
-            raise ToolError(f"this tool needs a client with the capability {_spelled(required)}")
+            raise ToolError(f"this call needs a client with the capability {_spelled(required)}")
         if not self._is_open:
             raise ToolError("the call has ended, and its client cannot be asked any more")
         wire = question_to_wire(question)

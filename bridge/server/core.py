@@ -56,7 +56,7 @@ DISCOVERY_TTL_MS = 60_000
 
 
 class ServerCore:
-    """Published tools without the SDK's server; `bridge.server.Publisher` documents the arguments."""
+    """Published features without the SDK's server; `bridge.server.Publisher` documents the arguments."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Failures of calls outside of the tool: logged here, and answered without their text."""
+"""Failures outside of the code of a tool, resource or prompt: logged here, and answered without their text."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _Raised = TypeVar("_Raised", bound=BaseException)
 
 
 def failed(name: str, error: BaseException) -> ProtocolError:
-    """Log the error of a call, and return the one for the client."""
-    _logger.error("the call of %r failed outside of the tool", name, exc_info=error)
-    return ProtocolError(INTERNAL_ERROR, f"the call of {name!r} failed; the server's log says why")
+    """Log the error of a request, and return the one for the client."""
+    _logger.error("the request for %r failed outside of its code", name, exc_info=error)
+    return ProtocolError(INTERNAL_ERROR, f"the request for {name!r} failed; the server's log says why")
 
 
 def reported(name: str, error: BaseException, running: RunningCalls) -> BaseException:
-    """Log an error that is not the tool's own, and return the one to raise: questions and cancellations as they are."""
+    """Log an error from outside of the code, and return the one to raise: questions and cancellations as they are."""
     if isinstance(error, InputRequired):
         return error
     if isinstance(error, CallRefused):

@@ -205,7 +205,7 @@ def protocol_error(method: Method, request: PlainRequest, error: ProtocolError |
         return error
     name = method.name if method.target_param is None else request.params[method.target_param]
     _logger.error("%s %r asked its client a question, but is not interactive", method.name, name, exc_info=error)
-    return ProtocolError(INTERNAL_ERROR, f"the call of {name!r} failed; the server's log says why")
+    return ProtocolError(INTERNAL_ERROR, f"the request for {name!r} failed; the server's log says why")
 
 
 def internal_error_message(request: Json, error: BaseException) -> bytes:

@@ -25,7 +25,7 @@ _auth_logger = logging.getLogger("bridge.server.auth")
 
 
 class UnmatchedNames:
-    """Warns of configured names and patterns that match no tool, unless they matched none at the last check."""
+    """Warns of configured names and patterns that match no tool, resource or prompt, once until they match again."""
 
     def __init__(self, features: Features, *sources: tuple[Callable[[], Iterable[str]], logging.Logger, str]) -> None:
         self._features = features
@@ -43,14 +43,14 @@ class UnmatchedNames:
         self.check()
 
     def check(self) -> None:
-        """Warn of names that match no tool."""
+        """Warn of names that match nothing."""
         names = self._features.names
         if self._is_held or not names:
             return
         for number, (patterns, logger, warning) in enumerate(self._sources):
             found = frozenset(each for each in patterns() if not any(matches((each,), name) for name in names))
             for pattern in sorted(found - self._reported[number]):
-                logger.warning("no tool matches %r %s", pattern, warning)
+                logger.warning("no tool, resource or prompt matches %r %s", pattern, warning)
             self._reported[number] = found
 
     @contextmanager
@@ -68,8 +68,8 @@ def unmatched_auth_names(auth: Auth, features: Features) -> UnmatchedNames:
     """Create the warnings about names in scopes and keys."""
     return UnmatchedNames(
         features,
-        (lambda: auth.tool_scopes.patterns, _auth_logger, "in the scopes: tools of other names need no scope"),
-        (lambda: auth.key_tools, _auth_logger, "in a key: the key does not allow tools of other names"),
+        (lambda: auth.tool_scopes.patterns, _auth_logger, "in the scopes: other names need no scope"),
+        (lambda: auth.key_tools, _auth_logger, "in a key: the key does not allow other names"),
     )
 
 
@@ -83,7 +83,7 @@ def with_unmatched_warnings(publisher: ServerCore, lifespan: Lifespan | None) ->
     if (limits := publisher.limits) is None:
         return lifespan
     patterns = (*limits.tool_rates, *limits.tool_concurrency, *limits.tool_result_bytes)
-    warning = "in the limits: tools of other names are not limited"
+    warning = "in the limits: other names are not limited"
     unmatched = UnmatchedNames(publisher.features, (lambda: patterns, _limits_logger, warning))
     if lifespan is None:
         unmatched.check()

@@ -102,7 +102,7 @@ class Box(Generic[T]):
         for item in items:
             key = self.key_of(item)
             if (other := present.get(key) or by_key.get(key)) is not None:
-                raise NameClashError(key, other.source, item.source)
+                raise NameClashError(key, other.source, item.source, self.noun)
             by_key[key] = item
         return by_key
 

@@ -138,7 +138,7 @@ def _of_class(owner: type) -> list[Published]:
     for name in methods:
         if not isinstance(inspect.getattr_static(owner, name), staticmethod | classmethod):
             raise DefinitionError(
-                f"the tool {name!r} of the class {owner.__qualname__!r} needs an instance; pass {owner.__name__}(…)"
+                f"the method {name!r} of the class {owner.__qualname__!r} needs an instance; pass {owner.__name__}(…)"
             )
     return [each.published(getattr(owner, name)) for name, stored in methods.items() for each in stored]
 

@@ -73,8 +73,8 @@ class ResultWriter:
     write: Callable[[Any], ToolExecutionResult]
     write_json: Callable[[Any], bytes | ToolExecutionResult]
 
-    def __init__(self, tool_name: str, annotation: Any) -> None:
-        self._tool = tool_name
+    def __init__(self, tool_name: str, annotation: Any, noun: str = "tool") -> None:
+        self._tool, self._noun = tool_name, noun
         self._annotation = annotation
         self.output_schema = None
         self.write_json = self._text_as_json
@@ -222,12 +222,12 @@ class ResultWriter:
 
     def _mismatch(self, value: Any) -> ResultError:
         declared = inspect.formatannotation(self._annotation)
-        return ResultError(self._tool, f"a value of type {_type_name(value)!r} that does not conform to {declared!r}")
+        returned = f"a value of type {_type_name(value)!r} that does not conform to {declared!r}"
+        return ResultError(self._tool, returned, self._noun)
 
     def _unsendable(self, value: Any, error: Exception) -> ResultError:
-        return ResultError(
-            self._tool, f"a value of type {_type_name(value)!r} that cannot be sent as JSON{_harmless_reason(error)}"
-        )
+        returned = f"a value of type {_type_name(value)!r} that cannot be sent as JSON{_harmless_reason(error)}"
+        return ResultError(self._tool, returned, self._noun)
 
 
 def _adapter(annotation: Any) -> TypeAdapter[Any]:

@@ -87,7 +87,7 @@ async def test_methods_are_prompts_and_others_are_refused() -> None:
     assert [each.name for each in PromptBox(Prompts())] == ["hello"]
     with pytest.raises(DefinitionError, match="needs an instance"):
         PromptBox(Prompts)
-    with pytest.raises(NameClashError):
+    with pytest.raises(NameClashError, match=r"^two prompts are named .*; give one another name, with @prompt"):
         PromptBox(Prompts(), Prompts())
     with pytest.raises(DefinitionError, match="no prompts"):
         PromptBox([])
@@ -96,7 +96,7 @@ async def test_methods_are_prompts_and_others_are_refused() -> None:
     def wrong() -> Any:
         return 5
 
-    with pytest.raises(ResultError, match="return text, content, messages"):
+    with pytest.raises(ResultError, match=r"^the prompt 'wrong' returned .*; return text, content, messages"):
         await rendered(wrong)
     with pytest.raises(DefinitionError, match="'user' or 'assistant'"):
         PromptMessage("x", "system")  # type: ignore[arg-type]

@@ -104,7 +104,7 @@ async def test_a_value_that_cannot_be_sent_is_an_error() -> None:
     def function() -> Any:
         return object()
 
-    with pytest.raises(ResultError):
+    with pytest.raises(ResultError, match=r"^the resource 'function' returned"):
         await read(function, "x:a")
 
 
@@ -203,7 +203,7 @@ def test_a_box_finds_what_reads_a_uri_and_refuses_clashes() -> None:
     end()
     box.updated("x:b")
     assert changed == ["x:a"]
-    with pytest.raises(NameClashError, match=re.escape("x:{name}")):
+    with pytest.raises(NameClashError, match=re.escape("two resources have the URI 'x:{name}': one from ")):
         box.add(resource("x:{name}")(lambda name: name))
     with pytest.raises(DefinitionError, match="did you mean 'x:a'"):
         box.remove("x:A")

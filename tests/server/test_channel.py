@@ -262,7 +262,7 @@ async def test_a_client_of_the_handshake_era_that_cannot_be_asked_is_a_tool_erro
     async with Client(Publisher(ToolBox(GREET), name="tests").server, mode="legacy") as client:
         result = await client.call_tool("greet", {})
     assert result.is_error
-    assert text(result) == "this tool needs a client with the capability elicitation.form"
+    assert text(result) == "this call needs a client with the capability elicitation.form"
 
 
 async def test_a_client_of_the_handshake_era_that_fails_to_answer_is_a_tool_error() -> None:

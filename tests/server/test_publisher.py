@@ -269,7 +269,7 @@ class Panic(BaseException):
 async def test_a_panic_of_a_tool_ends_its_call_and_nothing_else(mode: Any, caplog: pytest.LogCaptureFixture) -> None:
     publisher = published(raising(Panic(SECRET)), ADD)
     async with Client(publisher.server, mode=mode) as client:
-        with pytest.raises(MCPError, match=r"^the call of 'fail' failed; the server's log says why$"):
+        with pytest.raises(MCPError, match=r"^the request for 'fail' failed; the server's log says why$"):
             await client.call_tool("fail", {})
         assert text(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
     assert SECRET in caplog.text

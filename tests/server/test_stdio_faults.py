@@ -215,7 +215,7 @@ def test_a_request_that_cannot_be_answered_is_told_so_and_costs_its_neighbours_n
 def test_a_tool_that_raises_what_ends_generators_has_failed() -> None:
     with StdioProcess() as server:
         assert server.add() == 5
-        told = {"code": -32603, "message": "the call of 'end_as_a_generator' failed; the server's log says why"}
+        told = {"code": -32603, "message": "the request for 'end_as_a_generator' failed; the server's log says why"}
         assert server.answer(modern_request(1, "tools/call", name="end_as_a_generator"))["error"] == told
         assert "GeneratorExit" in server.log()
         assert server.add() == 5

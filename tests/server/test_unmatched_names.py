@@ -16,8 +16,8 @@ from tests.server.auth.guarded import ADA, add, delete_all, toolbox, whoami
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OF_SCOPE = "no tool matches 'remove_*' in the scopes: tools of other names need no scope"
-OF_KEY = "no tool matches 'who' in a key: the key does not allow tools of other names"
+OF_SCOPE = "no tool, resource or prompt matches 'remove_*' in the scopes: other names need no scope"
+OF_KEY = "no tool, resource or prompt matches 'who' in a key: the key does not allow other names"
 
 
 def auth() -> Auth:

@@ -61,7 +61,7 @@ class AuthOptions:
     )
     tool_scope: tuple[str, ...] = texts_setting(
         metavar="TOOL=SCOPE",
-        help="A scope that callers of a tool need, by name or pattern: delete_*=write. Repeatable.",
+        help="A scope that callers of a tool, resource or prompt need, by name or pattern: delete_*=write. Repeatable.",
     )
 
     def auth(self, ctx: click.Context) -> Auth | None:

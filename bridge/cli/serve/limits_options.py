@@ -44,7 +44,8 @@ class LimitsOptions:
     )
     tool_rate: tuple[str, ...] = texts_setting(
         metavar="TOOL=N/SECONDS",
-        help="Maximum rate of calls of a tool, by name or pattern (delete_*=5/60), for each caller. Repeatable.",
+        help="Maximum rate of calls of a tool, resource or prompt, by name or pattern (delete_*=5/60), for each "
+        "caller. Repeatable.",
     )
     tool_concurrency: tuple[str, ...] = texts_setting(
         metavar="TOOL=N",

@@ -34,7 +34,10 @@ def scopes_of(texts: Iterable[str]) -> frozenset[str]:
 
 
 class ToolScopes:
-    """Scopes that tools require, by name or by a pattern such as ``delete_*``. If several match, all are required."""
+    """Scopes that tools, resources and prompts require, by name or by a pattern such as ``delete_*``.
+
+    If several match, all are required.
+    """
 
     def __init__(self, scopes: Mapping[str, Iterable[str]] | None = None) -> None:
         self._scopes = {pattern: scopes_of(each) for pattern, each in (scopes or {}).items()}
@@ -57,14 +60,14 @@ _NO_SCOPES = ToolScopes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Permissions of one caller.
+    """Permissions of one caller, by the names of tools. They hold for resources and prompts of these names as well.
 
     A tool outside of `tools` does not exist for the caller. A tool whose scopes were not granted is listed, so that
     the caller can request them from its identity provider, but cannot be called.
     """
 
     tools: tuple[str, ...] | None = None
-    """Names and patterns of the tools that are visible to the caller; None for all."""
+    """Names and patterns of the tools, resources and prompts that are visible to the caller; None for all."""
     scopes: frozenset[str] = _EMPTY
     """Scopes that the caller was granted."""
     tool_scopes: ToolScopes = field(default=_NO_SCOPES, compare=False)

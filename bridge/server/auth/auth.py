@@ -55,7 +55,7 @@ class Auth:
         resource_url: URL under which clients reach this server; if given, metadata names the issuers of its tokens
             (RFC 9728).
         required_scopes: Scopes that every caller needs.
-        tool_scopes: Further scopes, by the name of a tool or a pattern (``delete_*``).
+        tool_scopes: Further scopes, by the name of a tool, resource or prompt, or a pattern (``delete_*``).
         authorization_servers: URLs of issuers that the verifiers do not name.
 
     Raises:
@@ -95,7 +95,7 @@ class Auth:
 
     @property
     def key_tools(self) -> frozenset[str]:
-        """Names and patterns of tools in the configuration of keys."""
+        """Names and patterns in the configuration of keys."""
         return frozenset().union(*(each.tools for each in self._verifiers if isinstance(each, ApiKeys)))
 
     async def verify_token(self, token: str) -> AccessToken | None:

@@ -52,7 +52,8 @@ class ApiKey:
     Args:
         name: Name of its bearer, for logs, limits, audits and tools. Several keys may have the same name, for rotation.
         key: The key, visible ASCII without spaces; or ``sha256:`` and its digest in hexadecimal digits.
-        tools: Names and patterns (``search_*``) of the tools that its bearer sees and may call; None for all.
+        tools: Names and patterns (``search_*``) of the tools, resources and prompts that its bearer sees and may use;
+            None for all.
         scopes: Scopes of its bearer; None for every scope of the server.
 
     Raises:

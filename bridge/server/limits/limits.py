@@ -37,9 +37,9 @@ class Limits:
     max_streams: int | None = None
     """Maximum open streams in each process: of sessions, subscriptions and SSE."""
     tool_rates: Mapping[str, Rate] = field(default_factory=lambda: _EMPTY)
-    """Rates of calls by tool name or pattern, such as ``delete_*``; if several match, all apply."""
+    """Rates by the name of a tool, resource or prompt, or a pattern (``delete_*``); if several match, all apply."""
     tool_concurrency: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
-    """Maximum running calls by tool name or pattern; if several match, the smallest applies."""
+    """Maximum running calls, reads and renderings by name or pattern; if several match, the smallest applies."""
     max_result_bytes: int | None = None
     """Maximum length of a call's result as JSON; a longer result becomes an error."""
     tool_result_bytes: Mapping[str, int] = field(default_factory=lambda: _EMPTY)

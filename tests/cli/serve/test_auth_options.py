@@ -130,10 +130,10 @@ def test_tools_that_are_named_and_not_there_earn_a_warning(start: Start, directo
     path.touch(mode=0o600)
     path.write_text(f"ada {KEY} tools=ad,divide\n", encoding="utf-8")
     with start(*HTTP, "--api-keys", "keys", "--tool-scope", "divid=w,shout=w") as process:
-        process.line_with("no tool matches 'divid' in the scopes")
-        process.line_with("no tool matches 'ad' in a key")
+        process.line_with("no tool, resource or prompt matches 'divid' in the scopes")
+        process.line_with("no tool, resource or prompt matches 'ad' in a key")
         process.url()
-        assert len([line for line in process.seen if "no tool matches" in line]) == 2
+        assert len([line for line in process.seen if "no tool, resource or prompt matches" in line]) == 2
 
 
 def test_tools_of_servers_behind_it_are_waited_for_before_any_is_missed(start: Start, directory: Path) -> None:
@@ -142,8 +142,8 @@ def test_tools_of_servers_behind_it_are_waited_for_before_any_is_missed(start: S
     (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"behind": behind}}))
     options = ("--transport", "http", "--port", "0", "--tool-scope", "divide=w,local=w,divid=w")
     with start("serve", "local.py", "mcp.json", *options, env={"BRIDGE_API_KEY": KEY}) as process:
-        process.line_with("no tool matches 'divid' in the scopes")
-        assert len([line for line in process.seen if "no tool matches" in line]) == 1
+        process.line_with("no tool, resource or prompt matches 'divid' in the scopes")
+        assert len([line for line in process.seen if "no tool, resource or prompt matches" in line]) == 1
 
 
 def test_a_key_satisfies_a_bind_that_others_reach(start: Start) -> None:

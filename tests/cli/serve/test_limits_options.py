@@ -85,7 +85,7 @@ def test_what_is_no_limit_is_refused_at_the_start(run: Run, arguments: list[str]
     assert said in ran.stderr
 
 
-NO_SUCH_TOOL = "no tool matches 'ad' in the limits: tools of other names are not limited"
+NO_SUCH_TOOL = "no tool, resource or prompt matches 'ad' in the limits: other names are not limited"
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_the_results_of_a_tool_behind_a_gateway_have_a_limit_of_their_own(start:
 
 def test_over_stdio_a_limit_of_a_tool_that_is_not_there_is_warned_of_and_of_others_nothing_is_said(run: Run) -> None:
     done = run("serve", "calculator.py", "--tool-rate", "ad=1/60", "--tool-rate", "a*=1/60")
-    assert done.stderr.count("no tool matches") == done.stderr.count(NO_SUCH_TOOL) == 1
+    assert done.stderr.count("no tool, resource or prompt matches") == done.stderr.count(NO_SUCH_TOOL) == 1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEADLINE_SECONDS = 10
 SECRET = "the password is swordfish"
 IMPLEMENTATION = {"name": "tests", "version": "1"}
-FAILED = "the call of 'gives' failed; the server's log says why"
+FAILED = "the request for 'gives' failed; the server's log says why"
 
 pytestmark = pytest.mark.anyio
 

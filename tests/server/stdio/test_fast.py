@@ -103,6 +103,6 @@ async def test_a_memory_that_cannot_be_told_is_an_error_of_its_call_and_the_next
             assert fast.handles(call("add", {"a": 1, "b": 2}) | {"id": request_id})
             await fast.ended()
     told = [json.loads(line)["error"] for line in lines[1:]]
-    assert told == [{"code": -32603, "message": "the call of 'add' failed; the server's log says why"}] * 2
+    assert told == [{"code": -32603, "message": "the request for 'add' failed; the server's log says why"}] * 2
     assert answered == [1, 7, 7]
     assert "the secret" in caplog.text
