@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,6 +122,18 @@ def test_a_file_that_grows_after_its_size_was_read_is_read_up_to_the_limit() -> 
         _content_of(Path("/dev/zero"), "grows.txt", 1000)
     if (grown := Path("/proc/self/stat")).exists():
         assert _content_of(grown, "grown.txt", 5000).endswith(b"\n")
+
+
+def test_a_file_over_the_limit_takes_no_memory(tmp_path: Path) -> None:
+    with (tmp_path / "large.txt").open("wb") as file:
+        file.truncate(64 * 1024 * 1024)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ToolError, match="67,108,864 bytes"):
+            _content_of(tmp_path / "large.txt", "large.txt", 1000)
+        assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_completed_path_is_read_after_expansion(folder: Path) -> None:
