@@ -17,7 +17,7 @@ from bridge.cli.reporting import FAILED, configure_logging, log_level_option, us
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
 from bridge.cli.terminal import write_data, write_json
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
-from bridge.hosting.process import exit_process, print_message, redirect_stdout
+from bridge.hosting.process import exit_process, print_message, redirect_stdout, run_interruptible
 from bridge.text import escape_controls
 
 if TYPE_CHECKING:
@@ -147,8 +147,6 @@ def _call_here(
     timeout_seconds: float,
 ) -> ToolExecution:
     """Run a tool in this process; after a timeout it may continue in a thread."""
-    import anyio  # noqa: PLC0415 - not needed for remote targets
-
     from bridge.cli.loading import load_toolbox  # noqa: PLC0415
     from bridge.tools.context import InvocationContext  # noqa: PLC0415
     from bridge.tools.execution import ExecutionPolicy, execute_timed  # noqa: PLC0415
@@ -159,7 +157,7 @@ def _call_here(
         raise _tool_missing(name, [tool.name for tool in tools])
     request = ToolExecutionRequest(name, arguments_for(tools.get(name).specification))
     policy = ExecutionPolicy(on_arguments_error=_raise, on_execution_error=_as_result, timeout_seconds=timeout_seconds)
-    return anyio.run(execute_timed, tools, request, InvocationContext(), policy)
+    return run_interruptible(execute_timed, tools, request, InvocationContext(), policy)
 
 
 def _call_there(

@@ -9,7 +9,7 @@ import click
 from bridge.cli.options import Number
 from bridge.cli.reporting import CommandError, configure_logging, log_level_option
 from bridge.cli.targets import only_remote_target
-from bridge.hosting.process import print_message, redirect_stdout
+from bridge.hosting.process import print_message, redirect_stdout, run_interruptible
 from bridge.text import with_count
 
 if TYPE_CHECKING:
@@ -45,10 +45,9 @@ def command(
     """
     configure_logging(log_level)
     server = server_to_log_in_to(ctx, target)
-    import anyio  # noqa: PLC0415 - after usage errors
 
     with redirect_stdout():
-        tools = anyio.run(_logged_in, server, scopes, not no_browser, timeout)
+        tools = run_interruptible(_logged_in, server, scopes, not no_browser, timeout)
     print_message(f"logged in to {server.name!r}, which has {with_count(tools, 'tool')}")
 
 

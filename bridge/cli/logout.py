@@ -6,7 +6,7 @@ import click
 
 from bridge.cli.login import server_to_log_in_to
 from bridge.cli.reporting import configure_logging, log_level_option
-from bridge.hosting.process import print_message
+from bridge.hosting.process import print_message, run_interruptible
 
 
 @click.command(short_help="Delete the login to the server of a TARGET.")
@@ -20,11 +20,10 @@ def command(ctx: click.Context, target: str, log_level: str) -> None:
     """
     configure_logging(log_level)
     server = server_to_log_in_to(ctx, target)
-    import anyio  # noqa: PLC0415 - after usage errors
 
     from bridge.client.auth.store import log_out  # noqa: PLC0415
 
     login = server.transport.login
     assert login is not None
-    was_logged_in = anyio.run(log_out, login.url, login.grant)
+    was_logged_in = run_interruptible(log_out, login.url, login.grant)
     print_message(f"logged out of {server.name!r}" if was_logged_in else f"there was no login to {server.name!r}")

@@ -12,7 +12,7 @@ from bridge.cli.options import Number
 from bridge.cli.reporting import FAILED, CommandError, configure_logging, log_level_option
 from bridge.cli.targets import ConfigTarget, TargetCommand, only_remote_target
 from bridge.cli.terminal import write_data
-from bridge.hosting.process import print_message, redirect_stdout
+from bridge.hosting.process import print_message, redirect_stdout, run_interruptible
 from bridge.text import with_count
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _listed(
             for server in servers:
                 tasks.start_soon(list_one, server)
 
-    anyio.run(list_all)
+    run_interruptible(list_all)
     if errors:
         raise errors[0]  # an incomplete lock file would lose pins
     return servers, tools

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import click
 
 from bridge.cli.reporting import CommandError
@@ -19,7 +18,7 @@ from bridge.client.provider import McpToolProvider
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
 from bridge.errors import ServerError, TargetError, UnknownToolError
-from bridge.hosting.process import print_message
+from bridge.hosting.process import print_message, run_interruptible
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute_timed
 from bridge.tools.tool import ToolExecutionRequest
@@ -145,7 +144,7 @@ def list_tools(servers: list[ServerConfig]) -> list[ToolSpecification]:
         async with provided_tools(servers) as provider:
             return [tool.specification for tool in provider.tools]
 
-    return anyio.run(work)
+    return run_interruptible(work)
 
 
 def call_tool(
@@ -170,7 +169,7 @@ def call_tool(
             raise error
         return execution.result
 
-    return anyio.run(work)
+    return run_interruptible(work)
 
 
 def _names_of(tool: str, provider: McpToolProvider) -> list[str]:

@@ -10,7 +10,7 @@ from bridge.cli.options import ServerOptions, group_values, server_options, with
 from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
 from bridge.cli.targets import TargetCommand, only_remote_target
 from bridge.cli.terminal import write_data, write_json
-from bridge.hosting.process import redirect_stdout
+from bridge.hosting.process import redirect_stdout, run_interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +48,6 @@ def command(ctx: click.Context, /, target: str | None, as_json: bool, log_level:
 def _rows(target: RemoteTarget, options: ServerOptions) -> list[dict[str, Any]]:
     from dataclasses import replace  # noqa: PLC0415 - after usage errors
 
-    import anyio  # noqa: PLC0415
-
     from bridge.cli.servers import servers_for_command  # noqa: PLC0415
     from bridge.client.provider import McpToolProvider  # noqa: PLC0415
 
@@ -59,7 +57,7 @@ def _rows(target: RemoteTarget, options: ServerOptions) -> list[dict[str, Any]]:
         async with McpToolProvider([replace(server, required=False) for server in servers]) as provider:
             return provider.status()
 
-    statuses = zip(servers, anyio.run(look), strict=True)
+    statuses = zip(servers, run_interruptible(look), strict=True)
     return [status_as_json(status) | {"required": server.required} for server, status in statuses]
 
 

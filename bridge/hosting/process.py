@@ -8,11 +8,11 @@ import signal
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -20,10 +20,11 @@ from bridge.errors import BridgeError
 from bridge.text import escape_controls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from types import FrameType
 
 _logger = logging.getLogger("bridge.hosting")
+T = TypeVar("T")
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -33,6 +34,37 @@ _format: Callable[[str, str, str | None], str] | None = None
 
 class HostingError(BridgeError):
     """A server process cannot run; the message gives the reason."""
+
+
+def run_interruptible(function: Callable[..., Awaitable[T]], *args: object) -> T:
+    """Run a coroutine function in an event loop that Ctrl-C always ends.
+
+    Python's own loops miss a signal that arrives just when they begin to wait.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    import asyncio  # noqa: PLC0415 - commands that need no loop start faster
+
+    async def run() -> T:
+        loop, task, was_interrupted = asyncio.get_running_loop(), asyncio.current_task(), False
+        assert task is not None
+
+        def interrupt() -> None:
+            nonlocal was_interrupted
+            was_interrupted = True
+            task.cancel()
+
+        with suppress(NotImplementedError, RuntimeError):  # Windows, and threads
+            loop.add_signal_handler(signal.SIGINT, interrupt)
+        try:
+            return await function(*args)
+        except asyncio.CancelledError:
+            if was_interrupted:
+                raise KeyboardInterrupt from None
+            raise
+
+    return asyncio.run(run())
 
 
 CLOSING_SECONDS = 4.5
