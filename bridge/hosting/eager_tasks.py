@@ -23,7 +23,7 @@ class EagerTasks:
     """Runs coroutines of one event loop. Call its methods from callbacks of the loop, where no task runs.
 
     Coroutines that end without waiting share a task. It is replaced once one of them has changed a context variable
-    or cancelled it.
+    or cancelled it, and before the coroutine of another caller.
 
     Args:
         loop: The event loop.
@@ -63,11 +63,12 @@ class EagerTasks:
             _leave_task(self._loop, spare.task)
         return _continued(work, awaited)
 
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+    def run(self, work: Coroutine[Any, Any, None], caller: str | None = None) -> asyncio.Task[None] | None:
         """Run a coroutine, and its first step at once if possible; return its task, or None if it has ended.
 
         Args:
             work: The coroutine; it awaits the rest of the last `step`, if there is one.
+            caller: Name of the authenticated caller; None without authentication.
         """
         rest: Awaitable[None] = work
         if not self.is_ready():
@@ -75,6 +76,11 @@ class EagerTasks:
         spare = self._spare
         assert spare is not None
         if not spare.is_used:
+            if spare.caller not in (None, caller):  # it may have left something for `asyncio.current_task()`
+                spare.cancel()
+                self._spare = None
+                return self._loop.create_task(work)
+            spare.caller = caller
             try:
                 rest = self.step(work)
             except StopIteration:
@@ -97,6 +103,8 @@ class _SpareTask(asyncio.Future["Awaitable[None]"]):
         """True while the task waits."""
         self.is_used = False
         """True from the first step of a coroutine until it has ended."""
+        self.caller: str | None = None
+        """Caller whose coroutines have run in the task."""
         self.was_cancelled = False
         """True if a coroutine has cancelled its task in its first step."""
         self.task = loop.create_task(self._continue(), context=self.context)

@@ -244,7 +244,8 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
         self.cycle = running  # type: ignore[assignment]  # as far as uvicorn looks at it
         if work.may_talk:
             work.request.hand_over = partial(self._continue_in_asgi, running)
-        task = eager.run(self._run(running))
+        request = work.request
+        task = eager.run(self._run(running), None if request.user is None else request.account)
         if task is not None:
             running.task = task
             self.tasks.add(task)

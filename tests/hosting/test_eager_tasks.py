@@ -53,6 +53,22 @@ async def test_a_coroutine_that_ends_without_waiting_needs_no_task_of_its_own(no
     assert notes[0] in asyncio.all_tasks()
 
 
+async def test_authenticated_callers_share_no_task(notes: list[Any]) -> None:
+    tasks = await ready()
+
+    async def work() -> None:
+        notes.append(asyncio.current_task())
+
+    for caller in ("one", "one", "two", "two", "two"):
+        task = await in_callback(partial(tasks.run, work(), caller))
+        await in_callback(tasks.is_ready)
+        if task is not None:
+            await task
+    assert notes[0] is notes[1]
+    assert not {id(each) for each in notes[:2]} & {id(each) for each in notes[2:]}
+    assert notes[3] is notes[4]
+
+
 async def test_a_coroutine_that_waits_continues_in_its_task_and_others_get_another(notes: list[Any]) -> None:
     tasks, going = await ready(), asyncio.Event()
 

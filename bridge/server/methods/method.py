@@ -5,6 +5,23 @@
                                                         ╰─> None           not plain: the SDK's server
     message ─> SdkServer ─> HandlerRequest ─> Method.handle ─> result
 
+A call goes through functions of similar names, from the transport to the function of the tool:
+
+| function                         | is called                                                                       |
+|----------------------------------|---------------------------------------------------------------------------------|
+| `PreAsgiHandler.begin`           | by the HTTP server, without ASGI; runs the guards, then `FastHttp.begin`        |
+| `FastHttp.begin`                 | also in ASGI; plans the request, and returns a response or a `PendingCall`      |
+| `PendingCall.start`              | by the HTTP server, in the same turn of the event loop; calls `start_plain`     |
+| `PendingCall.run`                | in a task, if the call was not started, or has started and waits                |
+| `Method.start_plain`             | for plain tools: runs the first step of the function (`ServerCore.start_plain`) |
+| `Method.call_plain`              | for plain tools: runs the call, or the rest of it (`ServerCore.call_plain`)     |
+| `FunctionExecutor.start`         | by `ServerCore.start_plain`; returns the coroutine of the function              |
+| `FunctionExecutor.execute_plain` | by `ServerCore.call_plain`, if the call was not started                         |
+| `Method.run`                     | for all other requests that wait, with a context (`ServerCore.call`)            |
+
+`Method.start_plain`, `call_plain` and `run` are called by the method's `Responder`, which writes the response. Over
+stdio nothing is started: a task calls the responder's `call_plain` or `run`.
+
 Modules of methods import the SDK inside functions only, so that a server over stdio can answer before it is imported.
 """
 
