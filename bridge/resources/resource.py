@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from bridge.errors import DefinitionError, ResourceNotFoundError
+from bridge.errors import DefinitionError, ResourceNotFoundError, ResultError
 from bridge.tools.calls import ToolExecutionResult
-from bridge.tools.checks import require_count, require_type
+from bridge.tools.checks import require_count, require_name, require_type
 from bridge.tools.completion import NO_COMPLETION, Completion
-from bridge.tools.content import File, Media, Text
+from bridge.tools.content import File, Media, ResourceLink, Text
 from bridge.tools.decoration import Published
 from bridge.tools.results import ResultWriter
 from bridge.tools.specification import ToolSpecification, checked_icons, require_json
@@ -67,7 +67,7 @@ class _Described(Published):
     def _check(self, what: str) -> None:
         for name in ("title", "description", "mime_type"):
             require_type(getattr(self, name), str | None, f"the {name} of {what}", "text")
-        require_type(self.name, str, f"the name of {what}", "text")
+        require_name(self.name, f"the name of {what}")
         require_type(self.annotations, Mapping | None, f"the annotations of {what}", "a mapping")
         require_type(self.metadata, Mapping, f"the metadata of {what}", "a mapping")
         object.__setattr__(self, "icons", checked_icons(self.icons, f"the icons of {what}"))
@@ -99,7 +99,7 @@ class Resource(_Described):
     """Reads the resource; its arguments are empty."""
 
     def __post_init__(self) -> None:
-        require_type(self.uri, str, "the URI of a resource", "text")
+        require_name(self.uri, "the URI of a resource")
         what = f"the resource {self.uri!r}"
         if not urlsplit(self.uri).scheme:
             raise DefinitionError(f"{what} needs a URI with a scheme, such as 'notes://today'")
@@ -190,6 +190,9 @@ class ContentsWriter:
             return File("", value.data, value.mime_type)
         if isinstance(value, bytes | bytearray | memoryview):
             return File("", bytes(value), self._mime_type or BINARY)
+        if isinstance(value, ResourceLink | ToolExecutionResult):
+            kind = type(value).__name__
+            raise ResultError(self._name, f"a {kind}; return text, bytes, a File, or data for JSON", "resource")
         text = self._json(value.text if isinstance(value, Text) else value).text
         return File("", text, self._mime_type or (TEXT if isinstance(value, str | Text) else JSON))
 

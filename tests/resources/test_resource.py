@@ -15,9 +15,11 @@ from bridge import (
     NameClashError,
     Resource,
     ResourceBox,
+    ResourceLink,
     ResourceNotFoundError,
     ResourceTemplate,
     ToolExecutionRequest,
+    ToolExecutionResult,
     resource,
 )
 from bridge.errors import ResultError
@@ -99,10 +101,11 @@ async def test_none_and_an_error_say_that_there_is_no_such_resource() -> None:
             await read(function, uri)
 
 
-async def test_a_value_that_cannot_be_sent_is_an_error() -> None:
+@pytest.mark.parametrize("value", [object(), ResourceLink("x:b", "b"), ToolExecutionResult.of_text("x")], ids=repr)
+async def test_a_value_that_cannot_be_sent_is_an_error(value: object) -> None:
     @resource("x:a")
     def function() -> Any:
-        return object()
+        return value
 
     with pytest.raises(ResultError, match=r"^the resource 'function' returned"):
         await read(function, "x:a")
@@ -166,9 +169,15 @@ def test_what_cannot_work_is_refused_when_it_is_registered() -> None:
     def nothing() -> str:
         return ""
 
+    def two(a: str, name: str) -> str:
+        return a + name
+
     assert "write {name} into the URI" in refused(resource("x:a"), one)
     assert "no parameter 'other'" in refused(resource("x:{other}"), defaulted)
-    assert "write {name} into the URI, or give the parameter a default" in refused(resource("x:{?lang}"), one) or True
+    assert "no parameter 'lang'" in refused(resource("x:{?lang}"), one)
+    assert "write {name} into the URI, or give the parameter a default" in refused(resource("x:{a}"), two)
+    assert "control characters" in refused(resource("x:a", name="\ud800"), nothing)
+    assert "control characters" in refused(resource("x:\n"), nothing)
     assert "needs a default, because a URI may leave out its query" in refused(resource("x:a{?name}"), one)
     assert "has a size" in refused(resource("x:{name}", size=5), one)
     assert "at least 0" in refused(resource("x:a", size=-1), nothing)
