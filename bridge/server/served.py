@@ -20,7 +20,7 @@ from bridge.wire.prompts import messages_to_wire, prompt_to_wire
 from bridge.wire.resources import contents_to_wire, resource_to_wire, template_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.prompts.box import PromptBox
     from bridge.prompts.prompt import Prompt
@@ -39,6 +39,8 @@ MAX_URI_CHARS = 1024
 """Maximum length of a URI in an error's data."""
 MAX_WATCHED = 1000
 """Maximum number of resources that a session of the handshake era watches."""
+MAX_WATCHED_BYTES = 256 * 1024
+"""Maximum length of their URIs together."""
 RESOURCE_NOT_FOUND = -32002
 """Code of the handshake era for a resource that does not exist."""
 
@@ -154,22 +156,43 @@ class ServedResources(_Served):
         self.views = _views(box, page_size, _RESOURCES, _TEMPLATES)
         """The resources by access."""
         self._watched = ClientValues[set[str]](set)
+        self.on_watch: Callable[[str, str, bool], Awaitable[None]] | None = None
+        """Called with a session's id, a URI, and True if the session watches it now, before the client is answered."""
 
     def watched_by(self, client: object) -> set[str]:
         """Return the URIs that a client of the handshake era watches, which may be changed."""
         return self._watched.of(client)
 
-    def watch(self, client: object, uri: str, access: Access) -> None:
+    async def watch(self, client: object, session: str | None, uri: str, access: Access) -> None:
         """Let a client of the handshake era watch a resource.
+
+        Args:
+            client: The SDK's record of the client.
+            session: Id of its session; None without one.
+            uri: URI of the resource.
+            access: Permissions of the caller.
 
         Raises:
             ProtocolError: The caller sees no such resource, lacks a scope of it, or watches too many.
         """
         self.required(uri, access, modern=False)
         watched = self._watched.of(client)
-        if len(watched) >= MAX_WATCHED and uri not in watched:
+        others = watched - {uri}
+        if len(others) >= MAX_WATCHED:
             raise ProtocolError(LIMIT_EXCEEDED, f"a session may watch {MAX_WATCHED} resources; unsubscribe from others")
+        length = sum(len(each.encode(errors="surrogatepass")) for each in (uri, *others))
+        if length > MAX_WATCHED_BYTES:
+            message = f"a session may watch URIs of {MAX_WATCHED_BYTES} bytes, not {length}; unsubscribe from others"
+            raise ProtocolError(LIMIT_EXCEEDED, message)
         watched.add(uri)
+        if session is not None and self.on_watch is not None:
+            await self.on_watch(session, uri, True)
+
+    async def unwatch(self, client: object, session: str | None, uri: str) -> None:
+        """Let a client of the handshake era no longer watch a resource."""
+        self._watched.of(client).discard(uri)
+        if session is not None and self.on_watch is not None:
+            await self.on_watch(session, uri, False)
 
     def find(self, uri: str, access: Access = EVERYTHING) -> Readable | None:
         """Return what reads a URI; None if the caller sees no such resource."""

@@ -110,7 +110,7 @@ class Cluster:
         # The braces put all keys on one node of a Redis Cluster.
         self.replica = Replica(redis_at(url), f"bridge:{{{publisher.name}}}")
         """This replica, and its connection to the others."""
-        self.sessions = ClusterSessions(publisher.server, sessions, self.replica, idle_seconds)
+        self.sessions = ClusterSessions(publisher, sessions, self.replica, idle_seconds)
         """The sessions that this replica serves."""
         self._changes = ClusterChanges(publisher, self.replica)
         self._rates = None if publisher.accounts is None else ClusterRates(publisher.accounts, self.replica)

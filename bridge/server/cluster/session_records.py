@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 
+from bridge.tools.context import LOG_LEVELS
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mcp.server.connection import Connection
     from mcp.server.streamable_http import StreamableHTTPServerTransport
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.server.cluster.event_store import SessionEvents
     from bridge.server.cluster.replica import Replica
     from bridge.tools.context import LogLevel
+    from bridge.types import Json
 
 DEFAULT_KEPT_SECONDS = 24 * 60 * 60
 """Seconds until the record of a session without idle timeout expires."""
@@ -44,9 +47,18 @@ class SessionRecord:
     """The parameters of ``initialize``."""
     log_level: LogLevel | None = None
     """Minimum severity of log messages for the client; None if it has set none."""
+    watched: list[str] = field(default_factory=list)
+    """URIs of the resources that the client watches, sorted."""
+
+    def after(self, message: Mapping[str, Any]) -> SessionRecord:
+        """Return the record after a change of the session, as a message of `log_level_message` or `watched_message`."""
+        if message["kind"] == "watched":
+            watched = set(self.watched) - set(message["removed"]) | set(message["added"])
+            return replace(self, watched=sorted(watched))
+        return replace(self, log_level=message["level"]) if message["level"] in LOG_LEVELS else self
 
 
-_CONTENT = {field.name for field in fields(SessionRecord)} - {"id"}
+_CONTENT = {each.name for each in fields(SessionRecord)} - {"id"}
 
 
 class SessionRecords:
@@ -105,6 +117,16 @@ class SessionRecords:
 
     def _ended(self, session_id: str) -> str:
         return self._replica.key("ended", session_id)
+
+
+def log_level_message(session_id: str, level: LogLevel) -> Json:
+    """Return the message to other replicas about the log level of a session."""
+    return {"kind": "log_level", "session": session_id, "level": level}
+
+
+def watched_message(session_id: str, added: Sequence[str], removed: Sequence[str] = ()) -> Json:
+    """Return the message to other replicas about resources that a session watches, or no longer."""
+    return {"kind": "watched", "session": session_id, "added": added, "removed": removed}
 
 
 def owner_digest(user: object, session_id: str) -> str:

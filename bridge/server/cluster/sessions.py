@@ -11,7 +11,6 @@ import logging
 import math
 import re
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from time import monotonic
@@ -29,13 +28,19 @@ from starlette.responses import Response
 
 from bridge.server.cluster.event_store import EventBytes, SessionEvents, position_of
 from bridge.server.cluster.replica import ReplicaDispatcher, target_replica
-from bridge.server.cluster.session_records import LiveSession, SessionRecord, SessionRecords, owner_digest
+from bridge.server.cluster.session_records import (
+    LiveSession,
+    SessionRecord,
+    SessionRecords,
+    log_level_message,
+    owner_digest,
+    watched_message,
+)
 from bridge.server.http.responses import send_error
 from bridge.server.http.session import kept_bytes, request_in_session, without_header
 from bridge.server.http.sessions import Session, same_credential
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
-from bridge.tools.context import LOG_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -45,8 +50,7 @@ if TYPE_CHECKING:
 
     from bridge.server.cluster.replica import Replica
     from bridge.server.http.sessions import Sessions
-    from bridge.server.sdk_server import SdkServer
-    from bridge.tools.context import LogLevel
+    from bridge.server.publisher import Publisher
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
@@ -64,8 +68,8 @@ _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 class ClusterSessions:
     """The sessions that this replica serves."""
 
-    def __init__(self, server: SdkServer, sessions: Sessions, replica: Replica, idle_seconds: float | None) -> None:
-        self._server = server
+    def __init__(self, publisher: Publisher, sessions: Sessions, replica: Replica, idle_seconds: float | None) -> None:
+        self._server = publisher.server
         self._sessions = sessions
         self._replica = replica
         self._records = SessionRecords(replica, idle_seconds)
@@ -73,9 +77,12 @@ class ClusterSessions:
         self._alive: dict[str, LiveSession] = {}
         self._restoring: dict[str, anyio.Event] = {}
         self._tasks: TaskGroup | None = None
-        self._levels = server.log_levels
-        self._levels.on_change = self._level_changed
-        replica.on_message("log_level", self._receive_level)
+        self._levels, self._resources = self._server.log_levels, publisher.resources
+        self._levels.on_change = lambda session, level: self._share(log_level_message(session, level))
+        if self._resources is not None:
+            self._resources.on_watch = self._watched
+        replica.on_message("log_level", self._receive_change)
+        replica.on_message("watched", self._receive_change)
         replica.on_message("post", self._receive_post)
         replica.on_message("ended", lambda message: self.end_here(message["session"]))
         replica.on_return.append(partial(self._renew, -math.inf))
@@ -160,8 +167,11 @@ class ClusterSessions:
         for alive in tuple(self._alive.values()):
             if not alive.is_stored:
                 await self._save(alive)
-                if alive.record is not None and alive.record.log_level is not None:
-                    await self._replica.publish(_level_message(alive.record.id, alive.record.log_level))
+                if (record := alive.record) is not None:
+                    if record.log_level is not None:
+                        await self._replica.publish(log_level_message(record.id, record.log_level))
+                    if record.watched:
+                        await self._replica.publish(watched_message(record.id, record.watched))
             await alive.events.store_unstored()
 
     async def forward(self, session: Session, message: Json, body: bytes, send: Send) -> bool:
@@ -252,7 +262,7 @@ class ClusterSessions:
             if record is not None:
                 connection.client_params = InitializeRequestParams.model_validate(record.params, by_name=False)
             alive.connection = connection
-            self._restore_level(alive)
+            self._restore_state(alive)
             task_status.started()
             try:
                 await serve_connection(self._server, dispatcher, connection=connection, lifespan_state={})
@@ -262,27 +272,40 @@ class ClusterSessions:
                 with anyio.CancelScope(shield=True):
                     await self._end(session_id, alive)
 
-    async def _level_changed(self, session_id: str, level: LogLevel) -> None:
-        """Store the log level of a session in its record, and send it to the replicas that serve the session."""
-        alive = await self._find(session_id)
+    async def _watched(self, session_id: str, uri: str, is_watched: bool) -> None:
+        await self._share(watched_message(session_id, *(([uri], []) if is_watched else ([], [uri]))))
+
+    async def _share(self, message: Json) -> None:
+        """Store a change of a session in its record, and send it to the replicas that serve the session."""
+        alive = await self._find(message["session"])
         if alive is None or alive.record is None:
             return
-        alive.record = replace(alive.record, log_level=level)
+        alive.record = alive.record.after(message)
         await self._store(alive)
         if alive.is_stored:
             with self._replica.noting_failures():
-                await self._replica.publish_and_wait(_level_message(session_id, level))
+                await self._replica.publish_and_wait(message)
 
-    async def _receive_level(self, message: Mapping[str, Any]) -> None:
+    async def _receive_change(self, message: Mapping[str, Any]) -> None:
         alive = await self._find(message["session"])
-        if alive is not None and alive.record is not None and message["level"] in LOG_LEVELS:
-            alive.record = replace(alive.record, log_level=message["level"])
-            self._restore_level(alive)
+        if alive is None or alive.record is None:
+            return
+        before, alive.record = alive.record, alive.record.after(message)
+        self._restore_state(alive)
+        if alive.record != before and message["kind"] == "watched":
+            await self._store(alive)  # both replicas may have stored a change at once, each without the other's
 
-    def _restore_level(self, alive: LiveSession) -> None:
-        level = None if alive.record is None else alive.record.log_level
-        if level is not None and alive.connection is not None and alive.connection.client_params is not None:
-            self._levels.keep(alive.connection.client_params, level)
+    def _restore_state(self, alive: LiveSession) -> None:
+        """Apply the record of a session to what this replica knows of its client."""
+        client = None if alive.connection is None else alive.connection.client_params
+        if alive.record is None or client is None:
+            return
+        if alive.record.log_level is not None:
+            self._levels.keep(client, alive.record.log_level)
+        if self._resources is not None:
+            watched = self._resources.watched_by(client)  # the one that its notifications go by
+            watched.clear()
+            watched.update(alive.record.watched)
 
     async def end_here(self, session_id: str) -> None:
         """End a session on this replica only."""
@@ -337,10 +360,6 @@ class ClusterSessions:
                 used.append(alive.record)
         for session_id in await self._records.renew(used):
             await self.end_here(session_id)
-
-
-def _level_message(session_id: str, level: LogLevel) -> dict[str, str]:
-    return {"kind": "log_level", "session": session_id, "level": level}
 
 
 async def _unavailable(send: Send, message: str, code: int = INTERNAL_ERROR) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.methods.method import ERAS, Method, Target
+from bridge.server.methods.method import ERAS, Method, Target, session_id
 from bridge.server.methods.pages import PagedList
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ class ResourcesSubscribe(Method):
         from mcp_types import EmptyResult
 
         assert self._core.resources is not None
-        self._core.resources.watch(request.sdk.session.client_params, str(params.uri), request.access)
+        sdk = request.sdk
+        await self._core.resources.watch(sdk.session.client_params, session_id(sdk), str(params.uri), request.access)
         return EmptyResult()
 
 
@@ -147,5 +148,6 @@ class ResourcesUnsubscribe(Method):
         from mcp_types import EmptyResult
 
         assert self._core.resources is not None
-        self._core.resources.watched_by(request.sdk.session.client_params).discard(str(params.uri))
+        sdk = request.sdk
+        await self._core.resources.unwatch(sdk.session.client_params, session_id(sdk), str(params.uri))
         return EmptyResult()

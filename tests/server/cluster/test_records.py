@@ -30,7 +30,7 @@ def link(redis: RedisServer) -> Replica:
 async def test_a_record_is_found_as_it_was_kept_for_as_long_as_a_session_may_go_unused(link: Replica) -> None:
     async with link.redis:
         records = SessionRecords(link, 100.0)
-        for record in (RECORD, replace(RECORD, log_level="error")):
+        for record in (RECORD, replace(RECORD, log_level="error"), replace(RECORD, watched=["a:b"])):
             await records.save(record)
             assert await records.find(RECORD.id) == record
         assert await records.find("2" * 32) is None
