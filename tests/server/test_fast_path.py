@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,16 +18,19 @@ from bridge.server.protocol import (
     result_message,
 )
 from bridge.server.publisher import Publisher
+from bridge.server.telemetry_fast_path import ObservedResponder
+from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy
+from bridge.tools.function import tool, tools_from
 from bridge.tools.toolbox import ToolBox
 from bridge.wire.tools import SERVER_INFO_KEY
 from tests.server.http_server import CLIENT_INFO, call, initialize, modern, request
+from tests.server.test_telemetry_paths import Watched
 from tests.server.tools import GREET, silent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
 
 IMPLEMENTATION = {"name": "tests", "version": "1"}
@@ -233,6 +237,36 @@ def test_a_list_is_written_once_and_again_when_the_tools_change() -> None:
     publisher.tools.add(GREET)
     for opening in ("handshake", "modern"):
         assert [tool["name"] for tool in listed(opening)["tools"]] == ["add", "greet"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("broken", ["call", "call_plain"])
+@pytest.mark.parametrize("is_observed", [False, True])
+async def test_an_unexpected_error_is_logged_and_answered_with_the_id(
+    broken: str, is_observed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a secret")
+
+    @tool
+    async def plain() -> None:
+        """Return None."""
+
+    publisher, watched = published(*tools_from(plain), ADD), Watched(is_traced=False)
+    monkeypatch.setattr(type(publisher), broken, fail)
+    observed = partial(
+        ObservedResponder, core=publisher, observer=watched.observer, transport="http", caller=lambda: None
+    )
+    plans = FastPath(publisher, observed if is_observed else None)
+    planned = plans.modern(enveloped(ADDING if broken == "call" else call("plain")))
+    assert isinstance(planned, PlainRequest)
+    responder = planned.responder
+    running = responder.run(planned, InvocationContext()) if broken == "call" else responder.call_plain(planned, "")
+    answer, code = await running
+    error = {"code": code, "message": "the request 'tools/call' failed; the server's log says why"}
+    assert (json.loads(answer), code) == ({"jsonrpc": "2.0", "id": 1, "error": error}, -32603)
+    assert "a secret" in caplog.text
+    assert len(watched.records) == is_observed
 
 
 def test_a_tool_that_comes_or_goes_is_seen_by_the_next_call() -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
+from bridge.server.fast_path import internal_error_message
 from bridge.server.protocol import CONNECTION_CLOSED, INVALID_REQUEST, error_message, is_request
 from bridge.server.telemetry_fast_path import fast_path_of, skip_replayed
 from bridge.tools.context import InvocationContext
@@ -51,6 +53,8 @@ class FastStdio:
         self._knows_client = True
         # By id as text, since 7 and "7" are the same id, as in the SDK.
         self._calls: dict[str, tuple[MessageId, asyncio.Task[None]]] = {}
+        self._cancelled: WeakSet[asyncio.Task[None]] = WeakSet()
+        """Tasks that were cancelled by the client, or because the connection ends."""
         self._unfinished: set[MessageId] = set()
         self._opening: list[Json] = []
         self._unlisten: Callable[[], None] | None = None
@@ -99,7 +103,7 @@ class FastStdio:
         for request, task in self._calls.values():
             if not task.cancelling():  # else its client has cancelled it
                 self._unfinished.add(request)
-            _cancel(task)
+            self._cancel(task)
 
     async def ended(self) -> None:
         """Wait until all calls have ended."""
@@ -133,7 +137,7 @@ class FastStdio:
             request = (message.get("params") or {}).get("requestId")
             running = self._calls.get(str(request)) if type(request) in {int, str} else None
             if running is not None:
-                _cancel(running[1])
+                self._cancel(running[1])
             return running is not None
         # Keep it for the SDK, unless that serves the connection already.
         if message.get("method") != "notifications/initialized" or not self._opening or self._unlisten is not None:
@@ -157,17 +161,19 @@ class FastStdio:
         elif plan.may_talk and not (plan.modern or self._knows_client):
             return False
         else:
-            call = self._talking_call(plan, message) if plan.may_talk else self._call(plan)
+            call = self._talking_call(plan, message) if plan.may_talk else self._call(plan, message)
             self._calls[str(request)] = request, asyncio.get_running_loop().create_task(call)
         return True
 
-    async def _call(self, call: PlainRequest) -> None:
+    async def _call(self, call: PlainRequest, message: Json) -> None:
         try:
             answer, _ = await (
                 call.run(self._context(call)) if call.tool is None else call.responder.call_plain(call, "")
             )
             self._unfinished.discard(call.id)
             self._write(answer + b"\n")
+        except asyncio.CancelledError as error:
+            self._answer_cancelled(message, error)
         finally:
             self._end(call)
 
@@ -187,6 +193,10 @@ class FastStdio:
             if not channel.is_handed_over:
                 self._unfinished.discard(call.id)
                 self._write(answer + b"\n")
+        except asyncio.CancelledError as error:
+            if channel.is_handed_over:
+                raise
+            self._answer_cancelled(message, error)
         finally:
             channel.close()
             if not channel.is_handed_over:
@@ -195,14 +205,20 @@ class FastStdio:
     def _context(self, call: PlainRequest) -> InvocationContext:
         return InvocationContext(client_capabilities=call.capabilities if call.modern else self._capabilities)
 
+    def _answer_cancelled(self, message: Json, error: asyncio.CancelledError) -> None:
+        """Answer a call whose tool has cancelled its own task; raise the error if it was cancelled from outside."""
+        if asyncio.current_task() in self._cancelled:
+            raise error
+        self._write(internal_error_message(message, error) + b"\n")
+
+    def _cancel(self, call: asyncio.Task[None]) -> None:
+        self._cancelled.add(call)
+        # A task that is cancelled before it has begun does not run its cleanup: cancel it afterwards.
+        call.get_loop().call_soon(call.cancel)
+
     def _end(self, call: PlainRequest) -> None:
         if call.id in self._unfinished:
             self._unfinished.discard(call.id)
             self._write(error_message(call.id, _CLOSED) + b"\n")
         del self._calls[str(call.id)]
         self._answered(call.id)
-
-
-def _cancel(call: asyncio.Task[None]) -> None:
-    # A task that is cancelled before it has begun does not run its cleanup: cancel it afterwards.
-    call.get_loop().call_soon(call.cancel)

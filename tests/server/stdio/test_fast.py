@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,32 @@ async def test_a_call_is_cancelled_by_its_id_and_not_answered(running: int | str
         await fast.ended()
         await checkpoint()
     assert (lines, answered) == ([], [1, running])
+
+
+@pytest.mark.parametrize("talks", [False, True])
+async def test_a_tool_that_cancels_its_own_task_is_answered_with_an_error(talks: bool) -> None:
+    async def cancelling() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    async def talking(context: InvocationContext) -> None:
+        assert context.round == 0
+        await cancelling()
+
+    lines, answered = list[bytes](), list[int | str]()
+    publisher = Publisher(ToolBox(tool(name="one")(talking if talks else cancelling)), name="tests")
+    fast = FastStdio(publisher, lines.append, answered.append, list[object]().append)
+    assert fast.handles(initialize())
+    lines.clear()
+    assert fast.handles(call("one") | {"id": 7})
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await fast.ended()
+    (line,) = lines
+    assert json.loads(line)["id"] == 7
+    assert json.loads(line)["error"]["code"] == -32603
+    assert answered == [1, 7]
 
 
 async def test_a_call_that_the_sdk_has_keeps_its_id_and_is_cancelled_if_the_sdk_answers_for_it() -> None:
