@@ -49,7 +49,8 @@ class LimitsOptions:
     )
     tool_concurrency: tuple[str, ...] = texts_setting(
         metavar="TOOL=N",
-        help="Maximum running calls of a tool, by name or pattern, for each caller in each process. Repeatable.",
+        help="Maximum running calls of a tool, resource or prompt, by name or pattern, for each caller in each "
+        "process. Repeatable.",
     )
     max_output_chars: int | None = count_setting(
         "CHARACTERS",

@@ -61,7 +61,7 @@ class AuthGuards:
         self.routes = metadata_routes(self._auth, publisher.title or publisher.name)
         """Routes that need no credential."""
         self.unmatched = unmatched_auth_names(self._auth, publisher.features)
-        """Warns of names in the configuration that no tool has."""
+        """Warns of names in the configuration that no tool, resource or prompt has."""
         self._auth.on_change(publisher.changes.notify_lists)
 
         metadata_url = metadata_url_of(self._auth)
