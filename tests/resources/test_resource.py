@@ -101,7 +101,7 @@ async def test_none_and_an_error_say_that_there_is_no_such_resource() -> None:
             await read(function, uri)
 
 
-@pytest.mark.parametrize("value", [object(), ResourceLink("x:b", "b"), ToolExecutionResult.of_text("x")], ids=repr)
+@pytest.mark.parametrize("value", [object(), ResourceLink("x:b", "b"), ToolExecutionResult.of_text("x")], ids=type)
 async def test_a_value_that_cannot_be_sent_is_an_error(value: object) -> None:
     @resource("x:a")
     def function() -> Any:
