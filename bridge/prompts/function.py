@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from bridge.prompts.prompt import MessagesWriter, Prompt, PromptArgument
-from bridge.tools.arguments.reader import ArgumentReader
 from bridge.tools.checks import require_type
 from bridge.tools.completion import Completions
-from bridge.tools.decoration import F, Settings, name_of, store_settings
-from bridge.tools.executors import executor_class
+from bridge.tools.decoration import F, name_of, store_settings
+from bridge.tools.function import FunctionSettings
 from bridge.tools.schema.signature import signature_of, source_of
-from bridge.tools.specification import checked_icons
 from bridge.tools.tool import ToolPolicy
 
 if TYPE_CHECKING:
@@ -24,17 +22,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromptSettings(Settings):
+class PromptSettings(FunctionSettings):
     """Settings given to `prompt`; None means not specified."""
 
-    name: str | None = None
-    title: str | None = None
-    description: str | None = None
-    icons: tuple[Mapping[str, Any], ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
     completions: Mapping[str, Completer] = field(default_factory=dict)
-    policy: ToolPolicy = field(default_factory=ToolPolicy)
-    run_in_thread: bool = True
 
     def published(self, function: Callable[..., Any]) -> Prompt:
         """Return the prompt that a function renders."""
@@ -89,17 +80,13 @@ def prompt(
     Raises:
         DefinitionError: The decorated object cannot be a prompt, or a setting is invalid.
     """
-    for what, text in (("name", name), ("title", title), ("description", description)):
-        require_type(text, str | None, what, "text")
-    require_type(metadata, Mapping | None, "metadata", "a mapping")
     require_type(completions, Mapping | None, "completions", "a mapping of completions by argument")
-    require_type(run_in_thread, bool, "run_in_thread", "True or False")
     settings = PromptSettings(
         name=name,
         title=title,
         description=description,
-        icons=checked_icons(icons, "icons"),
-        metadata=metadata or {},
+        icons=icons,
+        metadata=metadata,
         completions=completions or {},
         policy=ToolPolicy(timeout_seconds=timeout_seconds),
         run_in_thread=run_in_thread,
@@ -117,8 +104,6 @@ def function_prompt(function: Callable[..., Any], settings: PromptSettings) -> P
     """
     source, signature = source_of(function), signature_of(function, settings.namespace)
     name = settings.name or name_of(function)
-    executor = executor_class(function, signature.injected, in_thread=settings.run_in_thread)
-    reader = ArgumentReader(name, signature.adapter, signature.internal_schema)
     required = signature.schema.get("required", ())
     return Prompt(
         name=name,
@@ -133,9 +118,9 @@ def function_prompt(function: Callable[..., Any], settings: PromptSettings) -> P
             )
             for argument, schema in signature.schema.get("properties", {}).items()
         ),
-        icons=settings.icons,
-        metadata=settings.metadata,
-        renderer=executor(function, reader, MessagesWriter(name), signature.injected),
+        icons=tuple(settings.icons),
+        metadata=settings.metadata or {},
+        renderer=settings.executor(function, signature, name, MessagesWriter(name)),
         policy=settings.policy,
         interactive="itself" in signature.injected.values(),
         completions=Completions(source, signature.schema, settings.completions) or None,

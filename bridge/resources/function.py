@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import DefinitionError
 from bridge.resources.resource import ContentsWriter, Resource, ResourceTemplate
 from bridge.resources.uri_template import UriTemplate
-from bridge.tools.arguments.reader import ArgumentReader
 from bridge.tools.checks import require_type
 from bridge.tools.completion import Completions
-from bridge.tools.decoration import F, Settings, name_of, store_settings
-from bridge.tools.executors import executor_class
+from bridge.tools.decoration import F, name_of, store_settings
+from bridge.tools.function import FunctionSettings
 from bridge.tools.schema.signature import signature_of, source_of
-from bridge.tools.specification import checked_icons
 from bridge.tools.tool import ToolPolicy
 
 if TYPE_CHECKING:
@@ -27,21 +25,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceSettings(Settings):
+class ResourceSettings(FunctionSettings):
     """Settings given to `resource`; None means not specified."""
 
     uri: str
-    name: str | None = None
-    title: str | None = None
-    description: str | None = None
     mime_type: str | None = None
     size: int | None = None
     annotations: Mapping[str, Any] | None = None
-    icons: tuple[Mapping[str, Any], ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
     completions: Mapping[str, Completer] = field(default_factory=dict)
-    policy: ToolPolicy = field(default_factory=ToolPolicy)
-    run_in_thread: bool = True
 
     def published(self, function: Callable[..., Any]) -> Resource | ResourceTemplate:
         """Return the resource, or template, that a function reads."""
@@ -92,11 +83,8 @@ def resource(
         DefinitionError: A setting is invalid. What concerns the function is checked when it is published.
     """
     require_type(uri, str, "the URI of a resource", "text, as in @resource('notes://today')")
-    for what, text in (("name", name), ("title", title), ("description", description), ("mime_type", mime_type)):
-        require_type(text, str | None, what, "text")
-    require_type(metadata, Mapping | None, "metadata", "a mapping")
+    require_type(mime_type, str | None, "mime_type", "text")
     require_type(completions, Mapping | None, "completions", "a mapping of completions by parameter")
-    require_type(run_in_thread, bool, "run_in_thread", "True or False")
     settings = ResourceSettings(
         uri=uri,
         name=name,
@@ -105,8 +93,8 @@ def resource(
         mime_type=mime_type,
         size=size,
         annotations=annotations,
-        icons=checked_icons(icons, "icons"),
-        metadata=metadata or {},
+        icons=icons,
+        metadata=metadata,
         completions=completions or {},
         policy=ToolPolicy(timeout_seconds=timeout_seconds),
         run_in_thread=run_in_thread,
@@ -123,8 +111,6 @@ def function_resource(function: Callable[..., Any], settings: ResourceSettings) 
     """
     source, signature = source_of(function), signature_of(function, settings.namespace)
     name = settings.name or name_of(function)
-    executor = executor_class(function, signature.injected, in_thread=settings.run_in_thread)
-    reader = ArgumentReader(name, signature.adapter, signature.internal_schema)
     writer = ContentsWriter(name, settings.mime_type)
     shared: dict[str, Any] = {
         "name": name,
@@ -134,7 +120,7 @@ def function_resource(function: Callable[..., Any], settings: ResourceSettings) 
         "annotations": settings.annotations,
         "icons": settings.icons,
         "metadata": settings.metadata,
-        "reader": executor(function, reader, writer, signature.injected),
+        "reader": settings.executor(function, signature, name, writer),
         "policy": settings.policy,
         "interactive": "itself" in signature.injected.values(),
         "source": source,

@@ -12,7 +12,7 @@ call needs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args, overload
 
@@ -40,26 +40,59 @@ from bridge.tools.specification import ToolAnnotations, ToolSpecification, check
 from bridge.tools.tool import ReturnBehavior, Tool, ToolPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pydantic import BaseModel
 
+    from bridge.tools.executors import FunctionExecutor, Writer
+    from bridge.tools.schema.signature import Signature
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSettings(Settings):
-    """Settings given to `tool`; None means not specified."""
+class FunctionSettings(Settings):
+    """Settings that tools, resources and prompts share; None means not specified.
+
+    Raises:
+        DefinitionError: A setting has the wrong type.
+    """
 
     name: str | None = None
     title: str | None = None
     description: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    icons: Sequence[Mapping[str, Any]] = ()
+    metadata: Mapping[str, Any] | None = None
+    policy: ToolPolicy = field(default_factory=ToolPolicy)
+    run_in_thread: bool = True
+
+    def __post_init__(self) -> None:
+        for what in ("name", "title", "description"):
+            require_type(getattr(self, what), str | None, what, "text")
+        require_type(self.metadata, Mapping | None, "metadata", "a mapping")
+        require_type(self.run_in_thread, bool, "run_in_thread", "True or False")
+        object.__setattr__(self, "metadata", self.metadata or {})
+        object.__setattr__(self, "icons", checked_icons(self.icons, "icons"))
+
+    def executor(
+        self, function: Callable[..., Any], signature: Signature, name: str, writer: Writer
+    ) -> FunctionExecutor:
+        """Return the executor of a function.
+
+        Raises:
+            DefinitionError: The function does not allow it.
+        """
+        kind = executor_class(function, signature.injected, in_thread=self.run_in_thread)
+        reader = ArgumentReader(name, signature.adapter, signature.internal_schema)
+        return kind(function, reader, writer, signature.injected)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSettings(FunctionSettings):
+    """Settings given to `tool`; None means not specified."""
+
     annotations: ToolAnnotations | None = None
     return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM
     always_visible: bool = False
     strict: bool | None = None
-    icons: tuple[Mapping[str, Any], ...] = ()
-    policy: ToolPolicy = field(default_factory=ToolPolicy)
-    run_in_thread: bool = True
     extra_arguments: ExtraArguments = "forbid"
 
     def published(self, function: Callable[..., Any]) -> Tool:
@@ -144,22 +177,16 @@ def tool(
         if description is not None:
             raise DefinitionError(f"the tool has two descriptions, {function!r} and {description!r}; keep one")
         function, description = None, function
-    for what, text in (("name", name), ("title", title), ("description", description)):
-        require_type(text, str | None, what, "text")
-    require_type(metadata, Mapping | None, "metadata", "a mapping")
     require_type(strict, bool | None, "strict", "True, False or None")
     require_type(return_behavior, ReturnBehavior, "return_behavior", f"one of {', '.join(map(str, ReturnBehavior))}")
     require_type(always_visible, bool, "always_visible", "True or False")
-    require_type(run_in_thread, bool, "run_in_thread", "True or False")
     if extra_arguments not in get_args(ExtraArguments):
         raise DefinitionError(f"extra_arguments must be 'forbid' or 'ignore', not {extra_arguments!r}")
-    icons = checked_icons(icons, "icons")
-    require_json("a tool", name=name, title=title, description=description, metadata=metadata, icons=icons)
     settings = ToolSettings(
         name=name,
         title=title,
         description=description,
-        metadata=metadata or {},
+        metadata=metadata,
         annotations=None if annotations is None else ToolAnnotations.of(annotations),
         return_behavior=return_behavior,
         always_visible=always_visible,
@@ -169,6 +196,7 @@ def tool(
         run_in_thread=run_in_thread,
         extra_arguments=extra_arguments,
     )
+    require_json("a tool", name=name, title=title, description=description, metadata=metadata, icons=settings.icons)
     if function is not None:
         return store_settings(function, settings)
     return functools.partial(store_settings, settings=settings)
@@ -191,9 +219,7 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
     """
     settings = settings or settings_of(function) or _PLAIN
     signature = signature_of(function, settings.namespace, settings.extra_arguments)
-    executor = executor_class(function, signature.injected, in_thread=settings.run_in_thread)
     name = settings.name or name_of(function)
-    reader = ArgumentReader(name, signature.adapter, signature.internal_schema)
     writer = ResultWriter(name, signature.return_annotation)
     return Tool(
         ToolSpecification(
@@ -204,11 +230,11 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
             parameters=signature.schema,
             output_schema=writer.output_schema,
             annotations=settings.annotations,
-            metadata=settings.metadata,
-            icons=settings.icons,
+            metadata=settings.metadata or {},
+            icons=tuple(settings.icons),
             strict=settings.strict,
         ),
-        executor(function, reader, writer, signature.injected),
+        settings.executor(function, signature, name, writer),
         return_behavior=settings.return_behavior,
         always_visible=settings.always_visible,
         policy=settings.policy,
