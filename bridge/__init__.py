@@ -140,7 +140,14 @@ if TYPE_CHECKING:
     from bridge.service.memory.chat_memory import ChatMemory, by_encoding, estimate_tokens, message_window, token_window
     from bridge.service.memory.persistent_stores import RedisStore, SqliteStore
     from bridge.service.memory.store import ChatMemoryStore, InMemoryStore, StoredMessages
-    from bridge.service.messages import AiMessage, ChatMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+    from bridge.service.messages import (
+        AiMessage,
+        ChatMessage,
+        SystemMessage,
+        ToolExecutionResultMessage,
+        UserMessage,
+        chat_messages,
+    )
     from bridge.service.resilience import cached, circuit_broken, rate_limited, retried
     from bridge.service.templates import system_message, user_message
     from bridge.service.token_stream import TokenStream
@@ -229,13 +236,13 @@ __all__ = [
     "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest", "ToolSpecification",
     "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError",
     "UnknownToolHandler", "UriTemplate", "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service",
-    "backed_up", "by_embedding", "by_encoding", "cached", "call_blocking", "chat_model_named", "circuit_broken",
-    "compensated", "connect", "enable_telemetry", "estimate_tokens", "execute", "execute_timed", "files", "filtered",
-    "for_tools", "guarded", "input_guardrails", "is_worth_another_model", "load_config", "message_window", "observed",
-    "output_guardrails", "prefixed", "prompt", "rate_limited", "reference_to", "renamed", "resource", "respecified",
-    "resume", "retried", "run", "safe_names", "sampling_with", "set_thread_limit", "specifications_from",
-    "system_message", "token_window", "tool", "tools_from", "unless_read_only", "user_message", "with_fallback",
-    "wrapped",
+    "backed_up", "by_embedding", "by_encoding", "cached", "call_blocking", "chat_messages", "chat_model_named",
+    "circuit_broken", "compensated", "connect", "enable_telemetry", "estimate_tokens", "execute", "execute_timed",
+    "files", "filtered", "for_tools", "guarded", "input_guardrails", "is_worth_another_model", "load_config",
+    "message_window", "observed", "output_guardrails", "prefixed", "prompt", "rate_limited", "reference_to", "renamed",
+    "resource", "respecified", "resume", "retried", "run", "safe_names", "sampling_with", "set_thread_limit",
+    "specifications_from", "system_message", "token_window", "tool", "tools_from", "unless_read_only", "user_message",
+    "with_fallback", "wrapped",
 ]  # fmt: skip
 
 _NAMES = {
@@ -298,7 +305,9 @@ _NAMES = {
     "bridge.service.loop": "ChatRequestTransformer",
     "bridge.service.memory.chat_memory": "ChatMemory by_encoding estimate_tokens message_window token_window",
     "bridge.service.memory.store": "ChatMemoryStore InMemoryStore StoredMessages",
-    "bridge.service.messages": "AiMessage ChatMessage SystemMessage ToolExecutionResultMessage UserMessage",
+    "bridge.service.messages": (
+        "AiMessage ChatMessage SystemMessage ToolExecutionResultMessage UserMessage chat_messages"
+    ),
     "bridge.service.memory.persistent_stores": "RedisStore SqliteStore",
     "bridge.service.resilience": "cached circuit_broken rate_limited retried",
     "bridge.service.templates": "system_message user_message",

@@ -125,3 +125,14 @@ def short_repr(value: object) -> str:
 def truncate(text: str, max_chars: int) -> str:
     """Truncate text so that it has at most this many characters, including the final ``…``."""
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
+
+
+def utf8_text(text: str) -> str:
+    """Make a text valid UTF-8: lone surrogates become U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

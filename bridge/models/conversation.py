@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from bridge.models.encoding import json_object, json_text, utf8_json, utf8_text
+from bridge.models.encoding import json_object, json_text, utf8_json
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage
+from bridge.text import utf8_text
 from bridge.tools.transform import safe_names
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Encoding of text, JSON and media for providers.
 
-Text and JSON are made valid UTF-8; media that a provider does not support are described as text.
+Text and JSON are made valid UTF-8.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
-from bridge.tools.content import Audio, File, Image, Media, ResourceLink, Text
+from bridge.text import utf8_text
+from bridge.tools.content import File, Image, Media, media_type_of
 
 if TYPE_CHECKING:
     from bridge.tools.content import Content
@@ -42,44 +43,9 @@ def is_pdf(block: Content) -> bool:
     return isinstance(block, File) and isinstance(block.content, bytes) and media_type_of(block) == PDF
 
 
-def media_type_of(block: Media | File) -> str:
-    """Normalised media type of a block, without parameters."""
-    kind = (block.mime_type or "").partition(";")[0].strip().lower()
-    return {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mp3": "audio/mpeg"}.get(kind, kind)
-
-
 def file_name_of(block: File) -> str:
     """Last segment of a file's URI."""
     return block.uri.rstrip("/").rpartition("/")[2] or block.uri
-
-
-def describe_block(block: Content) -> str:
-    """Convert a block to text: text unchanged, a text file with its name, other blocks as a description."""
-    match block:
-        case Text():
-            return utf8_text(block.text)
-        case File(content=str() as content):
-            return utf8_text(f"{block.uri}:\n{content}")
-        case ResourceLink():
-            details = [block.title or block.name, f"<{block.uri}>", block.mime_type or "", block.description or ""]
-            return utf8_text("Resource: " + " ".join(detail for detail in details if detail))
-        case File(content=bytes() as content):
-            return f"[{block.uri}: {len(content)} bytes of {media_type_of(block) or 'unknown type'}, not shown]"
-        case Image() | Audio():
-            return f"[{media_type_of(block)}: {len(block.data)} bytes, not shown]"
-        case _:
-            raise TypeError(f"{block!r} is not content")
-
-
-def utf8_text(text: str) -> str:
-    """Make a text valid UTF-8: lone surrogates become U+FFFD."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def utf8_json(value: Any) -> Any:

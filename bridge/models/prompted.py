@@ -16,7 +16,7 @@ from pydantic_core import from_json
 
 from bridge.errors import ArgumentsError
 from bridge.models.conversation import arguments_as_object
-from bridge.models.encoding import json_text, utf8_text
+from bridge.models.encoding import json_text
 from bridge.models.profiles.normalization import normalized, reference_in, rewritten
 from bridge.service.chat_model import (
     BROKEN_OFF,
@@ -32,6 +32,7 @@ from bridge.service.chat_model import (
     provider_of,
 )
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.text import utf8_text
 from bridge.tools.arguments.reader import parse_arguments
 from bridge.tools.content import Text
 from bridge.tools.tool import ToolExecutionRequest

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bridge.models.encoding import json_object, json_text, utf8_json, utf8_text
+from bridge.models.encoding import json_object, json_text, utf8_json
+from bridge.text import utf8_text
 from bridge.tools.checks import listed, require_type
 from bridge.tools.tool import ToolExecutionRequest
 

@@ -200,7 +200,9 @@ class SuspendedInvocation:
     system: str | None = None
     """The system message."""
     turn: tuple[ChatMessage, ...]
-    """Messages since the user's message; the last one contains the pending calls."""
+    """Messages from the user's message on, after the `earlier` ones; the last one contains the pending calls."""
+    earlier: int = 0
+    """Number of messages in `turn` before the user's message."""
     responses: tuple[ChatResponse, ...]
     """The model's responses."""
     executions: tuple[ToolExecution, ...] = ()
@@ -236,6 +238,7 @@ class SuspendedInvocation:
             "parameters": dict(self.parameters),
             "requestParameters": parameters_to_json(self.request_parameters),
             "turn": [message_to_json(message) for message in self.turn],
+            "earlier": self.earlier,
             "responses": [response_to_json(response) for response in self.responses],
             "executions": [execution_to_json(execution) for execution in self.executions],
             "executed": {str(index): execution_to_json(execution) for index, execution in self.executed.items()},
@@ -272,6 +275,7 @@ class SuspendedInvocation:
                 request_parameters=parameters_from_json(json["requestParameters"]),
                 system=optional_field(json, "system", str),
                 turn=tuple(message_from_json(message) for message in json["turn"]),
+                earlier=optional_field(json, "earlier", int) or 0,
                 responses=tuple(response_from_json(response) for response in json["responses"]),
                 executions=tuple(execution_from_json(execution) for execution in json["executions"]),
                 executed={int(index): execution_from_json(execution) for index, execution in json["executed"].items()},
@@ -282,7 +286,8 @@ class SuspendedInvocation:
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WireError(f"a malformed suspended invocation: {short_repr(json)}") from error
-        if not (state.turn and isinstance(state.turn[0], UserMessage) and isinstance(state.turn[-1], AiMessage)):
+        of_turn = state.turn[state.earlier :] if state.earlier >= 0 else ()
+        if not (of_turn and isinstance(of_turn[0], UserMessage) and isinstance(of_turn[-1], AiMessage)):
             raise WireError(f"a malformed suspended invocation, without its messages: {short_repr(json)}")
         return state
 

@@ -72,11 +72,13 @@ class Engine:
         if system is None and self.system is not None:
             system = self.system(context.memory_id)
         parameters = values[method.request_parameters] if method.request_parameters is not None else None
+        earlier, message = method.messages(values)
         return MethodCall(
             method=method,
             context=context,
             system=system,
-            message=method.user_message(values),
+            message=message,
+            earlier=earlier,
             parameters=self.parameters if parameters is None else parameters.over(self.parameters),
         )
 
@@ -97,7 +99,7 @@ class Engine:
             )
             if index not in state.pending:
                 raise DefinitionError(f"no call {index!r} waits for a decision; those that wait are {[*state.pending]}")
-        message = state.turn[0]
+        message = state.turn[state.earlier]
         assert isinstance(message, UserMessage)
         return MethodCall(
             method=method,
@@ -111,6 +113,7 @@ class Engine:
             ),
             system=state.system,
             message=message,
+            earlier=state.turn[: state.earlier],
             parameters=state.request_parameters,
             resumed=state,
             decisions=decisions,
@@ -152,7 +155,7 @@ class Engine:
         system = None if call.system is None else SystemMessage(call.system)
         view = WindowView(None, system) if memory is None else await memory.view(system)
         call = await _checked_call(call, view)
-        view.add(*(call.resumed.turn if call.resumed else (call.message,)))
+        view.add(*(call.resumed.turn if call.resumed else (*call.earlier, call.message)))
         held = HeldAnswer(emit) if emit is not None and call.method.guardrails.output else None
         invocation = Invocation(
             settings=self.settings,

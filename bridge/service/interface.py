@@ -7,7 +7,8 @@ A parameter is used according to its annotation:
     InvocationContext           the caller's context, which the invocation continues
     ChatRequestParameters       request parameters for the model
     Image, Audio, File, …       content sent with the text
-    anything else               the user's message, or a value for a template
+    anything else               the user's message, or a value for a template; a list of messages, such as those of a
+                                prompt, is a conversation that ends with the user's message
 
 A parameter without a use, or a method without a message for the model, is an error.
 """
@@ -20,9 +21,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from bridge.errors import DefinitionError
+from bridge.prompts.prompt import PromptMessage
 from bridge.service.chat_model import ChatRequestParameters
 from bridge.service.events import Result
-from bridge.service.messages import UserMessage
+from bridge.service.messages import AiMessage, UserMessage, chat_messages
 from bridge.service.structured import reply_reader_of
 from bridge.service.templates import IT, PromptTemplate, format_value, system_template_of, user_template_of
 from bridge.service.token_stream import TokenStream
@@ -34,10 +36,11 @@ from bridge.tools.schema.annotations import resolve_annotation
 from bridge.tools.schema.parameters import P, ToolMemoryId, injected_attribute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
     from bridge.service.guardrails.messages import Guardrails
+    from bridge.service.messages import ChatMessage
     from bridge.service.structured import ReplyReader
     from bridge.tools.content import Content
 
@@ -93,19 +96,28 @@ class ServiceMethod:
         """Parse a reply into the return type, or raise `ReplyMismatchError`."""
         return text if self.reader is None else self.reader.read(text)
 
-    def user_message(self, values: Mapping[str, Any]) -> UserMessage:
-        """Build the user message."""
+    def messages(self, values: Mapping[str, Any]) -> tuple[tuple[ChatMessage, ...], UserMessage]:
+        """Return the messages before the user's, if the argument is a list of messages, and the user's message.
+
+        Raises:
+            DefinitionError: The last message of a list is not a user's.
+        """
         content: list[Content] = []
         if self.user_template is not None:
             content.append(Text(self.user_template.render(self._named(values))))
         elif self.it is not None:
             value = values[self.it]
             if isinstance(value, UserMessage):
-                return value
+                return (), value
+            if conversation := _conversation_in(value):
+                *earlier, last = conversation
+                if not isinstance(last, UserMessage):
+                    raise DefinitionError(f"the last message for {self.source} must be a user's, not {last!r}")
+                return tuple(earlier), last
             content += _blocks_of(value)
         for name in self.content:
             content += _blocks_of(values[name])
-        return UserMessage(tuple(content))
+        return (), UserMessage(tuple(content))
 
     def system_text(self, values: Mapping[str, Any]) -> str | None:
         """Return the system message; None if the method has none."""
@@ -232,6 +244,15 @@ def _inner(returned: Any) -> Any:
 
 def _is_result(returned: Any) -> bool:
     return returned is Result or get_origin(returned) is Result
+
+
+def _conversation_in(value: Any) -> Sequence[ChatMessage]:
+    """Return the messages of a list of them, as chat messages; empty for any other value."""
+    if not isinstance(value, list | tuple):
+        return ()
+    if all(isinstance(each, PromptMessage) for each in value):
+        return chat_messages(value)
+    return value if all(isinstance(each, UserMessage | AiMessage) for each in value) else ()
 
 
 def _blocks_of(value: Any) -> list[Content]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from bridge.service.events import Emit
     from bridge.service.interface import ServiceMethod
     from bridge.service.memory.chat_memory import WindowView
-    from bridge.service.messages import UserMessage
+    from bridge.service.messages import ChatMessage, UserMessage
     from bridge.service.tool_calls import Start
     from bridge.service.toolset import OfferedTools
     from bridge.tools.context import InvocationContext
@@ -103,6 +103,8 @@ class MethodCall:
     context: InvocationContext
     system: str | None
     message: UserMessage
+    earlier: tuple[ChatMessage, ...] = ()
+    """Messages before the user's, which belong to this turn."""
     parameters: ChatRequestParameters
     resumed: SuspendedInvocation | None = None
     """The suspended invocation to continue."""
@@ -342,6 +344,7 @@ class Invocation:
             request_parameters=self.call.parameters,
             system=self.view.system_text,
             turn=self.view.turn,
+            earlier=len(self.call.earlier),
             responses=tuple(self.responses),
             executions=tuple(self.executions),
             executed=dict(calls.executed),

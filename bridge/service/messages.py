@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
 from bridge.text import short_repr
-from bridge.tools.content import Content, Text, UserMessage, block_from_json, block_to_json, text_of
+from bridge.tools.content import Content, Text, UserMessage, block_from_json, block_to_json, describe_block, text_of
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.types import Json, optional_field, require_object, require_text, without_none
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from bridge.prompts.prompt import PromptMessage
 
 __all__ = [
     "AiMessage",
@@ -25,6 +29,7 @@ __all__ = [
     "SystemMessage",
     "ToolExecutionResultMessage",
     "UserMessage",
+    "chat_messages",
     "message_from_json",
     "message_from_text",
     "message_to_json",
@@ -90,6 +95,18 @@ class ToolExecutionResultMessage:
 
 ChatMessage = SystemMessage | UserMessage | AiMessage | ToolExecutionResultMessage
 """A message of any kind."""
+
+
+def chat_messages(messages: Iterable[PromptMessage]) -> list[UserMessage | AiMessage]:
+    """Convert the messages of a prompt to chat messages; successive messages of one role are joined.
+
+    The model's messages become text, other content in them a description.
+    """
+    found: list[UserMessage | AiMessage] = []
+    for role, group in groupby(messages, attrgetter("role")):
+        blocks = tuple(message.content for message in group)
+        found.append(UserMessage(blocks) if role == "user" else AiMessage("\n".join(map(describe_block, blocks))))
+    return found
 
 
 def message_to_json(message: ChatMessage) -> Json:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bridge.errors import DefinitionError, WireError
-from bridge.text import short_repr
+from bridge.text import short_repr, utf8_text
 from bridge.types import Json, optional_field, require_base64, require_object, require_text, without_none
 
 if TYPE_CHECKING:
@@ -138,6 +138,30 @@ def text_of(content: tuple[Content, ...]) -> str:
     if len(content) == 1 and type(block := content[0]) is Text:
         return block.text
     return "\n".join(block.text for block in content if isinstance(block, Text))
+
+
+def media_type_of(block: Media | File) -> str:
+    """Normalised media type of a block, without parameters."""
+    kind = (block.mime_type or "").partition(";")[0].strip().lower()
+    return {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mp3": "audio/mpeg"}.get(kind, kind)
+
+
+def describe_block(block: Content) -> str:
+    """Convert a block to text: text unchanged, a text file with its name, other blocks as a description."""
+    match block:
+        case Text():
+            return utf8_text(block.text)
+        case File(content=str() as content):
+            return utf8_text(f"{block.uri}:\n{content}")
+        case ResourceLink():
+            details = [block.title or block.name, f"<{block.uri}>", block.mime_type or "", block.description or ""]
+            return utf8_text("Resource: " + " ".join(detail for detail in details if detail))
+        case File(content=bytes() as content):
+            return f"[{block.uri}: {len(content)} bytes of {media_type_of(block) or 'unknown type'}, not shown]"
+        case Image() | Audio():
+            return f"[{media_type_of(block)}: {len(block.data)} bytes, not shown]"
+        case _:
+            raise TypeError(f"{block!r} is not content")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.models.encoding import base64_of, describe_block, file_name_of, image_in, is_pdf, media_type_of
-from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
+from bridge.models.encoding import base64_of, file_name_of, image_in, is_pdf
+from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text, describe_block, media_type_of
 
 
 def test_a_picture_may_be_an_image_or_a_file() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.models.encoding import json_object, json_text, utf8_json, utf8_text
+from bridge.models.encoding import json_object, json_text, utf8_json
+from bridge.text import utf8_text
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=20)
 """Text with halves of characters in it, too."""

@@ -6,11 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.models.conversation import arguments_as_object
-from bridge.models.encoding import base64_of, describe_block, file_name_of, image_in, is_pdf, json_object, utf8_text
+from bridge.models.encoding import base64_of, file_name_of, image_in, is_pdf, json_object
 from bridge.models.replies import ReplyReader, usage_with_cache
 from bridge.service.chat_model import FinishReason
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
-from bridge.tools.content import File
+from bridge.text import utf8_text
+from bridge.tools.content import File, describe_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,11 +7,12 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.models.conversation import arguments_as_object, arguments_as_text
-from bridge.models.encoding import describe_block, file_name_of, image_in, json_object, media_type_of, utf8_text
+from bridge.models.encoding import file_name_of, image_in, json_object
 from bridge.models.replies import ReplyReader, usage_with_cache
 from bridge.service.chat_model import FinishReason
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage, UserMessage
-from bridge.tools.content import Audio, File, Text
+from bridge.text import utf8_text
+from bridge.tools.content import Audio, File, Text, describe_block, media_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

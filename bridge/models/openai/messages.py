@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.errors import ChatModelError
 from bridge.models.conversation import arguments_as_object, arguments_as_text, generated_id
-from bridge.models.encoding import (
-    base64_of,
-    describe_block,
-    file_name_of,
-    image_in,
-    is_pdf,
-    json_object,
-    json_text,
-    media_type_of,
-    utf8_text,
-)
+from bridge.models.encoding import base64_of, file_name_of, image_in, is_pdf, json_object, json_text
 from bridge.models.replies import ReplyReader
 from bridge.service.chat_model import FinishReason, PartialResponse, TokenUsage
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
-from bridge.tools.content import Audio, File, Text
+from bridge.text import utf8_text
+from bridge.tools.content import Audio, File, Text, describe_block, media_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
