@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from difflib import get_close_matches
+from difflib import get_close_matches, unified_diff
 from functools import lru_cache
 from heapq import nsmallest
 from itertools import islice
@@ -84,6 +84,22 @@ def _is_visible(text: str) -> bool:
 def clip(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
     """Truncate text to a length and append ``…``."""
     return text if len(text) <= max_chars else f"{text[:max_chars]}…"
+
+
+def diff_lines(before: Any, after: Any, before_label: str, after_label: str) -> list[str]:
+    """Unified diff of two texts or JSON values, by line; None is empty."""
+    return list(unified_diff(_lines(before), _lines(after), before_label, after_label, lineterm="", n=1))
+
+
+def clip_lines(lines: list[str], max_lines: int) -> list[str]:
+    """Return at most this many lines, and one with the number of further ones."""
+    return lines if len(lines) <= max_lines else [*lines[:max_lines], f"… {len(lines) - max_lines} more lines"]
+
+
+def _lines(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return (value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)).splitlines()
 
 
 def to_json_line(value: Any) -> str:

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
     from bridge.client.tool_pins import ServerPins
 
-DEFAULT_NAME = "mcp.lock.json"
-"""Default lock file of a URL or command; that of a configuration is in the configuration's folder."""
-
 
 @click.command(cls=TargetCommand, short_help="Write a lock file of the tools of a TARGET's servers.")
 @click.argument("target", required=False)
@@ -57,9 +54,9 @@ def command(
 
 def _by_lock(target: RemoteTarget, servers: list[ServerConfig], lock: Path | None) -> dict[Path, list[ServerConfig]]:
     """Group the servers by lock file."""
-    default = Path(DEFAULT_NAME)
-    if isinstance(target, ConfigTarget):
-        default = target.path.with_name(f"{target.path.stem}.lock.json")
+    from bridge.cli.servers import default_lock  # noqa: PLC0415 - after usage errors
+
+    default = default_lock(target)
     found: dict[Path, list[ServerConfig]] = {}
     for server in servers:
         path = lock or (default if server.lock is None else Path(server.lock))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from bridge.cli.options import ServerOptions, UpstreamOptions
     from bridge.cli.targets import RemoteTarget
+    from bridge.client.config.servers import ServersConfig
     from bridge.client.config.variables import InputDefinition
     from bridge.client.tool_catalog import ServerStatus
     from bridge.tools.specification import ToolSpecification
@@ -62,9 +64,18 @@ def _behind_url(target: UrlTarget) -> ServerConfig:
     return parse_config({"mcpServers": {target.name: entry}}, source="--header").servers[target.name]
 
 
-def _configured(target: ConfigTarget, *, is_alone: bool, reads_pins: bool) -> list[ServerConfig]:
+def read_configuration(target: ConfigTarget, *, is_alone: bool, reads_pins: bool = True) -> ServersConfig:
+    """Read the configuration of a target; inputs are requested from the user as in `servers_of`.
+
+    Raises:
+        ConfigError: It is invalid.
+    """
     inputs = _asked if is_alone and sys.stdin.isatty() else None
-    config = load_config(target.path, inputs=inputs, reads_pins=reads_pins)
+    return load_config(target.path, inputs=inputs, reads_pins=reads_pins)
+
+
+def _configured(target: ConfigTarget, *, is_alone: bool, reads_pins: bool) -> list[ServerConfig]:
+    config = read_configuration(target, is_alone=is_alone, reads_pins=reads_pins)
     if target.server is None:
         if config.disabled and not config.servers:
             print_message(
@@ -80,6 +91,13 @@ def _asked(definition: InputDefinition) -> str | None:
     label = definition.description or definition.id
     value: Any = click.prompt(label, default=definition.default, hide_input=definition.password, err=True)
     return str(value)
+
+
+def default_lock(target: RemoteTarget) -> Path:
+    """Lock file of a target whose configuration names none; for a URL or command, it is in the working directory."""
+    if isinstance(target, ConfigTarget):
+        return target.path.with_name(f"{target.path.stem}.lock.json")
+    return Path("mcp.lock.json")
 
 
 def with_timeout(server: ServerConfig, timeout_seconds: float | None) -> ServerConfig:

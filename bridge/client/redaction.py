@@ -108,6 +108,11 @@ def names_secret(name: str) -> bool:
     return any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDINGS) for word in words)
 
 
+def holds_key(text: str) -> bool:
+    """Return True if a text contains a word that looks like an API key of a known issuer."""
+    return _KNOWN_KEY.search(text) is not None
+
+
 def _query_part(part: str, secrets: list[str]) -> str:
     name, equals, value = part.partition("=")
     secrets.append(value or part)

@@ -10,13 +10,12 @@ import json
 import logging
 import os
 from dataclasses import dataclass, field
-from difflib import unified_diff
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bridge.errors import ConfigError, ConfigProblem, WireError
-from bridge.text import escape_controls
+from bridge.text import clip_lines, diff_lines, escape_controls
 from bridge.types import require_object
 
 if TYPE_CHECKING:
@@ -193,14 +192,6 @@ def _hash(value: list[Any]) -> str:
 def _diff(pinned: ToolPin, now: ToolPin, parts: Iterable[str]) -> str:
     lines: list[str] = []
     for key in (key for part in parts for key in _PARTS[part]):
-        before, after = _lines(pinned.definition.get(key)), _lines(now.definition.get(key))
-        lines += unified_diff(before, after, f"{key} (pinned)", f"{key} (current)", lineterm="", n=1)
-    if len(lines) > MAX_DIFF_LINES:
-        lines[MAX_DIFF_LINES:] = [f"… {len(lines) - MAX_DIFF_LINES} more lines"]
-    return "\n".join(f"  {escape_controls(line)}" for line in lines)
-
-
-def _lines(value: Any) -> list[str]:
-    if value is None:
-        return []
-    return (value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)).splitlines()
+        before, after = pinned.definition.get(key), now.definition.get(key)
+        lines += diff_lines(before, after, f"{key} (pinned)", f"{key} (current)")
+    return "\n".join(f"  {escape_controls(line)}" for line in clip_lines(lines, MAX_DIFF_LINES))

@@ -1,6 +1,7 @@
 """The generated pages of the reference: ``make docs`` writes them, and a test compares them with the code.
 
 - ``command-line.md``: options and environment of every command, from click.
+- ``doctor.md``: every rule of ``bridge doctor``, from the docstrings of the rules.
 - ``mcp-json.md`` and ``mcp.schema.json``: every key of a configuration, from the pydantic models that read it.
 - ``api/*.md``: a directive of mkdocstrings for every public name.
 """
@@ -19,6 +20,7 @@ import click
 import bridge
 from bridge.cli import COMMANDS
 from bridge.client import config_json_schema
+from bridge.doctor.rules import GROUPS
 from tests import options_table
 
 if TYPE_CHECKING:
@@ -31,6 +33,11 @@ OPTIONS_INTRODUCTION = """\
 The options of every command. An option without a default is off, unlimited or empty until you set it. In the
 environment, write a flag as `1` or `0`, and separate several values by commas. Sizes are in bytes and times in seconds
 unless the table says otherwise. The pages of the [command line](../command-line/index.md) show how to use each command.
+"""
+RULES_INTRODUCTION = """\
+The rules of [`bridge doctor`](../command-line/doctor.md). An error or a warning makes the command fail; a note does
+not. `--ignore RULE` accepts the findings of a rule, and `--ignore RULE:NAME` those about one tool, server or other
+object. Findings about texts are signs, not proofs: read the text before you accept or refuse it.
 """
 KEYS_INTRODUCTION = """\
 The keys of a configuration in the form that bridge documents. Other spellings, such as those of Cursor, VS Code and
@@ -65,6 +72,7 @@ def written() -> dict[str, str]:
     """Every generated file by its name in the folder."""
     return {
         "command-line.md": NOTE + command_line(),
+        "doctor.md": NOTE + doctor_rules(),
         "mcp-json.md": NOTE + mcp_json(),
         "mcp.schema.json": json.dumps(config_json_schema(), indent=2, ensure_ascii=False) + "\n",
         **{f"api/{name}.md": NOTE + text for name, text in api().items()},
@@ -90,6 +98,20 @@ def command_line() -> str:
         context = click.Context(command, info_name=f"bridge {name}")
         usage = " ".join(command.collect_usage_pieces(context))
         parts += [f"## bridge {name}\n", f"```text\nbridge {name} {usage}\n```\n", options_table.table(name)]
+    return "\n".join(parts)
+
+
+# --- doctor ----------------------------------------------------------------------------------------------------------
+
+
+def doctor_rules() -> str:
+    """The page that explains the rules of ``bridge doctor``, by group."""
+    parts = ["# Rules of bridge doctor\n", RULES_INTRODUCTION]
+    for title, rules in GROUPS.items():
+        parts.append(f"## {title}\n")
+        for rule in rules:
+            parts += [f"### {rule.name}\n", f"*{rule.level.capitalize()}.* {rule.summary}\n"]
+            parts += [f"{rule.explanation}\n"] if rule.explanation else []
     return "\n".join(parts)
 
 

@@ -1,0 +1,241 @@
+"""``bridge doctor``: check targets before they are deployed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import bridge
+from bridge.cli.options import Number, header_option, option, prefix_option, with_headers
+from bridge.cli.reporting import FAILED, configure_logging, log_level_option
+from bridge.cli.targets import (
+    CommandTarget,
+    ConfigTarget,
+    FileTarget,
+    ModuleTarget,
+    TargetCommand,
+    UrlTarget,
+    given_targets,
+)
+from bridge.cli.terminal import write_data, write_json
+from bridge.errors import ConfigError, TargetError
+from bridge.hosting.process import redirect_stdout, run_interruptible
+from bridge.text import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridge.cli.targets import LocalTarget, RemoteTarget, Target
+    from bridge.client.config.servers import Prefixing, ServerConfig
+    from bridge.doctor.rule import Finding, Rule
+    from bridge.doctor.subject import Subject
+
+
+class _RuleName(click.ParamType["tuple[Rule, str]"]):
+    """Name of a rule, and, after a colon, the name of an object; empty for all objects."""
+
+    name = "rule"
+
+    def __init__(self, *, takes_object: bool) -> None:
+        self._takes_object = takes_object
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Find the rule."""
+        from bridge.doctor.rules import RULES  # noqa: PLC0415 - slow to import, and not needed for help
+
+        name, _, of = value.partition(":") if self._takes_object else (value, "", "")
+        if name not in RULES:
+            near = nearest(name, RULES)
+            self.fail(f"there is no rule {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""), param, ctx)
+        return RULES[name], of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ServerSettings:
+    """Options for the servers of remote targets."""
+
+    timeout_seconds: float | None
+    pins: Path | None
+    prefix: Prefixing | None
+    is_alone: bool
+
+
+@click.command(cls=TargetCommand, short_help="Check TARGETs before they are deployed.")
+@click.argument("targets", metavar="TARGET...", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Write an object with findings, tokens and providers' schemas.")
+@click.option("--sarif", "as_sarif", is_flag=True, help="Write SARIF 2.1.0, for code scanning.")
+@click.option("--notes", is_flag=True, help="Show notes, too; JSON and SARIF always contain them.")
+@click.option(
+    "--rule",
+    "rules",
+    type=_RuleName(takes_object=False),
+    multiple=True,
+    metavar="RULE",
+    help="Apply only this rule. Repeatable.",
+)
+@click.option(
+    "--ignore",
+    "accepted",
+    type=_RuleName(takes_object=True),
+    multiple=True,
+    metavar="RULE[:NAME]",
+    help="Accept findings of a rule, or only those about the tool, server or other object of this name. Repeatable.",
+)
+@click.option("--timeout", type=Number(0, min_open=True), help="Timeout for a server to start and answer, in seconds.")
+@header_option
+@option(
+    "--pins",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Lock file of `bridge pin` to compare with; by default that of the configuration, or else mcp.lock.json "
+    "next to it.",
+)
+@prefix_option
+@log_level_option("error")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    targets: Sequence[str],
+    as_json: bool,
+    as_sarif: bool,
+    notes: bool,
+    rules: Sequence[tuple[Rule, str]],
+    accepted: Sequence[tuple[Rule, str]],
+    timeout: float | None,
+    headers: Sequence[str],
+    pins: Path | None,
+    prefix: Prefixing | None,
+    log_level: str,
+) -> int:
+    """Check targets: their configuration, servers and definitions.
+
+    Python files are imported, and servers started or connected to; nothing else is contacted, and no tool is
+    called. The exit code is 1 if there are errors or warnings. docs/reference/doctor.md explains every rule.
+    """
+    configure_logging(log_level)
+    chosen = with_headers(ctx, given_targets(ctx, targets), headers)
+    if not chosen:
+        raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
+    if as_json and as_sarif:
+        raise click.UsageError("--json and --sarif exclude each other", ctx)
+    settings = _ServerSettings(timeout_seconds=timeout, pins=pins, prefix=prefix, is_alone=len(chosen) == 1)
+    with redirect_stdout():
+        subject = _subject(chosen, settings)
+        findings = _findings(subject, [rule for rule, _ in rules], accepted)
+    _write(findings, subject, as_json=as_json, as_sarif=as_sarif, shows_notes=notes)
+    return FAILED if any(finding.rule.level != "note" for finding in findings) else 0
+
+
+def _findings(subject: Subject, rules: Sequence[Rule], accepted: Sequence[tuple[Rule, str]]) -> list[Finding]:
+    from bridge.doctor.rules import examine  # noqa: PLC0415 - after usage errors
+
+    accepts = {(rule.name, of) for rule, of in accepted}
+    return [
+        finding
+        for finding in examine(subject, rules or None)
+        if accepts.isdisjoint({(finding.rule.name, ""), (finding.rule.name, finding.problem.item.name)})
+    ]
+
+
+def _write(findings: Sequence[Finding], subject: Subject, *, as_json: bool, as_sarif: bool, shows_notes: bool) -> None:
+    from bridge.doctor import reports, sarif  # noqa: PLC0415 - after usage errors
+
+    if as_sarif:
+        write_json(sarif.as_sarif(findings, bridge.__version__))
+    elif as_json:
+        write_json(reports.as_json(findings, subject))
+    else:
+        write_data(reports.as_text(findings, subject, shows_notes=shows_notes))
+
+
+def _subject(targets: Sequence[Target], settings: _ServerSettings) -> Subject:
+    from bridge.doctor.subject import Subject  # noqa: PLC0415 - after usage errors
+
+    parts = [
+        _of_python(target) if isinstance(target, FileTarget | ModuleTarget) else _of_servers(target, settings)
+        for target in targets
+    ]
+    return Subject(
+        targets=tuple(target for part in parts for target in part.targets),
+        servers=tuple(server for part in parts for server in part.servers),
+        definitions=tuple(definition for part in parts for definition in part.definitions),
+    )
+
+
+def _of_python(target: LocalTarget) -> Subject:
+    from bridge.cli.loading import load_features  # noqa: PLC0415 - not needed for remote targets
+    from bridge.doctor.subject import Item, Subject, local_definitions  # noqa: PLC0415 - after usage errors
+    from bridge.doctor.subject import Target as Examined  # noqa: PLC0415 - likewise
+
+    item = Item(kind="target", name=_shown(target), source=_shown(target))
+    try:
+        features = load_features([target])
+    except TargetError as error:
+        return Subject(targets=(Examined(item=item, problems=(str(error),)),))
+    return Subject(targets=(Examined(item=item),), definitions=tuple(local_definitions(features, item.source)))
+
+
+def _of_servers(target: RemoteTarget, settings: _ServerSettings) -> Subject:
+    from bridge.cli.servers import read_configuration, servers_of  # noqa: PLC0415 - after usage errors
+    from bridge.doctor.connecting import connect, entries_of  # noqa: PLC0415 - likewise
+    from bridge.doctor.subject import Item, Subject  # noqa: PLC0415 - likewise
+    from bridge.doctor.subject import Target as Examined  # noqa: PLC0415 - likewise
+
+    item = Item(kind="target", name=_shown(target), source=_shown(target))
+    warnings: tuple[str, ...] = ()
+    try:
+        if isinstance(target, ConfigTarget):
+            config = read_configuration(target, is_alone=settings.is_alone)
+            warnings = config.warnings
+            if target.server is not None and target.server not in config.servers:
+                raise TargetError(f"{target.path}: {config.why_missing(target.server)}")
+            servers = [each for each in config.servers.values() if target.server in {None, each.name}]
+        else:
+            servers = servers_of(target, is_alone=settings.is_alone)
+        servers = [_adjusted(server, target, settings) for server in servers]
+    except ConfigError as error:
+        return Subject(targets=(Examined(item=item, problems=tuple(map(str, error.problems))),))
+    entries = entries_of(target.path) if isinstance(target, ConfigTarget) else {}
+    found, definitions = run_interruptible(connect, servers, item.source, entries)
+    examined = Examined(item=item, warnings=warnings)
+    return Subject(targets=(examined,), servers=tuple(found), definitions=tuple(definitions))
+
+
+def _adjusted(server: ServerConfig, target: RemoteTarget, settings: _ServerSettings) -> ServerConfig:
+    """Apply options to a server; without ``--pins``, a lock file at the default place is used."""
+    from bridge.cli.servers import default_lock, with_timeout  # noqa: PLC0415 - after usage errors
+    from bridge.client.tool_pins import ServerPins, load_pins  # noqa: PLC0415 - likewise
+
+    server = with_timeout(server, settings.timeout_seconds)
+    if settings.prefix is not None:
+        server = replace(server, prefixing=settings.prefix)
+    if settings.pins is not None:
+        return replace(server, pins=load_pins(settings.pins).get(server.name, ServerPins(tools={})))
+    if server.lock is None and (lock := default_lock(target)).is_file():
+        return replace(server, pins=load_pins(lock).get(server.name))
+    return server
+
+
+def _shown(target: Target) -> str:
+    """A target as it is given, without secrets."""
+    from bridge.client.redaction import redact_command, redact_url  # noqa: PLC0415 - after usage errors
+
+    match target:
+        case UrlTarget():
+            return redact_url(target.url).shown
+        case CommandTarget():
+            return redact_command(target.command).shown
+        case ConfigTarget():
+            return _path(target.path) + (f"#{target.server}" if target.server else "")
+        case FileTarget():
+            return _path(target.path) + (f":{target.attribute}" if target.attribute else "")
+        case ModuleTarget():
+            return target.module + (f":{target.attribute}" if target.attribute else "")
+
+
+def _path(path: Path) -> str:
+    """A path relative to the working directory, if it is in it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -1,0 +1,94 @@
+"""Connection to the servers of a target, for their definitions, failures and differences from pins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bridge.client.auth.store import LoginStore, login_key
+from bridge.client.config.document import Diagnostics, parse_jsonc
+from bridge.client.config.formats import normalize_entry, read_root
+from bridge.client.provider import McpToolProvider
+from bridge.doctor.subject import Definition, Item, Server, tool_definition
+from bridge.errors import ServerError, WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from bridge.client.config.servers import ServerConfig
+    from bridge.client.tool_catalog import ServerStatus
+    from bridge.client.tool_pins import ToolDrift
+
+
+async def connect(
+    servers: Sequence[ServerConfig], source: str, entries: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[Server], list[Definition]]:
+    """Connect to servers, and list their tools, also those that differ from their pins.
+
+    Args:
+        servers: The servers; a failure of one does not affect the others.
+        source: The target, for findings.
+        entries: Entries of the servers in ``mcp.json`` with canonical keys, by name.
+    """
+    unpinned = [replace(server, required=False, pins=None) for server in servers]
+    async with McpToolProvider(unpinned) as provider:
+        statuses = {status.name: status for status in provider.status()}
+        definitions = [
+            tool_definition(
+                tool.specification,
+                source,
+                own_name=provider.origins[tool.name].tool,
+                server=provider.origins[tool.name].server,
+            )
+            for tool in provider.tools
+        ]
+        found = [
+            Server(
+                item=Item(kind="server", name=server.name, source=source),
+                config=server,
+                entry=entries.get(server.name, {}),
+                problem=_problem(statuses[server.name]),
+                skipped=statuses[server.name].skipped,
+                drift=await _drift(server, provider),
+                has_login=await _has_login(server),
+            )
+            for server in servers
+        ]
+    return found, definitions
+
+
+def entries_of(path: Path) -> dict[str, Mapping[str, Any]]:
+    """Entries of the servers in a valid configuration, with canonical keys and before references are expanded."""
+    diagnostics = Diagnostics()
+    root = read_root(parse_jsonc(path.read_text(encoding="utf-8-sig"), str(path)), diagnostics)
+    return {
+        name: normalize_entry(name, entry, diagnostics).values
+        for name, entry in root.servers.items()
+        if isinstance(entry, dict)
+    }
+
+
+def _problem(status: ServerStatus) -> ServerError | None:
+    return status.problem or (None if status.is_listed else status.connection.last_error)
+
+
+async def _drift(server: ServerConfig, provider: McpToolProvider) -> tuple[ToolDrift, ...] | None:
+    """Differences from the pins, which are those of the tools as the server lists them."""
+    if server.pins is None:
+        return None
+    try:
+        listing = await provider.connections[server.name].list_tools()
+    except ServerError:
+        return ()  # its status says why
+    return tuple(server.pins.drift(listing.tools))
+
+
+async def _has_login(server: ServerConfig) -> bool:
+    login = server.transport.login
+    if login is None:
+        return False
+    try:
+        return await LoginStore().load(login_key(login.url, login.grant.client_id)) is not None
+    except (OSError, WireError):
+        return False

@@ -1,0 +1,182 @@
+"""Subject of an examination: targets, servers and definitions, in one form for local and remote ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from bridge.doctor.hidden import undisguised
+from bridge.resources.resource import Resource
+from bridge.text import truncate
+from bridge.wire.prompts import prompt_to_wire
+from bridge.wire.resources import resource_to_wire, template_to_wire
+from bridge.wire.tools import tool_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bridge.client.config.servers import ServerConfig
+    from bridge.client.tool_pins import ToolDrift
+    from bridge.errors import ServerError
+    from bridge.server.features import Features
+    from bridge.tools.specification import ToolSpecification
+    from bridge.types import Json
+
+Kind = Literal["target", "server", "tool", "resource", "prompt"]
+
+MAX_TEXTS = 100_000
+"""Maximum texts of one definition that are examined; a hostile server may send more."""
+MAX_TEXT_CHARS = 100_000
+"""Maximum characters of one text that are examined."""
+_MAX_PATH_CHARS = 500
+_NOT_TEXT = frozenset({"icons"})
+"""Keys of a definition whose values are addresses or encoded images."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """An object that findings concern."""
+
+    kind: Kind
+    name: str
+    """Name, or URI of a resource."""
+    source: str
+    """The target that it belongs to, as given, without secrets."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r}"
+
+
+class Text(NamedTuple):
+    """One text of a definition."""
+
+    where: str
+    """Path within the definition."""
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """A tool, resource or prompt as a client receives it."""
+
+    item: Item
+    document: Mapping[str, Any]
+    """MCP's JSON of it."""
+    tool: ToolSpecification | None = None
+    """Specification of a tool."""
+    own_name: str = ""
+    """Name on its server, without a prefix."""
+    server: str | None = None
+    """Name of its server; None if it is defined in this process."""
+
+    @property
+    def description(self) -> str:
+        """The description; empty if there is none."""
+        description = self.document.get("description")
+        return description if isinstance(description, str) else ""
+
+    @cached_property
+    def texts(self) -> tuple[Text, ...]:
+        """All texts that a model or a user may read: names, descriptions, and keys and texts of schemas."""
+        document = {key: value for key, value in self.document.items() if key not in _NOT_TEXT}
+        return tuple(text for text, _ in zip(_texts_in(document), range(MAX_TEXTS), strict=False))
+
+    @cached_property
+    def plain_texts(self) -> tuple[Text, ...]:
+        """The texts without disguise, for the search for phrases."""
+        return tuple(Text(where, undisguised(text)) for where, text in self.texts)
+
+
+def _texts_in(document: Mapping[str, Any]) -> Iterator[Text]:
+    pending: list[tuple[str, Any]] = [("", document)]
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, str):
+            yield Text(path, value[:MAX_TEXT_CHARS])
+        elif isinstance(value, dict):
+            inner = [(_joined(path, str(key)), each) for key, each in value.items()]
+            yield from (Text(place, str(key)[:MAX_TEXT_CHARS]) for key, (place, _) in zip(value, inner, strict=True))
+            pending += reversed(inner)
+        elif isinstance(value, list | tuple):
+            pending += reversed([(_joined(path, f"[{number}]"), each) for number, each in enumerate(value)])
+
+
+def _joined(path: str, part: str) -> str:
+    """Path of a part; a path that is already too long stays as it is."""
+    if len(path) > _MAX_PATH_CHARS:
+        return path
+    return truncate(f"{path}.{part}" if path and not part.startswith("[") else f"{path}{part}", _MAX_PATH_CHARS + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A configured server, and the result of connecting to it."""
+
+    item: Item
+    config: ServerConfig
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    """Its entry in ``mcp.json`` before references are expanded, with canonical keys; empty for other targets."""
+    problem: ServerError | None = None
+    """Failure to connect or to list its tools."""
+    skipped: tuple[str, ...] = ()
+    """Listed tools that are left out, each as a sentence."""
+    drift: tuple[ToolDrift, ...] | None = None
+    """Differences of its tools from their pins; None if nothing is pinned."""
+    has_login: bool = False
+    """True if a login is stored for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A target, and the problems of reading it."""
+
+    item: Item
+    problems: tuple[str, ...] = ()
+    """Reasons why it cannot be used."""
+    warnings: tuple[str, ...] = ()
+    """Warnings of its configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Everything that is examined together."""
+
+    targets: tuple[Target, ...] = ()
+    servers: tuple[Server, ...] = ()
+    definitions: tuple[Definition, ...] = ()
+
+    @property
+    def tools(self) -> tuple[tuple[Definition, ToolSpecification], ...]:
+        """The tools with their specifications."""
+        return tuple((each, each.tool) for each in self.definitions if each.tool is not None)
+
+
+def tool_definition(
+    specification: ToolSpecification, source: str, *, own_name: str = "", server: str | None = None
+) -> Definition:
+    """Definition of a tool by its specification; ``own_name`` is its name on its server."""
+    return Definition(
+        item=Item(kind="tool", name=specification.name, source=source),
+        document=tool_to_wire(specification),
+        tool=specification,
+        own_name=own_name or specification.name,
+        server=server,
+    )
+
+
+def local_definitions(features: Features, source: str) -> Iterator[Definition]:
+    """Definitions of everything that a Python target offers."""
+    for tool in features.tools:
+        yield tool_definition(tool.specification, source)
+    for resource in features.resources or ():
+        if isinstance(resource, Resource):
+            yield _definition("resource", resource.uri, resource_to_wire(resource), source)
+        else:
+            yield _definition("resource", str(resource.uri_template), template_to_wire(resource), source)
+    for prompt in features.prompts or ():
+        yield _definition("prompt", prompt.name, prompt_to_wire(prompt), source)
+
+
+def _definition(kind: Kind, name: str, document: Json, source: str) -> Definition:
+    return Definition(item=Item(kind=kind, name=name, source=source), document=document, own_name=name)
