@@ -172,13 +172,11 @@ class ReceivedResult(Json):
         These are the type of the result, and the server's name in ``_meta``.
         """
         copy = ReceivedResult(self)
-        copy.text = None
         own = {key: copy.pop(key) for key in self if key not in _BODY}
-        if self.text is not None and own.keys() <= _OWN:
-            copy.text = _body_in(self.text, own)
+        copy.text = None if self.text is None else _body_in(self.text, own)
         meta = own.get("_meta")
-        if isinstance(meta, dict) and (rest := {key: meta[key] for key in meta if key != SERVER_INFO_KEY}):
-            copy["_meta"] = rest
+        if isinstance(meta, dict) and meta and (len(meta) > 1 or SERVER_INFO_KEY not in meta):  # usually only a name
+            copy["_meta"] = {key: meta[key] for key in meta if key != SERVER_INFO_KEY}
         return copy
 
     def written(self) -> bytes:
@@ -188,17 +186,24 @@ class ReceivedResult(Json):
         own = {key: value for key, value in self.items() if key not in _BODY}
         return self.text + (b"," + to_json(own)[1:] if own else b"}")
 
+    def ended(self, members: bytes) -> bytes | None:
+        """Return its JSON with the text of other members for its type and metadata; None if its text is not known."""
+        return None if self.text is None else b"%b%b}" % (self.text, members)
+
 
 def _body_in(text: bytes, own: Json) -> bytes | None:
     """Cut the members of a protocol from the beginning or end of a result's JSON, and its closing brace.
 
     Returns:
-        None if they stand elsewhere, or the text has line breaks, which end a message over stdio and in event streams.
+        None if they are others, or stand elsewhere, or the text has line breaks, which end a message over stdio and in
+        event streams.
     """
     if b"\n" in text or b"\r" in text:
         return None
     if not own:
         return text[:-1]
+    if not own.keys() <= _OWN:
+        return None
     members = to_json(own)
     if text.endswith(ending := b"," + members[1:]):
         return text[: -len(ending)]

@@ -127,6 +127,7 @@ def _calling(
 ) -> Callable[[Session, OutgoingRequest], Awaitable[Json]]:
     def ask(session: Session, outgoing: OutgoingRequest) -> Awaitable[Json]:
         outgoing.arguments = text
+        outgoing.is_passed_on = options.hands_on_questions
         params = _params(name, arguments, options, session, call.context)
         return session.request("tools/call", params, outgoing, call.on_progress)
 

@@ -9,7 +9,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -29,29 +29,31 @@ CONNECTION_CLOSED = -32000
 """The SDK's code for a response that can no longer arrive."""
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
+@dataclass(eq=False)
 class OutgoingRequest:
-    """One outgoing request."""
+    """One outgoing request. Most attributes keep their defaults, which stay in the class: that is faster than slots."""
 
     call: Call | None = None
     """The call that it belongs to; None for the connection's own requests."""
     sent: bool = False
     """True if the server may have started to run it."""
-    status: int | None = None
+    status: int | None = field(default=None, init=False)
     """HTTP status of the response; None without one."""
-    cut_off: bool = False
+    cut_off: bool = field(default=False, init=False)
     """True if the stream of the response was lost."""
-    expired: bool = False
+    expired: bool = field(default=False, init=False)
     """True if the server no longer knows the session."""
-    request_id: object = None
+    request_id: object = field(default=None, init=False)
     """ID of the request, after its cancellation was sent."""
-    failure: Exception | None = None
+    failure: Exception | None = field(default=None, init=False)
     """Error of the transport; None if there is none, or the transport does not report it."""
-    plain_id: int | None = None
+    plain_id: int | None = field(default=None, init=False)
     """ID of the request, if it was sent without the SDK's session."""
-    arguments: bytes | None = None
+    arguments: bytes | None = field(default=None, init=False)
     """JSON of the arguments in its parameters; None if they are not written yet."""
-    received: httpx2.Response | None = None
+    is_passed_on: bool = field(default=False, init=False)
+    """True for the call of another client: the text of its result is kept, in a `bridge.wire.tools.ReceivedResult`."""
+    received: httpx2.Response | None = field(default=None, init=False)
     """Response to it that the SDK's session must read; None for none."""
 
 

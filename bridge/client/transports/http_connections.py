@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 import httpx2
 
+from bridge.client.transports.http_responses import HttpResponse, ResponseHead, ResponseStream
 from bridge.client.transports.limits import MAX_MESSAGE_BYTES, SUCCESS, ResponseTooLongError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
 
 MAX_IDLE_CONNECTIONS = 100
 """Maximum idle connections; further ones are closed after their response."""
@@ -26,13 +27,26 @@ MAX_IDLE_SECONDS = 30.0
 """Seconds after which an idle connection is not used again."""
 
 _MAX_HEADER_BYTES = 64 * 1024
-_MAX_WAITING_BYTES = 256 * 1024
+_END_OF_HEAD = b"\r\n\r\n"
+_MAX_KNOWN_HEADS = 16
+_MAX_KNOWN_HEAD_BYTES = 2048
 _SWITCHING_PROTOCOLS = 101
 _TRANSFER_ENCODINGS = {b"", b"chunked"}
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownHead:
+    """Head of a response that was parsed before, of a success in JSON that keeps its connection open."""
+
+    head: ResponseHead
+    content_bytes: int
+
+
 class HttpConnections:
     """Connections to one origin.
+
+    A response whose head is, byte for byte, that of an earlier one is not parsed again; a server's heads differ in the
+    date and in the length of the body.
 
     Args:
         host: Name or address of the server.
@@ -53,6 +67,7 @@ class HttpConnections:
         self._idle: deque[_Connection] = deque()
         self._open: set[_Connection] = set()
         self._is_closed = False
+        self._known_heads: dict[bytes, _KnownHead] = {}
         self.address: tuple[str, int] | None = None
 
     async def send(self, request: bytes) -> HttpResponse:
@@ -123,114 +138,28 @@ class HttpConnections:
         else:
             connection.abort()
 
+    def known_response(self, data: bytes) -> HttpResponse | None:
+        """Return the response in some data if it is whole, and has a known head."""
+        end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
+        known = self._known_heads.get(data[:end])
+        if known is None or len(data) - end != known.content_bytes:
+            return None
+        return HttpResponse(known.head, data[end:])
+
+    def remember(self, data: bytes, head: ResponseHead) -> None:
+        """Remember the head of the last response in some data, which began with a response."""
+        end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
+        # With several responses in the data, such as interim ones, the lengths differ.
+        if end <= _MAX_KNOWN_HEAD_BYTES and head.header(b"content-length") == b"%d" % (len(data) - end):
+            if len(self._known_heads) >= _MAX_KNOWN_HEADS:
+                self._known_heads.clear()
+            self._known_heads[data[:end]] = _KnownHead(head, len(data) - end)
+
     def lost(self, connection: _Connection) -> None:
         """Forget a closed connection."""
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-
-
-class HttpResponse:
-    """Response to one request.
-
-    Attributes:
-        status: HTTP status.
-        headers: Names, in lower case, and values.
-        content_type: Type of the body, in lower case; empty without one.
-        content: The whole body of a success in JSON; otherwise empty.
-        stream: The body of any other response, which may be read while it is received.
-    """
-
-    __slots__ = ("content", "content_type", "headers", "status", "stream")
-
-    def __init__(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        self.status = status
-        self.headers = headers
-        self.content_type = self.header(b"content-type").lower()
-        self.content = b""
-        self.stream: ResponseStream | None = None
-
-    def header(self, name: bytes) -> bytes:
-        """Value of a header, joined if there are several; empty without it."""
-        return b", ".join([value for each, value in self.headers if each == name])
-
-
-class ResponseStream(httpx2.AsyncByteStream):
-    """Body of a response that is read while it is received.
-
-    Attributes:
-        has_ended: True after its end, or the loss of its connection.
-    """
-
-    def __init__(self, connection: _Connection) -> None:
-        self._connection = connection
-        self._chunks: deque[bytes] = deque()
-        self._waiting_bytes = 0
-        self._error: Exception | None = None
-        self._is_drained = False
-        self.has_ended = False
-        self._arrived: asyncio.Future[None] | None = None
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while (chunk := await self.next()) is not None:
-            yield chunk
-
-    async def next(self) -> bytes | None:
-        """Return the next bytes; None at the end.
-
-        Raises:
-            httpx2.TransportError: The connection was lost.
-        """
-        while not self._chunks:
-            if self._error is not None:
-                raise self._error
-            if self.has_ended:
-                return None
-            self._arrived = asyncio.get_running_loop().create_future()
-            await self._arrived
-        chunk = self._chunks.popleft()
-        self._waiting_bytes -= len(chunk)
-        if self._waiting_bytes <= _MAX_WAITING_BYTES:
-            self._connection.resume()
-        return chunk
-
-    def put_back(self, text: bytes) -> None:
-        """Put bytes back that were read."""
-        if text:
-            self._chunks.appendleft(text)
-            self._waiting_bytes += len(text)
-
-    def drain(self, seconds: float) -> None:
-        """Drop the rest of the body, and close the connection if it does not end in time."""
-        self._is_drained = True
-        self._chunks.clear()
-        self._connection.resume()
-        if not self.has_ended:
-            self._connection.close_later(seconds, self)
-
-    async def aclose(self) -> None:
-        """Close the connection, unless the body has ended."""
-        if not self.has_ended:
-            self._connection.abort()
-
-    def received(self, chunk: bytes) -> None:
-        """Add bytes; reading stops while many are waiting."""
-        if self._is_drained:
-            return
-        self._chunks.append(chunk)
-        self._waiting_bytes += len(chunk)
-        if self._waiting_bytes > _MAX_WAITING_BYTES:
-            self._connection.pause()
-        self._wake()
-
-    def ended(self, error: Exception | None = None) -> None:
-        """End the body."""
-        self.has_ended, self._error = True, error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
 
 
 class _Connection(asyncio.Protocol):
@@ -249,6 +178,8 @@ class _Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._is_paused = False
+        self._is_between_responses = True
+        self._completed: ResponseHead | None = None  # of the data that is parsed
 
     # --- asyncio.Protocol --------------------------------------------------------------------------------------------
 
@@ -257,6 +188,18 @@ class _Connection(asyncio.Protocol):
         self._pool.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        is_first = self._is_between_responses
+        if is_first and self._answer is not None and (response := self._pool.known_response(data)) is not None:
+            self._answered(response)
+            self._pool.released(self)
+            return
+        completed = self._parse(data)
+        if is_first and completed is not None:
+            self._pool.remember(data, completed)
+
+    def _parse(self, data: bytes) -> ResponseHead | None:
+        """Parse data; return the head of a response in JSON that it completes, if its connection stays open."""
+        self._completed = None
         try:
             self._parser.feed_data(data)
             if self._response is None and self._answer is not None:
@@ -268,6 +211,7 @@ class _Connection(asyncio.Protocol):
             self._fail(cause if isinstance(cause, httpx2.TransportError) else httpx2.RemoteProtocolError(str(error)))
         except httptools.HttpParserError as error:
             self._fail(httpx2.RemoteProtocolError(f"the response is not HTTP: {error}"))
+        return self._completed
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pool.lost(self)
@@ -314,7 +258,8 @@ class _Connection(asyncio.Protocol):
 
     def _ends_with_connection(self) -> bool:
         assert self._response is not None
-        return not self._response.header(b"content-length") and not self._response.header(b"transfer-encoding")
+        head = self._response.head
+        return not head.header(b"content-length") and not head.header(b"transfer-encoding")
 
     def _fail(self, error: Exception, cause: BaseException | None = None) -> None:
         error.__cause__ = cause
@@ -332,6 +277,7 @@ class _Connection(asyncio.Protocol):
         """Refuse a response to no request."""
         if self._answer is None:
             raise httpx2.RemoteProtocolError("the server sent a response to no request")
+        self._is_between_responses = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header."""
@@ -346,10 +292,11 @@ class _Connection(asyncio.Protocol):
                 raise httpx2.RemoteProtocolError("the server switched to another protocol, unasked")
             return
         self._header_bytes = 0
-        response = self._response = HttpResponse(status, headers)
-        if (encoding := response.header(b"transfer-encoding").lower()) not in _TRANSFER_ENCODINGS:
+        head = ResponseHead(status, headers)
+        response = self._response = HttpResponse(head)
+        if (encoding := head.header(b"transfer-encoding").lower()) not in _TRANSFER_ENCODINGS:
             raise httpx2.RemoteProtocolError(f"its transfer encoding {encoding.decode('latin-1')!r} is not supported")
-        if status not in SUCCESS or not response.content_type.startswith(b"application/json"):  # as in the SDK
+        if status not in SUCCESS or not head.content_type.startswith(b"application/json"):  # as in the SDK
             response.stream = ResponseStream(self)
             self._answered(response)
 
@@ -368,6 +315,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """End the response."""
+        self._is_between_responses = True
         response, self._response = self._response, None
         if response is None:
             return  # an interim response
@@ -379,6 +327,7 @@ class _Connection(asyncio.Protocol):
             self._answered(response)
         self.resume()
         if self._parser.should_keep_alive() and self.is_open:
+            self._completed = response.head if response.stream is None else None
             self._pool.released(self)
         else:
             self.abort()

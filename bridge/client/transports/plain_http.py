@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         OutgoingRequest,
         RequestSender,
     )
-    from bridge.client.transports.http_connections import HttpResponse, ResponseStream
+    from bridge.client.transports.http_responses import HttpResponse, ResponseStream
     from bridge.client.transports.plain_requests import PlainRequest
     from bridge.types import Json
 
@@ -60,7 +60,6 @@ _MAX_HEADS = 1000
 _OWN_HEADERS = frozenset({"content-length", "transfer-encoding", MCP_METHOD_HEADER.lower(), MCP_NAME_HEADER.lower()})
 _SIGNATURE_HEADERS = frozenset({"authorization", "dpop"})
 _PARAM_PREFIX = "mcp-param-"
-_ENCODING = b"content-encoding"
 _NOTHING = object()
 _FORBIDDEN = 403
 _ACCEPTED = 202
@@ -157,9 +156,10 @@ class PlainHttp:
         outgoing.plain_id = request.id
         try:
             response = await self._connections.send(data)
-            if response.status in SUCCESS:
-                outgoing.status = response.status
-                self._record_status(response.status)
+            status = response.head.status
+            if status in SUCCESS:
+                outgoing.status = status
+                self._record_status(status)
                 if response.stream is None:
                     result = _result_in_json(response, request)
                 else:
@@ -176,7 +176,7 @@ class PlainHttp:
                 events.start_soon(self._cancel, request.id)
             raise
         outgoing.status = None
-        self._is_redirected = response.status in _REDIRECTS
+        self._is_redirected = response.head.status in _REDIRECTS
         if response.stream is not None and (self._is_redirected or _is_challenge(response)):
             outgoing.plain_id, outgoing.sent = None, False
             response.stream.drain(DRAIN_SECONDS)
@@ -212,10 +212,10 @@ def _result_in_json(response: HttpResponse, request: PlainRequest) -> Json | Non
         httpx2.RemoteProtocolError: It cannot be decompressed.
         MCPError, ValidationError: As `result_in`.
     """
-    if response.status == _ACCEPTED:
+    head, content = response.head, response.content
+    if head.status == _ACCEPTED:
         return None
-    content = response.content
-    if encoding := response.header(_ENCODING):
+    if encoding := head.content_encoding:
         content = decompressed(content, encoding.decode("latin-1"), MAX_MESSAGE_BYTES)
     return result_in(content, request)
 
@@ -230,8 +230,9 @@ async def _result_in_events(response: HttpResponse, stream: ResponseStream, requ
     Raises:
         MCPError, ValidationError: As `result_in`.
     """
-    is_stream = media_type(response.content_type.decode("latin-1")) == "text/event-stream"
-    if not is_stream or response.status == _ACCEPTED or response.header(_ENCODING):
+    head = response.head
+    is_stream = media_type(head.content_type.decode("latin-1")) == "text/event-stream"
+    if not is_stream or head.status == _ACCEPTED or head.content_encoding:
         return None
     text, searched, last_id = bytearray(), 0, b""
     while len(text) <= LARGE_BYTES and (chunk := await stream.next()) is not None:
@@ -275,11 +276,11 @@ def _resumable(last_id: bytes, text: bytearray) -> bytes:
 
 def _is_challenge(response: HttpResponse) -> bool:
     """True for a request for credentials, or for others: the server ran nothing."""
-    is_step_up = response.status == _FORBIDDEN and bool(response.header(b"www-authenticate"))
-    return response.status == UNAUTHORIZED or is_step_up
+    head = response.head
+    return head.status == UNAUTHORIZED or (head.status == _FORBIDDEN and bool(head.header(b"www-authenticate")))
 
 
 def _for_sdk(response: HttpResponse) -> httpx2.Response:
     """Response for the SDK's transport."""
     stream = response.stream or httpx2.ByteStream(response.content)
-    return httpx2.Response(response.status, headers=response.headers, stream=stream)
+    return httpx2.Response(response.head.status, headers=response.head.headers, stream=stream)

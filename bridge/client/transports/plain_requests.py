@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 from opentelemetry.context import get_current
 from opentelemetry.propagate import inject
-from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, get_tracer_provider
+from opentelemetry.trace import NoOpTracer, ProxyTracer, get_tracer_provider
 from pydantic_core import to_json
 
 from bridge.telemetry import switch
@@ -33,6 +33,7 @@ _FIRST_ID = 2**30
 _STAMPS = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY)
 _PLAIN_PARAMS = 2
 """Parameters of a call with only a name and arguments."""
+_MAX_TEMPLATES = 1000
 _BY_SDK = frozenset({"initialize", "server/discover", "tools/list", "subscriptions/listen"})
 
 
@@ -49,6 +50,8 @@ class PlainRequest(NamedTuple):
     """Receives progress notifications."""
     text: bytes
     """The message."""
+    is_passed_on: bool
+    """As of its `OutgoingRequest`."""
 
 
 class PlainRequests:
@@ -62,7 +65,10 @@ class PlainRequests:
         self.version = ""
         self._stamps: Json = {}
         self._stamps_text = b""
+        self._templates: dict[str, bytes] = {}
+        """Calls of each tool that report progress, without ID, arguments and progress token."""
         self._ids = count(_FIRST_ID)
+        self._tracers = get_tracer_provider()
 
     def learn(self, version: str, params: Mapping[str, Any] | None) -> None:
         """Take the entries of ``_meta`` that each request of the modern era has from a request that the SDK sends."""
@@ -70,23 +76,29 @@ class PlainRequests:
         self.version = version
         self._stamps = {key: meta[key] for key in _STAMPS if key in meta}
         self._stamps_text = to_json(self._stamps)[1:-1]
+        self._templates.clear()
 
     def write(
         self, method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressFnT | None
     ) -> PlainRequest | None:
         """Write a request; None if the SDK must send it (`RequestSender`)."""
-        if not self.version or method in _BY_SDK or _is_traced_by_sdk():
+        if not self.version or method in _BY_SDK or self._is_traced_by_sdk():
             return None
         id_ = next(self._ids)
-        if outgoing.arguments is not None and len(params) == _PLAIN_PARAMS:
-            members = b'"name":%b,"arguments":%b' % (to_json(params["name"]), outgoing.arguments)
+        arguments = outgoing.arguments if len(params) == _PLAIN_PARAMS else None
+        if arguments is not None and on_progress is not None and not get_current():
+            name = params["name"]
+            text = (self._templates.get(name) or self._template(name)) % (id_, arguments, id_)
+            return PlainRequest(id_, method, self.version, on_progress, text, outgoing.is_passed_on)
+        if arguments is not None:
+            members = b'"name":%b,"arguments":%b' % (to_json(params["name"]), arguments)
         else:
             members = to_json({key: params[key] for key in params if key != "_meta"})[1:-1]
         if meta := self._meta(params.get("_meta"), id_ if on_progress is not None else None):
             members += b'%b"_meta":{%b}' % (b"," if members else b"", meta)
         written = b',"params":{%b}' % members if members else b""
         text = b'{"jsonrpc":"2.0","id":%d,"method":"%b"%b}' % (id_, method.encode(), written)
-        return PlainRequest(id_, method, self.version, on_progress, text)
+        return PlainRequest(id_, method, self.version, on_progress, text, outgoing.is_passed_on)
 
     def _meta(self, given: Mapping[str, Any] | None, token: int | None) -> bytes:
         """Members of ``_meta``: the given ones, the stamps, the progress token, and the current trace."""
@@ -100,7 +112,19 @@ class PlainRequests:
             return text
         return b'%b%b"progressToken":%d' % (text, b"," if text else b"", token)
 
+    def _template(self, name: str) -> bytes:
+        """Call of a tool, with places for its ID, arguments and progress token."""
+        stamps = self._stamps_text and self._stamps_text + b","
+        named, stamps = to_json(name).replace(b"%", b"%%"), stamps.replace(b"%", b"%%")
+        params = b'{"name":%b,"arguments":%%b,"_meta":{%b"progressToken":%%d}}' % (named, stamps)
+        if len(self._templates) >= _MAX_TEMPLATES:
+            self._templates.clear()
+        template = self._templates[name] = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":' + params + b"}"
+        return template
 
-def _is_traced_by_sdk() -> bool:
-    """True if a program traces its requests, and this library does not: the SDK makes the spans."""
-    return switch.observer() is None and not isinstance(get_tracer_provider(), ProxyTracerProvider | NoOpTracerProvider)
+    def _is_traced_by_sdk(self) -> bool:
+        """True if a program traces its requests, and this library does not: the SDK makes the spans."""
+        if switch.observer() is not None:
+            return False
+        # `get_tracer_provider` looks into the environment; its result knows a provider that is set later.
+        return not isinstance(self._tracers.get_tracer("bridge"), ProxyTracer | NoOpTracer)

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from bridge.client.transports.plain_requests import PlainRequest
     from bridge.types import Json
 
-_MIN_TEXT_BYTES = 1024
-"""Minimum bytes of a result whose text is passed on by gateways; shorter ones are written again, which is faster."""
-
 _COLLECTED_BYTES = 16 * 1024
 """Maximum bytes that are parsed while the garbage collector may run; a longer text would start it many times."""
 
@@ -47,7 +44,9 @@ def result_in(text: bytes, request: PlainRequest) -> Json | None:
         except ValueError:
             pass  # the response has further members, or numbers that only some parsers read
         else:
-            return _valid(_with_text(result, part), request) if type(result) is dict else None
+            if type(result) is not dict:
+                return None
+            return _valid(ReceivedResult.of(result, part) if request.is_passed_on else result, request)
     try:
         message = json_in(text)
     except ValueError:
@@ -122,10 +121,6 @@ def _result_text(text: bytes, request_id: int) -> bytes | None:
     if text.startswith(b'{"result":') and text.endswith(ending):
         return text[len(b'{"result":') : -len(ending)]
     return None
-
-
-def _with_text(result: Json, text: bytes) -> Json:
-    return result if len(text) < _MIN_TEXT_BYTES else ReceivedResult.of(result, text)
 
 
 def json_in(text: bytes, *, is_standard: bool = False) -> Any:

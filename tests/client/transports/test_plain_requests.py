@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 from mcp.client.session import ClientSession
+from opentelemetry.trace import NoOpTracer, NoOpTracerProvider, Tracer, TracerProvider
 
 from bridge.client.connection.call import CallOptions
 from bridge.client.transports.limits import default_ssl_context
@@ -51,12 +52,13 @@ def anyio_backend() -> str:
 
 
 @ERAS
-@pytest.mark.parametrize("name", ["add", "größe 1"])
-async def test_a_plain_request_is_that_of_the_sdk(era: str, name: str) -> None:
+@pytest.mark.parametrize("name", ["add", "größe 1", "100 %d"])
+@pytest.mark.parametrize("meta", [None, {"x/y": 1}])
+async def test_a_plain_request_is_that_of_the_sdk(era: str, name: str, meta: dict[str, int] | None) -> None:
     async with raw_server(era, lambda request: [json_of(request.call_id, DONE)]) as server:
         for fast_path in (True, False):
             async with opened(server.config(fast_path=fast_path)) as connection:
-                await connection.call_tool(name, {"a": None, "b": [1.5, "ü"]}, options=CallOptions(meta={"x/y": 1}))
+                await connection.call_tool(name, {"a": None, "b": [1.5, "ü", "%d"]}, options=CallOptions(meta=meta))
         plain, usual = server.calls
     assert plain.call_id >= 2**30 > usual.call_id
     assert plain.token == plain.call_id
@@ -64,6 +66,34 @@ async def test_a_plain_request_is_that_of_the_sdk(era: str, name: str) -> None:
         del each.message["id"], each.message["params"]["_meta"]["progressToken"], each.headers["content-length"]
     assert plain.message == usual.message
     assert plain.headers == usual.headers
+
+
+class ProgramTracers(TracerProvider):
+    """A program's provider; its tracers record nothing, since those of the SDK stay in use after the test."""
+
+    def get_tracer(self, *_: Any, **__: Any) -> Tracer:
+        return ProgramTracer()
+
+
+class ProgramTracer(Tracer):
+    def start_span(self, *arguments: Any, **options: Any) -> Any:
+        return NoOpTracer().start_span(*arguments, **options)
+
+    def start_as_current_span(self, *arguments: Any, **options: Any) -> Any:
+        return NoOpTracer().start_as_current_span(*arguments, **options)
+
+
+async def test_the_sdk_sends_requests_once_the_program_traces_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        raw_server(MODERN, lambda request: [json_of(request.call_id, DONE)]) as server,
+        opened(server.config()) as connection,
+    ):
+        await connection.call_tool("add", {})
+        monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", ProgramTracers())  # it can be set only once
+        await connection.call_tool("add", {})
+        monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", NoOpTracerProvider())
+        await connection.call_tool("add", {})
+    assert [each.call_id >= 2**30 for each in server.calls] == [True, False, True]
 
 
 @ERAS
