@@ -153,9 +153,10 @@ if TYPE_CHECKING:
     from bridge.service.token_stream import TokenStream
     from bridge.service.tool_search import ToolSearch, ToolSearchRequest, by_embedding
     from bridge.telemetry.switch import enable_telemetry
+    from bridge.tools.channel import LogLevel
     from bridge.tools.completion import Completion
     from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
-    from bridge.tools.context import BlockingContext, Caller, InvocationContext, InvocationParameters, LogLevel
+    from bridge.tools.context import BlockingContext, Caller, InvocationContext, InvocationParameters
     from bridge.tools.execution import (
         AfterTool,
         BeforeTool,
@@ -317,7 +318,8 @@ _NAMES = {
     "bridge.telemetry.switch": "enable_telemetry",
     "bridge.tools.completion": "Completion",
     "bridge.tools.content": "Audio Content File Image ResourceLink Text",
-    "bridge.tools.context": "BlockingContext Caller InvocationContext InvocationParameters LogLevel",
+    "bridge.tools.channel": "LogLevel",
+    "bridge.tools.context": "BlockingContext Caller InvocationContext InvocationParameters",
     "bridge.tools.execution": (
         "AfterTool BeforeTool ErrorHandler ExecutionPolicy UnknownToolHandler execute execute_timed"
     ),

@@ -15,7 +15,7 @@ import click
 from anyio import from_thread, lowlevel
 
 from bridge.text import escape_controls, escaped_json
-from bridge.tools.context import LocalChannel
+from bridge.tools.channel import LocalChannel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from bridge.client.resources import RemoteResource
     from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter
     from bridge.client.upstream import HeaderSupplier
+    from bridge.tools.channel import LogLevel
     from bridge.tools.content import Content
-    from bridge.tools.context import InvocationContext, LogLevel
+    from bridge.tools.context import InvocationContext
     from bridge.tools.questions import Answer, Question
     from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolProviderRequest
     from bridge.tools.toolbox import ToolBox
@@ -172,6 +173,9 @@ class _CallerChannel:
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
         await self._run(self._context.log, level, data, logger)
+
+    async def close_stream(self) -> None:
+        await self._run(self._context.close_stream)
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         return await self._run(self._context.ask, questions)

@@ -26,7 +26,7 @@ from bridge.tools.context import InvocationContext
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from bridge.tools.context import LogLevel
+    from bridge.tools.channel import LogLevel
     from bridge.tools.questions import Answer, Question
     from bridge.types import Json
 
@@ -222,6 +222,10 @@ class _Relay:
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         return await self._call.ask(questions)
+
+    async def close_stream(self) -> None:
+        if self._call.attendant is not None:
+            await self._call.attendant.close_stream()
 
 
 class SuspendedCalls:

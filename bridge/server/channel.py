@@ -29,17 +29,17 @@ from bridge.server.http.requests import is_message
 from bridge.server.protocol import INVALID_PARAMS, MISSING_CAPABILITY, CallRefused, ProtocolError
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
-from bridge.tools.context import LOG_LEVELS
+from bridge.tools.channel import LOG_LEVELS
 from bridge.tools.questions import Elicitation, InputRequired, Resumption, Sampling, UrlElicitation
 from bridge.wire.questions import answer_from_wire, question_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from mcp.server import ServerRequestContext
 
     from bridge.server.running_calls import RunningCalls
-    from bridge.tools.context import LogLevel
+    from bridge.tools.channel import LogLevel
     from bridge.tools.questions import Answer, Question
     from bridge.types import Json
 
@@ -102,7 +102,13 @@ class RemoteChannel:
 class HandshakeChannel(RemoteChannel):
     """Channel of a client of the handshake era: questions are requests to the client, which ``running`` counts.
 
-    ``peer`` identifies the client on the fast path as well; None if only the SDK knows it.
+    Args:
+        request: The request.
+        capabilities: The client's capabilities.
+        log_level: Minimum severity of log messages; None for none.
+        running: Counts the questions.
+        peer: Identifies the client on the fast path as well; None if only the SDK knows it.
+        end_stream: Closes the stream of the call; None if it cannot be resumed.
     """
 
     def __init__(
@@ -112,12 +118,19 @@ class HandshakeChannel(RemoteChannel):
         log_level: LogLevel | None,
         running: RunningCalls,
         peer: object | None = None,
+        end_stream: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(request, capabilities, log_level)
+        self._end_stream = end_stream
         self._running = running
         client = request.session.client_params  # lives as long as the client is connected
         self.peer = None if client is None else peer or client
         self._answers: dict[str, Answer] = {}
+
+    async def close_stream(self) -> None:
+        """Close the stream of the call, if its client can resume it."""
+        if self._is_open and self._end_stream is not None:
+            await self._end_stream()
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         """Ask questions one after another, each key once, and wait for the answers.

@@ -19,12 +19,12 @@ from pydantic_core import to_json
 
 from bridge.errors import ToolError
 from bridge.server.protocol import REQUEST_CANCELLED, ProtocolError
-from bridge.tools.context import LOG_LEVELS
+from bridge.tools.channel import LOG_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bridge.tools.context import Channel, LogLevel
+    from bridge.tools.channel import Channel, LogLevel
     from bridge.tools.questions import Answer, InputRequired, Question
     from bridge.types import Json
 
@@ -103,6 +103,11 @@ class FastChannel:
         if self._is_closed:
             raise ToolError("the call has ended, and its client cannot be asked any more")
         return await (await self._given()).ask(questions)
+
+    async def close_stream(self) -> None:
+        """Close the stream of the call, which the SDK's server opens first."""
+        if not self._is_closed and (close := getattr(await self._given(), "close_stream", None)) is not None:
+            await close()
 
     async def _given(self) -> Channel:
         """Return the channel of the SDK's handler, once it has the request."""

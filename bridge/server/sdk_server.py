@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp import MCPError
@@ -35,7 +36,8 @@ from bridge.server.protocol import (
 )
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import TRACE_KEYS, trace_in
-from bridge.tools.context import LOG_LEVELS, InvocationContext
+from bridge.tools.channel import LOG_LEVELS
+from bridge.tools.context import InvocationContext
 from bridge.tools.questions import InputRequired
 from bridge.wire.tools import forwarded_meta
 
@@ -218,8 +220,12 @@ class _HandlerRequest:
         declared = sdk.session.client_capabilities
         capabilities = {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
         level = self._levels.of(sdk.session.client_params)
-        peer = self._publisher.stdio_client if sdk.request is None else _session_of(sdk)
-        return HandshakeChannel(sdk, capabilities, level, self._publisher.running, peer)
+        session, close_post = _session_of(sdk), sdk.close_sse_stream
+        peer = self._publisher.stdio_client if sdk.request is None else session
+        end_stream = None
+        if session is not None and close_post is not None:
+            end_stream = partial(session.close_stream, sdk.request_id, close_post)
+        return HandshakeChannel(sdk, capabilities, level, self._publisher.running, peer, end_stream)
 
     def _context(self, channel: HandshakeChannel | ModernChannel) -> InvocationContext:
         sdk, caller = self.sdk, caller_of_request()

@@ -6,35 +6,28 @@ through a parameter annotated with `InvocationContext`, under any name; the para
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 import anyio
 import anyio.from_thread
 
-from bridge.errors import ToolError
 from bridge.portal import loop_of_thread
+from bridge.tools.channel import LocalChannel
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Roots, Sampling, SamplingAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
     from datetime import datetime
 
+    from bridge.tools.channel import Channel, LogLevel, ProgressListener
     from bridge.tools.questions import Answer, Question, Resumption, SamplingMessage
 
-_logger = logging.getLogger("bridge.tools")
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 _T = TypeVar("_T")
-
-LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-"""The severities of RFC 5424, as MCP names them."""
-LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
-"""The severities in ascending order."""
 
 
 class InvocationParameters(dict[str, Any]):
@@ -55,49 +48,6 @@ class Caller:
     """Granted scopes."""
     claims: Mapping[str, Any] = field(default_factory=lambda: _EMPTY, repr=False)
     """Further claims of the credential."""
-
-
-class Channel(Protocol):
-    """Connection back to the caller while a call runs."""
-
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Report progress; ignored if the caller did not request it."""
-        ...
-
-    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
-        """Send a log message; ignored if the caller did not request log messages."""
-        ...
-
-    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
-        """Send questions to the caller and return the answers under the same keys.
-
-        Raises:
-            InputRequired: The answers arrive only when the call is run again.
-            ToolError: The caller cannot answer questions of this kind.
-        """
-        ...
-
-
-ProgressListener = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Receives the arguments of `InvocationContext.progress`."""
-
-
-class LocalChannel:
-    """Channel without a remote caller: discards progress, writes log messages to `logging`, refuses questions."""
-
-    has_listener = False
-
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Discard the progress report."""
-
-    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
-        """Write the message to this process's log."""
-        severity = getattr(logging, level.upper(), logging.INFO if level == "notice" else logging.CRITICAL)
-        (logging.getLogger(logger) if logger else _logger).log(severity, "%s", data)
-
-    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:  # noqa: ARG002 - the protocol's
-        """Refuse the questions."""
-        raise ToolError("this tool needs to ask something, and its caller cannot be asked")
 
 
 _LOCAL = LocalChannel()
@@ -271,6 +221,17 @@ class InvocationContext:
         """
         await self._channel.log(level, data, logger)
 
+    async def close_stream(self) -> None:
+        """Close the HTTP stream that waits for the result, while the call continues (SEP-1699).
+
+        Proxies and clients need not hold a connection during a long call. The client connects again after a second,
+        and receives what it has missed. Close the stream again whenever it should be polled. Ignored where a stream
+        cannot be resumed: over stdio, without sessions, and with clients of another revision than 2025-11-25.
+        """
+        close_stream: Callable[[], Awaitable[None]] | None = getattr(self._channel, "close_stream", None)
+        if close_stream is not None:
+            await close_stream()
+
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         """Send questions to the caller and wait for the answers.
 
@@ -373,6 +334,10 @@ class BlockingContext:
     def log(self, level: LogLevel, data: Any, logger: str | None = None) -> None:
         """See `InvocationContext.log`."""
         self._run(self._context.log, level, data, logger)
+
+    def close_stream(self) -> None:
+        """See `InvocationContext.close_stream`."""
+        self._run(self._context.close_stream)
 
     def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         """See `InvocationContext.ask`."""

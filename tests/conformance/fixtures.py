@@ -126,6 +126,13 @@ async def test_logging_tool(context: InvocationContext) -> str:
     return "One message was logged."
 
 
+@tool
+async def test_reconnection(context: InvocationContext) -> str:
+    """Closes its stream before it answers."""
+    await context.close_stream()
+    return "The stream was resumed."
+
+
 # --- what a running tool asks, in either era -------------------------------------------------------------------------
 
 
@@ -346,6 +353,7 @@ TOOLS = ToolBox(
     test_tool_with_progress,
     test_tool_with_logging,
     test_logging_tool,
+    test_reconnection,
     test_sampling,
     test_elicitation,
     test_elicitation_sep1034_defaults,

@@ -79,7 +79,8 @@ async def answer_to(draft: Draft, port: str, session: str) -> tuple[Answer | Non
 def _messages(body: bytes, kind: str) -> tuple[str, str]:
     """The messages in a body, spelled in one way; a stream of one message counts as that message."""
     if kind.startswith("text/event-stream"):
-        data = [line.removeprefix(b"data: ") for line in body.splitlines() if line.startswith(b"data: ")]
+        # The event without data, from which a client would resume the stream, is no message.
+        data = [line.removeprefix(b"data: ") for line in body.splitlines() if line.startswith(b"data: {")]
         messages = [json.loads(each) for each in data]
         if len(messages) == 1:
             kind = "application/json"

@@ -9,8 +9,9 @@ import anyio.to_thread
 import pytest
 
 from bridge.errors import ToolError
+from bridge.tools.channel import LOG_LEVELS
 from bridge.tools.content import Text
-from bridge.tools.context import LOG_LEVELS, Caller, InvocationContext, InvocationParameters
+from bridge.tools.context import Caller, InvocationContext, InvocationParameters
 from bridge.tools.questions import (
     Elicitation,
     ElicitationAnswer,
@@ -179,7 +180,7 @@ async def test_a_function_in_a_thread_has_the_same_ways_back() -> None:
 
 
 async def test_the_ways_back_of_a_thread_and_of_a_task_are_the_same() -> None:
-    ways = {"progress", "log", "ask", "elicit", "sample", "roots"}
+    ways = {"progress", "log", "ask", "elicit", "sample", "roots", "close_stream"}
     assert ways <= {name for name in dir(InvocationContext) if not name.startswith("_")}
     assert ways == {name for name in dir(InvocationContext().blocking) if not name.startswith("_")}
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import TracebackType
 
-    from bridge.tools.context import InvocationContext, LogLevel
+    from bridge.tools.channel import LogLevel
+    from bridge.tools.context import InvocationContext
 
 _logger = logging.getLogger("bridge.client")
 

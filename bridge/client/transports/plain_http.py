@@ -60,6 +60,9 @@ _MAX_HEADS = 1000
 _OWN_HEADERS = frozenset({"content-length", "transfer-encoding", MCP_METHOD_HEADER.lower(), MCP_NAME_HEADER.lower()})
 _SIGNATURE_HEADERS = frozenset({"authorization", "dpop"})
 _PARAM_PREFIX = "mcp-param-"
+_KEPT_FIELDS = frozenset({b"id", b"retry"})
+"""Fields of events from which a broken stream is resumed: the last one of each."""
+_PLAIN_FIELDS = _KEPT_FIELDS | {b"data", b"event"}
 _NOTHING = object()
 _FORBIDDEN = 403
 _ACCEPTED = 202
@@ -228,14 +231,24 @@ async def _result_in_events(response: HttpResponse, stream: ResponseStream, requ
         response.
 
     Raises:
+        httpx2.TransportError: The connection was lost, and the stream cannot be resumed.
         MCPError, ValidationError: As `result_in`.
     """
     head = response.head
     is_stream = media_type(head.content_type.decode("latin-1")) == "text/event-stream"
     if not is_stream or head.status == _ACCEPTED or head.content_encoding:
         return None
-    text, searched, last_id = bytearray(), 0, b""
-    while len(text) <= LARGE_BYTES and (chunk := await stream.next()) is not None:
+    text, searched = bytearray(), 0
+    kept: dict[bytes, bytes] = {}
+    while len(text) <= LARGE_BYTES:
+        try:
+            chunk = await stream.next()
+        except httpx2.TransportError:
+            if b"id" not in kept:
+                raise
+            break  # the SDK resumes the stream
+        if chunk is None:
+            break
         text += chunk
         while (blank := BLANK_LINE.search(text, searched)) is not None:
             fields = fields_of(bytes(text[: blank.start()]))
@@ -245,21 +258,21 @@ async def _result_in_events(response: HttpResponse, stream: ResponseStream, requ
                 return result_of(message, request)
             if message is not _NOTHING:
                 if (progress := progress_in(message, request)) is None:
-                    stream.put_back(_resumable(last_id, text))
+                    stream.put_back(_resumable(kept, text))
                     return None
                 assert request.on_progress is not None
                 await request.on_progress(*progress)
-            last_id = fields.get(b"id", last_id)
+            kept |= {name: fields[name] for name in _KEPT_FIELDS & fields.keys()}
             del text[: blank.end()]
             searched = 0
         searched = max(0, len(text) - MAX_BLANK_LINE_BYTES)
-    stream.put_back(_resumable(last_id, text))
+    stream.put_back(_resumable(kept, text))
     return None
 
 
 def _plain_message(fields: dict[bytes, bytes]) -> Any:
     """Message of an event; `_NOTHING` for an event without one, and None for an event that the SDK must read."""
-    if fields.keys() - {b"data", b"event", b"id"} or fields.get(b"event", b"message") != b"message":
+    if fields.keys() - _PLAIN_FIELDS or fields.get(b"event", b"message") != b"message":
         return None
     if not (data := fields.get(b"data")):
         return _NOTHING
@@ -269,9 +282,10 @@ def _plain_message(fields: dict[bytes, bytes]) -> Any:
         return None
 
 
-def _resumable(last_id: bytes, text: bytearray) -> bytes:
-    """Text of an event stream after the event with this ID."""
-    return (b"id: " + last_id + b"\ndata:\n\n" if last_id else b"") + text
+def _resumable(kept: dict[bytes, bytes], text: bytearray) -> bytes:
+    """Text of the rest of an event stream, after an event with what resuming it needs."""
+    lines = [name + b": " + value + b"\n" for name, value in kept.items()]
+    return b"".join((*lines, b"data:\n\n")) + text if lines else bytes(text)
 
 
 def _is_challenge(response: HttpResponse) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 
-from bridge.tools.context import LOG_LEVELS
+from bridge.tools.channel import LOG_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from mcp.server.connection import Connection
     from mcp.server.streamable_http import StreamableHTTPServerTransport
 
-    from bridge.server.cluster.event_store import SessionEvents
+    from bridge.server.cluster.event_store import RedisEvents
     from bridge.server.cluster.replica import Replica
-    from bridge.tools.context import LogLevel
+    from bridge.tools.channel import LogLevel
     from bridge.types import Json
 
 DEFAULT_KEPT_SECONDS = 24 * 60 * 60
@@ -142,7 +142,7 @@ class LiveSession:
     """A session that this replica serves."""
 
     transport: StreamableHTTPServerTransport
-    events: SessionEvents
+    events: RedisEvents
     record: SessionRecord | None = None
     """None until ``initialize`` was answered."""
     is_stored: bool = True

@@ -26,7 +26,7 @@ from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from bridge.server.cluster.event_store import EventBytes, SessionEvents, position_of
+from bridge.server.cluster.event_store import RedisEvents
 from bridge.server.cluster.replica import ReplicaDispatcher, target_replica
 from bridge.server.cluster.session_records import (
     LiveSession,
@@ -36,6 +36,7 @@ from bridge.server.cluster.session_records import (
     owner_digest,
     watched_message,
 )
+from bridge.server.http.event_store import RETRY_MILLISECONDS, EventBytes, position_of
 from bridge.server.http.responses import send_error
 from bridge.server.http.session import kept_bytes, request_in_session, without_header
 from bridge.server.http.sessions import Session, same_credential
@@ -55,8 +56,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server")
 
-MAX_STREAMS = 64
-"""Maximum number of resumed streams of a session, each of which holds a connection to Redis."""
 _ID = re.compile("[0-9a-f]{32}")
 _RETRY_SECONDS = 1
 _RENEWALS = 4  # within the idle time
@@ -124,12 +123,6 @@ class ClusterSessions:
         elif scope["method"] == "DELETE":
             await self._end_everywhere(session_id, scope, receive, send)
         elif scope["method"] == "GET" and (position := position_of(event)) is not None:
-            if session.streams > MAX_STREAMS:
-                problem = (
-                    f"too many open streams: a session has {MAX_STREAMS}; close one, or try again in {_RETRY_SECONDS} s"
-                )
-                await send_error(send, 429, problem, LIMIT_EXCEEDED, retry_after_seconds=_RETRY_SECONDS)
-                return
             await alive.events.resume(position)(scope, receive, send)
         else:
             # The events of streams that belong to no call are not stored.
@@ -149,6 +142,7 @@ class ClusterSessions:
         """Store the record of a session, before the response to its ``initialize`` is sent."""
         alive = self._alive.get(session.id)
         if alive is not None and session.version is not None:
+            session.events = alive.events
             owner = owner_digest(session.user, session.id)
             alive.record = SessionRecord(id=session.id, owner=owner, version=session.version, params=params)
             await self._store(alive)
@@ -224,7 +218,7 @@ class ClusterSessions:
             alive = await self._start(session_id, record)
             session = Session(session_id, user, record.params.get("capabilities") or {}, owner)
             session.kept = kept
-            session.version = record.version
+            session.version, session.events = record.version, alive.events
             self._sessions.open(session)
             await request_in_session(alive.transport.handle_request, "POST", session_id, _INITIALIZED)
             return None
@@ -239,8 +233,10 @@ class ClusterSessions:
         return self._alive.get(session_id)
 
     async def _start(self, session_id: str, record: SessionRecord | None) -> LiveSession:
-        events = SessionEvents(self._replica, session_id, self._records.seconds, self._event_bytes)
-        transport = StreamableHTTPServerTransport(mcp_session_id=session_id, event_store=events)
+        events = RedisEvents(self._replica, session_id, self._records.seconds, self._event_bytes)
+        transport = StreamableHTTPServerTransport(
+            mcp_session_id=session_id, event_store=events, retry_interval=RETRY_MILLISECONDS
+        )
         alive = self._alive[session_id] = LiveSession(transport, events, record)
         assert self._tasks is not None, "sessions are served only while the app runs"
         await self._tasks.start(self._serve, session_id, alive)

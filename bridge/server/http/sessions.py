@@ -17,7 +17,7 @@ from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from anyio import sleep
+from anyio import Event, sleep
 from pydantic_core import to_json
 
 from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, no_room_for_body, shares_of_bodies
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
+    from bridge.server.http.event_store import SessionEvents
     from bridge.server.limits.shares import Shares
 
 _logger = logging.getLogger("bridge.server")
@@ -82,8 +83,10 @@ class Session:
     unread: dict[object, int] = field(default_factory=dict)
     """Length of each response that waits to be sent, by its handler's task, since clients may reuse ids."""
     unread_bytes: int = 0
-    posts: set[str] = field(default_factory=set)
-    """Ids, as text, of the JSON-RPC requests whose POST is open."""
+    posts: dict[str, Event] = field(default_factory=dict)
+    """JSON-RPC requests whose POST is open, by their ids as text; set once the POST has sent an event, or is closed."""
+    events: SessionEvents | None = None
+    """Events of its calls, for streams that are resumed; None over SSE."""
     written: dict[str, list[object]] = field(default_factory=dict)
     """Handlers that have passed their response to the open POST, by the ids of `posts`."""
     requests: int = 0
@@ -108,16 +111,22 @@ class Session:
         return f"a request of this session with the id {clip(repr(request))} still runs; give each request its own id"
 
     @contextmanager
-    def posting(self, request: object) -> Iterator[None]:
-        """Context in which the SDK handles the POST of a request; the request's id is in use meanwhile."""
+    def posting(self, request: object) -> Iterator[Event]:
+        """Context in which the SDK handles the POST of a request; the request's id is in use meanwhile.
+
+        Yields:
+            The event to set when the POST has sent an event.
+        """
         key = str(request)
         self.asked[key] = False
-        self.posts.add(key)
+        begun = self.posts[key] = Event()
         try:
             with self:
-                yield
+                yield begun
         finally:
-            self.posts.discard(key)
+            if self.posts.get(key) is begun:
+                del self.posts[key]
+            begun.set()
             if self.asked.get(key) is False:  # refused before a handler began
                 del self.asked[key]
             for handler in self.written.pop(key, ()):
@@ -162,6 +171,20 @@ class Session:
     def _sent(self, handler: object) -> None:
         if self.sessions is not None:
             self.sessions.sent(self, handler)
+
+    async def close_stream(self, request: object, close_post: Callable[[], Awaitable[None]]) -> None:
+        """Close the streams of a call that runs, which its client resumes.
+
+        Args:
+            request: The id of the request.
+            close_post: Closes the stream of its POST.
+        """
+        key = str(request)
+        if (begun := self.posts.get(key)) is not None:
+            await begun.wait()  # before its first event, a stream has no id to resume it from
+            await close_post()
+        if self.events is not None:
+            await self.events.close_streams(key)
 
     def use(self) -> None:
         """Note that a request of the session was answered."""
@@ -334,6 +357,8 @@ class Sessions:
         self._kept -= session.kept
         self._unread -= session.unread_bytes
         session.unread_bytes, session.sessions = 0, None
+        if session.events is not None:
+            session.events.forget()
         session.unread.clear()
         for request in tuple(session.running):
             session.cancel(request)

@@ -14,6 +14,14 @@ from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from bridge.server.http.event_store import (
+    MAX_STREAMS,
+    RETRY_MILLISECONDS,
+    CurrentEvents,
+    EventBytes,
+    MemoryEvents,
+    position_of,
+)
 from bridge.server.http.requests import REQUEST, is_utf8, message_problem, require_json
 from bridge.server.http.responses import send_error
 from bridge.server.http.session import (
@@ -44,6 +52,8 @@ _logger = logging.getLogger("bridge.server")
 
 _RETRY_SECONDS = 10
 """Seconds after which a client may try again if too many sessions are open."""
+_STREAM_SECONDS = 1
+"""The same, if a session has too many open streams."""
 
 
 class StreamableEndpoint:
@@ -66,6 +76,7 @@ class StreamableEndpoint:
         self._max_request_bytes = max_request_bytes
         self._manager: StreamableHTTPSessionManager | None = None
         self._shared = shared
+        self._current_events, self._event_bytes = CurrentEvents(), EventBytes()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -73,6 +84,8 @@ class StreamableEndpoint:
         # The manager's idle timer cannot be used: requests on the fast path do not reach the manager.
         manager = StreamableHTTPSessionManager(
             self._server,
+            event_store=self._current_events,
+            retry_interval=RETRY_MILLISECONDS,
             session_idle_timeout=None,
             max_request_body_size=self._max_request_bytes,
             max_sessions=None,  # `Sessions` limits them
@@ -118,12 +131,26 @@ class StreamableEndpoint:
             else:
                 await send_error(send, 400, "the body is not JSON in UTF-8", PARSE_ERROR)
         elif scope["method"] == "GET":
-            handle = partial(self._streams.run, self._handle)
-            # Without replicas, events are not kept: asked to replay them, the SDK would answer nothing.
-            scope = scope if shared is not None else without_header(scope, b"last-event-id")
-            await self._in_session(handle, scope, receive, send)
+            await self._in_session(self._open_stream, scope, receive, send)
         else:
             await self._in_session(self._handle, scope, receive, send)
+
+    async def _open_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Resume the stream of a call, or open that of the session's notifications, whose events are not stored."""
+        session = scope.get(SESSION)
+        position = position_of(Headers(scope=scope).get("last-event-id", ""))
+        if session is None or position is None:
+            scope = without_header(scope, b"last-event-id")
+            await self._streams.run(self._handle, scope, receive, send)
+        elif session.streams > MAX_STREAMS:
+            problem = (
+                f"too many open streams: a session has {MAX_STREAMS}; close one, or try again in {_STREAM_SECONDS} s"
+            )
+            await send_error(send, 429, problem, LIMIT_EXCEEDED, retry_after_seconds=_STREAM_SECONDS)
+        elif self._shared is not None:  # at shutdown, its client resumes it on another replica
+            await self._streams.run(self._handle, scope, receive, send)
+        else:
+            await self._handle(scope, receive, send)
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the shared sessions or to the SDK's manager."""
@@ -172,13 +199,14 @@ class StreamableEndpoint:
         if evicted is None:
             await refuse_session(send, sessions)
             return
-        with sessions.opening(owner) as settle:
+        events = None if self._shared is not None else MemoryEvents(self._event_bytes)
+        with sessions.opening(owner) as settle, self._current_events.of(events):
             for each in evicted:
                 await self._end(each)
 
             def opened(new_id: str) -> Session:
                 session = Session(new_id, scope.get("user"), params.get("capabilities") or {}, owner)
-                session.kept = kept
+                session.kept, session.events = kept, events
                 sessions.open(session)
                 settle()
                 return session
@@ -195,20 +223,30 @@ class StreamableEndpoint:
             await handle(scope, receive, send)
             return
 
+        is_sent = False
+        begun: anyio.Event | None = None
+
         async def watch(message: Message) -> None:
+            nonlocal is_sent
             status = message.get("status")
             if status == HTTPStatus.NOT_FOUND or (status == HTTPStatus.OK and scope["method"] == "DELETE"):
                 self._sessions.forget(session.id)
             await send(message)
+            if begun is not None and message["type"] == "http.response.body":
+                begun.set()
+                is_sent = not message.get("more_body", False)
 
         # A call may outlive its HTTP request; its handler enters the session, too.
         is_stream = scope["method"] == "GET"
         session.streams += is_stream
         try:
-            with session if request is None else session.posting(request):
+            use = session if request is None else session.posting(request)
+            with use as begun, self._current_events.of(session.events):
                 await handle({**scope, SESSION: session}, receive, watch)
         finally:
             session.streams -= is_stream
+        if is_sent and session.events is not None:
+            await session.events.delivered(str(request))
 
     async def _end(self, session: Session) -> None:
         """End a forgotten session."""

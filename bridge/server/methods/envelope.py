@@ -15,7 +15,7 @@ from bridge.server.protocol import (
     PROTOCOL_VERSION_KEY,
 )
 from bridge.telemetry.conventions import TRACE_KEYS
-from bridge.tools.context import LOG_LEVELS
+from bridge.tools.channel import LOG_LEVELS
 
 if TYPE_CHECKING:
     from bridge.types import Json

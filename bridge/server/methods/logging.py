@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bridge.server.client_values import ClientValues
 from bridge.server.methods.method import Method, session_id
-from bridge.tools.context import LOG_LEVELS, LogLevel
+from bridge.tools.channel import LOG_LEVELS, LogLevel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -16,7 +16,7 @@ from bridge.client import CallOptions, HttpTransport, ServerConfig
 from bridge.client.transports import http_client, http_connections, limits, plain_http, plain_responses
 from bridge.errors import OutcomeUnknownError, ServerAnswerError, ServerRefusedError
 from bridge.server.http.app import http_app
-from bridge.tools.context import LocalChannel
+from bridge.tools.channel import LocalChannel
 from bridge.types import ValueBounds
 from tests.client.conftest import DEADLINE_SECONDS, opened
 from tests.client.endpoint import MODERN, endpoint, error_of, result_of
@@ -26,7 +26,7 @@ from tests.server import http_server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from bridge.tools.context import LogLevel
+    from bridge.tools.channel import LogLevel
     from bridge.types import Json
 
 pytestmark = pytest.mark.anyio

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from mcp import ClientSession
 
+from bridge.client.transports import plain_http
 from bridge.errors import OutcomeUnknownError, ServerTimeoutError
 from bridge.tools.context import InvocationContext
 from tests.client.mutated_answers import Answer, Pair
@@ -97,6 +98,18 @@ async def test_a_stream_that_is_cut_off_is_resumed_after_its_last_event() -> Non
     async with raw_server("legacy", answer) as server, opened(server.config()) as connection:
         assert (await connection.call_tool("add", {}))["content"] == DONE["content"]
     assert [each.headers["last-event-id"] for each in server.requests if "last-event-id" in each.headers] == ["e2"]
+
+
+async def test_the_event_that_a_stream_is_resumed_from_needs_no_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed_on: list[Any] = []
+    monkeypatch.setattr(plain_http, "_for_sdk", passed_on.append)
+
+    def answer(request: Request) -> list[bytes | None]:
+        return stream(event(None, id="e1", retry="1"), event(response(request.call_id, DONE), id="e2"))
+
+    async with raw_server("legacy", answer) as server, opened(server.config()) as connection:
+        assert (await connection.call_tool("add", {}))["content"] == DONE["content"]
+    assert passed_on == []
 
 
 async def test_compressed_and_large_results_are_read() -> None:

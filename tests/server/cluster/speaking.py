@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
 
 VERSION = "2025-11-25"
@@ -88,6 +89,17 @@ def call(name: str, *, token: str | None = None, **arguments: Any) -> dict[str, 
     """A call, as far as it is no envelope; one that asks for progress is answered by the SDK, as a stream."""
     meta = {} if token is None else {"_meta": {"progressToken": token}}
     return {"method": "tools/call", "params": {"name": name, "arguments": arguments, **meta}}
+
+
+@contextmanager
+def closed_by(listener: socket.socket) -> Iterator[socket.socket]:
+    """A call of the tool `steered` that has closed its stream."""
+    running, _ = listener.accept()
+    with running:
+        running.settimeout(DEADLINE_SECONDS)
+        running.sendall(b"close")
+        assert running.recv(100) == b"closed"
+        yield running
 
 
 def events(response: httpx.Response) -> Iterator[Event]:

@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -13,11 +13,11 @@ import pytest
 from bridge import InvocationContext, ToolBox, tool
 from bridge.redis import blocking_redis_at
 from bridge.server import http_app
-from bridge.server.cluster import event_store as events_module
-from bridge.server.cluster import sessions as sessions_module
-from bridge.server.cluster.event_store import StreamPosition, position_of
+from bridge.server.http import event_store as events_module
+from bridge.server.http import streamable
+from bridge.server.http.event_store import StreamPosition, position_of
 from tests.processes import serving as process_serving
-from tests.server.cluster.speaking import Talk, call, message_in, text_of
+from tests.server.cluster.speaking import Talk, call, closed_by, message_in, text_of
 from tests.server.cluster.tools import TOOLS
 
 if TYPE_CHECKING:
@@ -94,6 +94,26 @@ def test_a_call_that_still_runs_is_followed_to_its_answer_from_any_replica(repli
             assert [event.message for event in whole] == [progress.message, answer.message]
         with talk.resumed(replicas.other, answer.id) as over:
             assert list(over) == []
+
+
+def test_a_tool_closes_the_streams_of_its_call_on_every_replica(replicas: Replicas) -> None:
+    talk = Talk(replicas.one)
+    with listening() as listener:
+        request = call("steered", token="t", port=listener.getsockname()[1])
+        with talk.streamed(replicas.one, id=5, **request) as stream, ExitStack() as stack:
+            running = stack.enter_context(closed_by(listener))
+            *_, begun = stream
+            for url in (replicas.other, replicas.one):
+                resumed = stack.enter_context(talk.resumed(url, begun.id))
+                running.sendall(b"report")
+                begun = next(resumed)
+                running.sendall(b"close")
+                assert list(resumed) == []
+                assert running.recv(100) == b"closed"
+            running.sendall(b"done")
+            with talk.resumed(replicas.other, begun.id) as last:
+                (answer,) = last
+                assert text_of(answer.message) == "done"
 
 
 def test_a_proxy_is_told_of_a_resumed_stream_what_it_is_told_of_others(replicas: Replicas) -> None:
@@ -214,7 +234,7 @@ def test_of_all_sessions_the_one_that_has_most_keeps_less(
 def test_streams_of_one_session_that_are_read_on_are_bounded(
     redis: RedisServer, serving: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_module, "MAX_STREAMS", 1)
+    monkeypatch.setattr(streamable, "MAX_STREAMS", 1)
     url = f"{serving(http_app(TOOLS, name='read-on', redis_url=redis.url))}/mcp"
     talk = Talk(url)
     with listening() as listener:

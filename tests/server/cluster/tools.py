@@ -54,4 +54,20 @@ async def speak(context: InvocationContext) -> str:
     return "said"
 
 
-TOOLS = ToolBox([add, slow_sum, greet, hold, speak])
+@tool
+async def steered(port: int, context: InvocationContext) -> str:
+    """Report at once, then report and close the stream as often as it is told to, until it is done."""
+    reports = 1
+    await context.progress(reports)
+    async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+        while (told := await stream.receive()) != b"done":
+            if told == b"report":
+                reports += 1
+                await context.progress(reports)
+            else:
+                await context.close_stream()
+                await stream.send(b"closed")
+    return told.decode()
+
+
+TOOLS = ToolBox([add, slow_sum, greet, hold, speak, steered])
