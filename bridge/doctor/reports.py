@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bridge.doctor.descriptions import tokens_of
 from bridge.doctor.rule import LEVELS
 from bridge.doctor.schemas import provider_forms
-from bridge.text import with_count
+from bridge.text import escape_controls, with_count
 from bridge.tools.transform import safe_names
 from bridge.types import without_none
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def as_text(findings: Sequence[Finding], subject: Subject, *, shows_notes: bool) -> str:
-    """Findings by object, and a summary; details follow their findings, indented."""
+    """Findings by level, and a summary; invisible characters are escaped, since a report may quote hostile texts."""
     shown = [finding for finding in findings if shows_notes or finding.rule.level != "note"]
     blocks = ["\n".join(_lines(finding)) for finding in shown]
-    return "\n\n".join([*blocks, _summary(findings, subject, shows_notes=shows_notes)])
+    return escape_controls("\n\n".join([*blocks, _summary(findings, subject, shows_notes=shows_notes)]))
 
 
 def _lines(finding: Finding) -> list[str]:

@@ -54,6 +54,13 @@ def test_a_foreign_text_stays_on_its_line() -> None:
     assert lines[0] == "warning: tool \"a\\nerror: tool 'b'\", description: it has no description"
 
 
+def test_what_a_terminal_would_obey_is_escaped() -> None:
+    subject = tools(taking({"properties": {"\x9b\u202e": {"type": "string", "description": "a\x1b[8m"}}}))
+    text = as_text(examine(subject), subject, shows_notes=True)
+    assert r"inputSchema.properties.\x9b\u202e.description" in text
+    assert text.replace("\n", "").isprintable()
+
+
 def test_json_has_tokens_and_each_providers_definition() -> None:
     tool = described(
         "notes.read",

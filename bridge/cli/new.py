@@ -1,0 +1,118 @@
+"""``bridge new``: write a small project with a tool, its test and a configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bridge.cli.reporting import CommandError
+from bridge.cli.terminal import write_data
+from bridge.hosting.process import print_message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")
+
+_TOOLS = '''\
+"""Tools of NAME."""
+
+from bridge import ToolError, tool
+
+
+@tool(annotations={"readOnlyHint": True})
+def count_words(text: str, *, unique: bool = False) -> int:
+    """Count the words of a text.
+
+    Args:
+        text: The text; words are separated by blanks.
+        unique: Count each word once.
+    """
+    words = text.lower().split()
+    if not words:
+        raise ToolError("the text has no words: send at least one")
+    return len(set(words) if unique else words)
+'''
+_TEST = '''\
+"""Tests of the functions, and of the tools as a client calls them."""
+
+import pytest
+from tools import count_words
+
+from bridge.testing import connected
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def test_words_are_counted() -> None:
+    assert count_words("to be or not to be") == 6
+    assert count_words("to be or not to be", unique=True) == 4
+
+
+@pytest.mark.anyio
+async def test_a_client_gets_the_number_or_a_reason() -> None:
+    async with connected(count_words) as provider:
+        counted = await provider.call("count_words", text="Hello world")
+        assert counted.structured_content == {"result": 2}
+
+        refused = await provider.call("count_words", text=" ")
+        assert (refused.is_error, refused.text) == (True, "the text has no words: send at least one")
+'''
+_PYPROJECT = """\
+[project]
+name = "NAME"
+version = "0.0.1"
+description = "Tools for assistants that speak MCP."
+requires-python = ">=3.11"
+dependencies = ["mcp-toolbridge>=VERSION"]
+
+[dependency-groups]
+test = ["pytest>=9"]
+
+[tool.uv]
+package = false
+"""
+_SERVE = ["serve", "${workspaceFolder}/tools.py"]
+
+
+@click.command(short_help="Write a small project.")
+@click.argument("directory", metavar="NAME", type=click.Path(path_type=Path))
+@click.pass_context
+def command(ctx: click.Context, directory: Path) -> None:
+    """Write a project with a tool, its test and a configuration to a new directory.
+
+    NAME is the directory; its last part names the project. An existing directory must be empty. The paths of the files
+    are written to standard output.
+    """
+    name = directory.absolute().name
+    if not _NAME.fullmatch(name):
+        message = f"{name!r} cannot name a project: use ASCII letters, digits, '-' and '_', beginning with a letter"
+        raise click.UsageError(message, ctx)
+    if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
+        raise CommandError(f"{str(directory)!r} exists already, and is not an empty directory; choose another name")
+    directory.mkdir(parents=True, exist_ok=True)
+    for file, text in _files(name).items():
+        path = directory / file
+        with path.open("x", encoding="utf-8", newline="\n") as opened:
+            opened.write(text)
+        write_data(str(path))
+    print_message(f"test it: cd {directory} && python -m pytest; serve it: bridge serve tools.py")
+
+
+def _files(name: str) -> Mapping[str, str]:
+    """Text of each file."""
+    servers = {"mcpServers": {name: {"command": "mcp-toolbridge", "args": _SERVE}}}
+    return {
+        "tools.py": _TOOLS.replace("NAME", name),
+        "test_tools.py": _TEST,
+        "mcp.json": json.dumps(servers, indent=2) + "\n",
+        "pyproject.toml": _PYPROJECT.replace("NAME", name).replace("VERSION", version("mcp-toolbridge")),
+    }
