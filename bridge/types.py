@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as Base64Error
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from bridge.errors import WireError
 from bridge.text import short_repr
@@ -17,6 +17,12 @@ T = TypeVar("T")
 
 Json = dict[str, Any]
 """A JSON object."""
+
+Feature = Literal["tools", "resources", "prompts"]
+"""A kind of what a server offers (MCP, "Server Features")."""
+
+FEATURES: tuple[Feature, ...] = ("tools", "resources", "prompts")
+"""All kinds, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, slots=True)

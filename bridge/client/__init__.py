@@ -25,9 +25,10 @@ if TYPE_CHECKING:
         ServerInfo,
         ToolListing,
     )
+    from bridge.client.prompts import RemotePrompts
     from bridge.client.provider import McpToolProvider
     from bridge.client.remote_tool import RemoteExecutor
-    from bridge.client.resources import RemoteResource
+    from bridge.client.resources import RemoteResources
     from bridge.client.tool_catalog import RemoteName, ServerStatus, ToolsChange
     from bridge.client.transports.http import HttpTransport
     from bridge.client.transports.memory import MemoryTransport
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BlockingToolProvider", "CallOptions", "ClientCredentials", "ClientHandlers", "Connection", "ConnectionState",
     "ConnectionStatus", "HttpTransport", "IdentityAssertion", "InputDefinition", "InputSource", "McpToolProvider",
-    "MemoryTransport", "OAuthLogin", "ReconnectPolicy", "RemoteExecutor", "RemoteName", "RemoteResource",
-    "ServerConfig", "ServerInfo", "ServerStatus", "ServersConfig", "StdioTransport", "ToolListing", "ToolsChange",
-    "UnusableTransport", "config_json_schema", "connect", "load_config", "parse_config",
+    "MemoryTransport", "OAuthLogin", "ReconnectPolicy", "RemoteExecutor", "RemoteName", "RemotePrompts",
+    "RemoteResources", "ServerConfig", "ServerInfo", "ServerStatus", "ServersConfig", "StdioTransport", "ToolListing",
+    "ToolsChange", "UnusableTransport", "config_json_schema", "connect", "load_config", "parse_config",
 ]  # fmt: skip
 
 _NAMES = {
@@ -53,9 +54,10 @@ _NAMES = {
     "bridge.client.connection.connection": "Connection",
     "bridge.client.connection.handlers": "ClientHandlers",
     "bridge.client.connection.state": "ConnectionState ConnectionStatus ReconnectPolicy ServerInfo ToolListing",
+    "bridge.client.prompts": "RemotePrompts",
     "bridge.client.provider": "McpToolProvider",
     "bridge.client.remote_tool": "RemoteExecutor",
-    "bridge.client.resources": "RemoteResource",
+    "bridge.client.resources": "RemoteResources",
     "bridge.client.tool_catalog": "RemoteName ServerStatus ToolsChange",
     "bridge.client.transports.http": "HttpTransport",
     "bridge.client.transports.memory": "MemoryTransport",

@@ -22,7 +22,7 @@ from bridge.client.provider import McpToolProvider
 from bridge.tools.transform import wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
     import httpx2
     from typing_extensions import Unpack
@@ -31,16 +31,19 @@ if TYPE_CHECKING:
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.state import ReconnectPolicy
     from bridge.client.connection_pool import Servers
-    from bridge.client.resources import RemoteResource
     from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter
     from bridge.client.upstream import HeaderSupplier
+    from bridge.prompts.prompt import Prompt, PromptMessage
+    from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.tools.channel import LogLevel
-    from bridge.tools.content import Content
+    from bridge.tools.completion import Completion
+    from bridge.tools.content import File
     from bridge.tools.context import InvocationContext
     from bridge.tools.questions import Answer, Question
     from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolProviderRequest
     from bridge.tools.toolbox import ToolBox
     from bridge.tools.transform import CallNext
+    from bridge.types import Feature
 
 _T = TypeVar("_T")
 
@@ -58,6 +61,7 @@ class ProviderOptions(TypedDict, total=False):
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None
     reconnect: ReconnectPolicy | None
     resources: bool
+    features: Collection[Feature]
     validates_results: bool
 
 
@@ -120,13 +124,42 @@ class BlockingToolProvider:
 
         self._run(set_filter)
 
-    def list_resources(self, server: str) -> tuple[RemoteResource, ...]:
-        """List a server's resources; see `bridge.client.resources.Resources.list`."""
+    def list_resources(self, server: str | None = None) -> tuple[Resource | ResourceTemplate, ...]:
+        """List resources and templates; see `RemoteResources.list`."""
         return self._run(self._provider.resources.list, server)
 
-    def read_resource(self, server: str, uri: str) -> tuple[Content, ...]:
-        """Read a resource; see `bridge.client.resources.Resources.read`."""
-        return self._run(self._provider.resources.read, server, uri)
+    def read_resource(self, uri: str) -> tuple[File, ...]:
+        """Read a resource; see `RemoteResources.read`."""
+        return self._run(self._provider.resources.read, uri)
+
+    def watch_resource(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call a listener, in the portal thread, after each change of a resource; see `RemoteResources.watch`."""
+        stop = self._run(self._provider.resources.watch, uri, listener)
+
+        async def stop_watching() -> None:
+            stop()
+
+        return partial(self._run, stop_watching)
+
+    def complete_resource(
+        self, template: str, variable: str, text: str, values: Mapping[str, str] | None = None
+    ) -> Completion:
+        """Return values for a variable of a template; see `RemoteResources.complete`."""
+        return self._run(self._provider.resources.complete, template, variable, text, values)
+
+    def list_prompts(self, server: str | None = None) -> tuple[Prompt, ...]:
+        """List prompts; see `RemotePrompts.list`."""
+        return self._run(self._provider.prompts.list, server)
+
+    def render_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> tuple[PromptMessage, ...]:
+        """Return the messages of a prompt; see `RemotePrompts.render`."""
+        return self._run(self._provider.prompts.render, name, arguments)
+
+    def complete_prompt(
+        self, name: str, argument: str, text: str, arguments: Mapping[str, str] | None = None
+    ) -> Completion:
+        """Return values for an argument of a prompt; see `RemotePrompts.complete`."""
+        return self._run(self._provider.prompts.complete, name, argument, text, arguments)
 
     def add(self, servers: Servers) -> None:
         """Add servers; see `McpToolProvider.add`."""

@@ -1,8 +1,8 @@
-"""McpToolProvider: the tools of remote MCP servers as local tools.
+"""McpToolProvider: the tools, resources and prompts of remote MCP servers as local ones.
 
 McpToolProvider ── opens servers, assigns names, notifies listeners
-    ├── .tools ── a ToolBox that is updated when a server's tools change
-    ╰── Upstream, one for each server ── lists and calls tools (`bridge.client.upstream`)
+    ├── .tools, .resources, .prompts ── boxes that are updated when a server's lists change
+    ╰── Upstream, one for each server ── lists and calls (`bridge.client.upstream`)
           ╰── Connection ── reconnects (`bridge.client.connection`)
 """
 
@@ -18,14 +18,15 @@ import anyio
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.state import ConnectionState, Listeners, ReconnectPolicy
 from bridge.client.connection_pool import servers_from
-from bridge.client.resources import Resources
+from bridge.client.prompts import RemotePrompts
+from bridge.client.resources import RemoteResources
 from bridge.client.tool_catalog import EMPTY, CatalogRules, ServerStatus, ToolsChange
 from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
     import httpx2
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from bridge.client.upstream import HeaderSupplier
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool, ToolExecutionResult, ToolProviderRequest
+    from bridge.types import Feature
 
 _logger = logging.getLogger("bridge.client")
 
@@ -60,6 +62,8 @@ class McpToolProvider:
         auth: Returns the authentication of a server's HTTP requests; None uses the configuration.
         reconnect: Reconnection delays.
         resources: Add two tools by which a model lists and reads the servers' resources.
+        features: Features besides tools to list when servers are opened. Others are listed when they are first asked
+            for, so that programs which only use tools pay nothing for them.
         validates_results: Validate structured content against output schemas.
     """
 
@@ -80,12 +84,15 @@ class McpToolProvider:
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
         reconnect: ReconnectPolicy | None = None,
         resources: bool = False,
+        features: Collection[Feature] = (),
         validates_results: bool = True,
     ) -> None:
         self.tools = ToolBox()
         """Current tools by local name; updated when a server's tools change, with notification of listeners."""
-        self.resources = Resources(lambda: self._upstreams)
-        """The servers' resources."""
+        self.resources = RemoteResources(self)
+        """Resources by local URI; filled when they are first asked for, and then updated."""
+        self.prompts = RemotePrompts(self)
+        """Prompts by local name; filled when they are first asked for, and then updated."""
         self._handlers = handlers
         self._reconnect = reconnect or ReconnectPolicy()
         self._auth = auth
@@ -95,9 +102,11 @@ class McpToolProvider:
         self._offers_resources = resources
         self._validates_results = validates_results
         self._catalog: ToolCatalog = EMPTY
+        self._left_out: dict[Feature, Mapping[str, tuple[str, ...]]] = {}
         self._upstreams: dict[str, Upstream] = {}
+        self._followed: set[Feature] = {"tools", *features}
         self._local = ToolBox() if local is None else local
-        self._local.on_change(self._rebuild)
+        self._local.on_change(partial(self._rebuild, "tools"))
         self._is_open = False
         self._defers_naming = False
         self._change_listeners = Listeners[[ToolsChange]]()
@@ -142,7 +151,8 @@ class McpToolProvider:
 
     async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:  # noqa: ARG002 - the protocol's
         """Return the current tools; lists that have expired are fetched again first."""
-        await _all_at_once(upstream.refresh for upstream in self._upstreams.values() if upstream.has_expired)
+        lists = [upstream.lists["tools"] for upstream in self._upstreams.values()]
+        await _all_at_once(each.refresh for each in lists if each.has_expired)
         return tuple(self.tools)
 
     async def call(
@@ -169,14 +179,42 @@ class McpToolProvider:
         """
         before, self._catalog_rules = self._catalog_rules, replace(self._catalog_rules, filter=filter)
         try:
-            self._rebuild()
+            self._rebuild("tools")
         except BaseException:
             self._catalog_rules = before
             raise
 
     async def refresh(self) -> None:
-        """List the tools of every server again."""
+        """List the tools of every server again, and its resources and prompts if they are used."""
         await _all_at_once(upstream.refresh for upstream in self._upstreams.values())
+
+    @property
+    def upstreams(self) -> Mapping[str, Upstream]:
+        """The servers by name."""
+        return self._upstreams
+
+    async def follow(self, feature: Feature, *servers: str) -> None:
+        """List a feature of all servers from now on, and wait until it is listed, or has failed to list.
+
+        Args:
+            feature: ``resources`` or ``prompts``; tools are always listed.
+            servers: Names of the servers to wait for; all by default.
+
+        Raises:
+            DefinitionError: There is no such server.
+        """
+        self._require(*servers)
+        self._followed.add(feature)
+        for upstream in self._upstreams.values():
+            upstream.follow(feature)
+        chosen = [self._upstreams[name] for name in servers or self._upstreams]
+        lists = [upstream.lists[feature] for upstream in chosen if upstream.is_open]
+        await _all_at_once(each.refresh if each.has_expired else each.settled for each in lists)
+
+    def _require(self, *names: str) -> None:
+        for name in names:
+            if name not in self._upstreams:
+                raise DefinitionError(f"there is no server {name!r}; servers: {', '.join(self._upstreams) or 'none'}")
 
     @property
     def origins(self) -> Mapping[str, RemoteName]:
@@ -217,9 +255,7 @@ class McpToolProvider:
         Raises:
             DefinitionError: There is no such server; none was removed.
         """
-        for name in names:
-            if name not in self._upstreams:
-                raise DefinitionError(f"there is no server {name!r}; servers: {', '.join(self._upstreams) or 'none'}")
+        self._require(*names)
         removed = [self._upstreams.pop(name) for name in names]
         self._rebuild()
         await _all_at_once(upstream.aclose for upstream in removed)
@@ -256,10 +292,13 @@ class McpToolProvider:
                 is_listed=upstream.is_listed,
                 tools=tuple(name for name, origin in self.origins.items() if origin.server == upstream.name),
                 problem=upstream.problem,
-                skipped=(*upstream.skipped, *self._catalog.left_out.get(upstream.name, ())),
+                skipped=(*upstream.skipped, *self._reasons(upstream.name)),
             )
             for upstream in self._upstreams.values()
         )
+
+    def _reasons(self, server: str) -> Iterable[str]:
+        return (reason for left_out in self._left_out.values() for reason in left_out.get(server, ()))
 
     def on_change(self, listener: Callable[[ToolsChange], None]) -> Callable[[], None]:
         """Call a listener on each change of the tools; returns a function that removes it. Exceptions are logged."""
@@ -282,12 +321,17 @@ class McpToolProvider:
                 headers_supplier=self._headers_supplier,
                 meta_supplier=self._meta_supplier,
                 validates_results=self._validates_results,
-                changed=self._tools_changed,
+                uris=self.resources.uris,
+                changed=self._list_changed,
+                updated=partial(self.resources.notify, connection.name),
                 state_changed=partial(self._state_listeners.notify, connection.name),
             )
             for connection in connections
         ]
         self._upstreams |= {upstream.name: upstream for upstream in added}
+        for upstream in added:
+            for feature in self._followed:
+                upstream.follow(feature)
         return added
 
     def _connect(self, config: ServerConfig) -> Connection:
@@ -299,7 +343,7 @@ class McpToolProvider:
         try:
             await _all_at_once(upstream.start for upstream in upstreams)
             if wait:
-                await _all_at_once(partial(_settled, upstream) for upstream in upstreams)
+                await _all_at_once(upstream.require_settled for upstream in upstreams)
             self._rebuild()
         except BaseException as error:
             with anyio.CancelScope(shield=True):
@@ -313,40 +357,40 @@ class McpToolProvider:
         finally:
             self._defers_naming = False
 
-    def _tools_changed(self) -> None:
+    def _list_changed(self, feature: Feature) -> None:
         if self._defers_naming:
             return
         try:
-            self._rebuild()
+            self._rebuild(feature)
         except Exception:
-            _logger.exception("the tools cannot be named; the previous tools stay in use")
+            _logger.exception("the %s cannot be named; the previous ones stay in use", feature)
 
-    def _rebuild(self) -> None:
+    def _rebuild(self, *features: Feature) -> None:
+        """Name the items of some features, by default all, anew."""
+        rebuild: dict[Feature, Callable[[CatalogRules], Mapping[str, tuple[str, ...]]]] = {
+            "resources": self.resources.rebuild,
+            "prompts": self.prompts.rebuild,
+            "tools": self._rebuild_tools,
+        }
+        for feature in features or rebuild:
+            before, left_out = self._left_out.get(feature, {}), rebuild[feature](self._catalog_rules)
+            for server, reasons in left_out.items():
+                if reasons != before.get(server, ()):
+                    _logger.warning("server %r: left out: %s", server, "; ".join(reasons))
+            self._left_out[feature] = left_out
+
+    def _rebuild_tools(self, rules: CatalogRules) -> Mapping[str, tuple[str, ...]]:
         before = self._catalog
         beside = self.resources.tools() if self._offers_resources else ()
         listed = ((upstream.config, upstream.tools) for upstream in self._upstreams.values())
-        self._catalog = self._catalog_rules.build(listed, beside, {tool.name for tool in self._local})
-        for server, reasons in self._catalog.left_out.items():
-            if reasons != before.left_out.get(server):
-                _logger.warning("server %r: left out: %s", server, "; ".join(reasons))
+        self._catalog = rules.build(listed, beside, {tool.name for tool in self._local})
         self.tools.replace(self._catalog.tools)
         if self._change_listeners and (change := self._catalog.change_from(before)):
             self._change_listeners.notify(change)
+        return self._catalog.left_out
 
 
 async def _all_at_once(functions: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
     async with anyio.create_task_group() as tasks:
         for function in functions:
             tasks.start_soon(function)
-
-
-async def _settled(upstream: Upstream) -> None:
-    """Wait until a server's tools are listed or have failed to list; raises the problem of a required server."""
-    await upstream.settled()
-    if upstream.is_listed or upstream.problem is None:
-        return
-    if upstream.config.required:
-        raise upstream.problem
-    _logger.warning(
-        "the server %r is unavailable and is used when it can be reached: %s", upstream.name, upstream.problem
-    )

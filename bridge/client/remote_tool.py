@@ -21,6 +21,7 @@ from bridge.wire.tools import result_from_wire, tool_from_wire
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
+    from bridge.client.uris import UriNames
     from bridge.tools.context import InvocationContext
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
@@ -59,6 +60,8 @@ class RemoteExecutor:
     """Options of its calls; ``repeatable`` for tools annotated as idempotent or read-only."""
     output: OutputSchema | None = field(default=None, compare=False)
     """Output schema that structured content is validated against; None for no validation."""
+    uris: UriNames | None = field(default=None, compare=False)
+    """The local URIs of resources in its results; None if they are those of the server."""
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request.
@@ -104,6 +107,9 @@ class RemoteExecutor:
             result = result_from_wire(wire)
         except WireError as error:
             raise self._unusable(f"a malformed result: {error}") from error
+        if self.uris is not None and not self.uris.are_unchanged:
+            content = tuple(self.uris.localized(self.server.name, block) for block in result.content)
+            result = replace(result, content=content)
         if self.output is not None and not result.is_error:
             if result.structured_content is None:
                 raise self._unusable("no structured content, which its output schema requires")
@@ -125,6 +131,7 @@ def remote_tool(
     trusted: bool = False,
     validates_results: bool = True,
     refuses_unjudged: bool = False,
+    uris: UriNames | None = None,
 ) -> Tool:
     """Create a `Tool` from a server's listing.
 
@@ -134,6 +141,7 @@ def remote_tool(
         trusted: The server's annotations may be relied on.
         validates_results: Validate structured content against the output schema.
         refuses_unjudged: Reject structured content that cannot be validated within the limits.
+        uris: The local URIs of resources in its results; None to leave them unchanged.
 
     Raises:
         WireError: The name or the input schema is missing.
@@ -148,7 +156,7 @@ def remote_tool(
             refuses_unjudged=refuses_unjudged,
         )
     options = REPEATABLE if is_repeatable(specification) else NO_OPTIONS
-    executor = RemoteExecutor(server, specification.name, options, output)
+    executor = RemoteExecutor(server, specification.name, options, output, uris)
     return Tool(specification, executor, source=f"server {server.name!r}", server=server.name, trusted=trusted)
 
 

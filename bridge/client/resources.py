@@ -6,98 +6,218 @@ MCP, "Resources"; LangChain4j's ``McpToolProvider.Builder.resourcesAsToolsPresen
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from collections import defaultdict
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
-import anyio
-
-from bridge.errors import DefinitionError, ServerError, ServerRefusedError, ToolError, WireError
-from bridge.tools.content import Audio, File, Image, Text, block_from_json
+from bridge.client.remote_feature import RemoteReader, template_of
+from bridge.client.uris import RemoteUri, UriNames
+from bridge.errors import DefinitionError, ResourceNotFoundError, ServerError, ToolError, WireError
+from bridge.resources.box import Readable, ResourceBox
+from bridge.resources.resource import Resource, ResourceTemplate
 from bridge.tools.context import InvocationContext
 from bridge.tools.function import tool, tools_from
 from bridge.tools.schema.annotations import P
 from bridge.tools.specification import ToolAnnotations
 from bridge.tools.tool import ToolExecutionResult
-from bridge.types import optional_field, require_object, require_text, without_none
+from bridge.wire.resources import resource_to_wire, template_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from bridge.client.tool_catalog import CatalogRules
     from bridge.client.upstream import Upstream
-    from bridge.tools.content import Content
+    from bridge.tools.completion import Completion
+    from bridge.tools.content import File
     from bridge.tools.tool import Tool
-    from bridge.types import Json
+    from bridge.types import Feature, Json
 
-_METHOD_NOT_FOUND = -32601
-_MAX_PAGES = 10_000
-MAX_RESOURCES = 100_000
-"""Maximum resources, or resource templates, of one server over all pages."""
 _READ_ONLY = ToolAnnotations(read_only=True)
+_NOT_FOR_MODELS = ("icons", "_meta", "annotations")
+
+
+class RemoteServers(Protocol):
+    """The servers of a provider."""
+
+    @property
+    def upstreams(self) -> Mapping[str, Upstream]:
+        """The servers by name."""
+        ...
+
+    async def follow(self, feature: Feature, *servers: str) -> None:
+        """List a feature from now on, and wait until it is listed.
+
+        Raises:
+            DefinitionError: There is no such server.
+        """
+        ...
 
 
 class _UnknownServerError(DefinitionError, ToolError):
     """There is no such server: an error of a program, or of a model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteResource:
-    """A resource, or a resource template, of a server."""
+class RemoteResources(ResourceBox):
+    """Resources and templates of a provider's servers, by local URI.
 
-    server: str
-    """The server's name."""
-    uri: str
-    """The URI; for a template, its URI template (RFC 6570)."""
-    name: str
-    title: str | None = None
-    description: str | None = None
-    mime_type: str | None = None
-    """Media type, if known."""
-    size_bytes: int | None = None
-    is_template: bool = False
-    """True for a template; fill it in to read a resource."""
+    With several servers a URI begins with its server's name: ``docs+file:///a.txt``. The box is filled when its
+    resources are first asked for, and follows its servers from then on.
+    """
 
+    def __init__(self, servers: RemoteServers) -> None:
+        super().__init__()
+        self.uris = UriNames()
+        """The local URIs."""
+        self._servers = servers
+        self._watchers_of: defaultdict[RemoteUri, list[Callable[[str], None]]] = defaultdict(list)
 
-class Resources:
-    """The resources of a provider's servers, which `upstreams` returns by name."""
-
-    def __init__(self, upstreams: Callable[[], Mapping[str, Upstream]]) -> None:
-        self._upstreams = upstreams
-
-    async def list(self, server: str, *, context: InvocationContext | None = None) -> tuple[RemoteResource, ...]:
-        """List a server's resources and then its resource templates, all pages.
+    async def list(self, server: str | None = None) -> tuple[Resource | ResourceTemplate, ...]:
+        """Return the resources and templates, of one server or of all that can be reached.
 
         Raises:
             DefinitionError: There is no such server.
+            ServerError: The server cannot be reached, or its resources cannot be listed.
+        """
+        if server is None:
+            await self._servers.follow("resources")
+            return tuple(self)
+        await self._servers.follow("resources", self._upstream(server).name)
+        listing = self._upstream(server).lists["resources"]
+        if listing.problem is not None and not listing.is_listed:
+            raise listing.problem
+        return tuple(item for item in self if item.server == server)
+
+    async def read(self, uri: str, *, context: InvocationContext | None = None) -> tuple[File, ...]:
+        """Read a resource: one of the list, of a template, or that a tool or prompt has linked to.
+
+        Args:
+            uri: The local URI.
+            context: Invocation context.
+
+        Raises:
+            ResourceNotFoundError: There is no such resource.
             ServerError: The request failed.
             WireError: The response is malformed.
         """
-        upstream = self._upstream(server)
-        context = context or InvocationContext()
-        plain = await _pages(upstream, "resources/list", "resources", context)
-        templates = await _pages(upstream, "resources/templates/list", "resourceTemplates", context)
-        return tuple(_resource(server, json) for json in (*plain, *templates))
+        server = await self._server_of(uri)
+        return await RemoteReader(server, self.uris).read(uri, context or InvocationContext())
 
-    async def read(self, server: str, uri: str, *, context: InvocationContext | None = None) -> tuple[Content, ...]:
-        """Read a resource as text, image or audio; other media types are returned as a file.
+    async def complete(
+        self,
+        template: str,
+        variable: str,
+        text: str,
+        values: Mapping[str, str] | None = None,
+        *,
+        context: InvocationContext | None = None,
+    ) -> Completion:
+        """Return values for a variable of a template.
+
+        Args:
+            template: The text of the template, as listed.
+            variable: The variable.
+            text: Its text so far.
+            values: The other variables that are filled in.
+            context: Invocation context.
 
         Raises:
-            DefinitionError: There is no such server.
-            ServerError: The request failed, or there is no such resource.
-            WireError: The response is malformed.
+            DefinitionError: There is no such template.
+            ToolError: The request failed.
         """
-        answer = await self._upstream(server).request("resources/read", {"uri": uri}, context or InvocationContext())
-        contents = optional_field(answer, "contents", list)
-        if contents is None:
-            raise WireError(f"the server {server!r} returned no contents for {uri!r}")
-        return tuple(_content(json) for json in contents)
+        if template not in self:
+            await self._servers.follow("resources")
+        found = self._items.get(template)
+        if not isinstance(found, ResourceTemplate):
+            raise DefinitionError(f"there is no resource template {template!r}")
+        return await found.complete(variable, text, values or {}, context or InvocationContext())
+
+    async def watch(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call a listener after each change of a resource's content, also after a reconnection.
+
+        All who watch a resource share one subscription.
+
+        Args:
+            uri: The local URI.
+            listener: Called in the event loop with the URI, which may be that of a part of the resource.
+
+        Returns:
+            A function that ends it.
+
+        Raises:
+            ResourceNotFoundError: There is no such resource.
+            ServerError: The server is unavailable, or does not announce changes of this resource.
+        """
+        server = await self._server_of(uri)
+        remote = RemoteUri(server.name, self.uris.of_server(server.name, uri))
+        listeners = self._watchers_of[remote]
+        listeners.append(listener)
+        try:
+            await server.connection.watch(remote.uri)
+        except BaseException:
+            self._unwatch(remote, listener)
+            raise
+
+        def stop() -> None:
+            if listener in listeners:
+                self._unwatch(remote, listener)
+
+        return stop
+
+    def find(self, uri: str) -> Readable | None:
+        """Return what reads a URI, also one that is not listed but is a server's; None if there is none."""
+        if (found := super().find(uri)) is not None:
+            return found
+        remote = self.uris.remote(uri)
+        if remote is None or (server := self._servers.upstreams.get(remote.server)) is None:
+            return None
+        try:
+            resource = Resource(
+                uri=uri,
+                name=server.name,  # a name from the URI would be one of unlimited many, in metrics and limits
+                reader=RemoteReader(server, self.uris),
+                source=f"server {server.name!r}",
+                server=server.name,
+            )
+        except DefinitionError:
+            return None
+        return Readable(resource, resource.tool, {})
+
+    def rebuild(self, rules: CatalogRules) -> Mapping[str, tuple[str, ...]]:
+        """Take the resources of all servers, with local URIs.
+
+        Returns:
+            For each server, the resources that are left out because of their URIs, each as a sentence.
+        """
+        upstreams = self._servers.upstreams
+        listed = {name: [self.key_of(item) for item in upstream.resources] for name, upstream in upstreams.items()}
+        left_out = self.uris.assign(rules.uri_modes([server.config for server in upstreams.values()]), listed)
+        self.replace(
+            self._named(item, name)
+            for name, upstream in upstreams.items()
+            for item in upstream.resources
+            if RemoteUri(name, self.key_of(item)) not in left_out
+        )
+        reasons: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
+        for name, uri in sorted(left_out):
+            reasons[name] += (f"the URI of the resource {uri!r} is another server's too, and prefix is 'never'",)
+        return reasons
+
+    def notify(self, server: str, uri: str) -> None:
+        """Notify those who watch a resource, given by its URI on its server, or a resource that it is part of."""
+        local = self.uris.local(server, uri)
+        for remote, listeners in tuple(self._watchers_of.items()):
+            if remote.server == server and uri.startswith(remote.uri):
+                for listener in tuple(listeners):
+                    listener(local)
+        self.updated(local)
 
     def tools(self) -> tuple[Tool, ...]:
         """Create the two tools by which a model lists and reads resources.
 
         They are trusted (their read-only annotation may be relied on) if every server is.
         """
-        trusted = all(upstream.config.trusted for upstream in self._upstreams().values())
+        trusted = all(upstream.config.trusted for upstream in self._servers.upstreams.values())
         return tuple(replace(tool, source="the resources of servers", trusted=trusted) for tool in self._tools)
 
     @cached_property
@@ -110,98 +230,68 @@ class Resources:
         annotations=_READ_ONLY,
     )
     async def _list_for_model(
-        self,
-        context: InvocationContext,
-        server: Annotated[str | None, P("The name of one server; by default all are asked.")] = None,
+        self, server: Annotated[str | None, P("The name of one server; by default all are asked.")] = None
     ) -> str:
-        servers = [*self._upstreams()] if server is None else [server]
-        found: dict[str, tuple[RemoteResource, ...]] = {}
-        unavailable: dict[str, str] = {}
-
-        async def list_one(server: str) -> None:
-            try:
-                found[server] = await self.list(server, context=context)
-            except ServerError as error:
-                unavailable[server] = error.brief
-            except WireError as error:
-                unavailable[server] = f"the server {server!r}: {error}"
-
-        if server is not None:
-            self._upstream(server)
-        async with anyio.create_task_group() as tasks:
-            for each in servers:
-                tasks.start_soon(list_one, each)
-        resources = [_for_model(each) for server in servers for each in found.get(server, ())]
+        servers = [*self._servers.upstreams] if server is None else [self._upstream(server).name]
+        await self._servers.follow("resources", *servers)
+        lists = {name: self._servers.upstreams[name].lists["resources"] for name in servers}
+        unavailable = {name: each.problem.brief for name, each in lists.items() if each.problem is not None}
+        resources = [_for_model(item) for item in self if item.server in lists]
         listing = {"resources": resources} | ({"unavailable": unavailable} if unavailable else {})
         return json.dumps(listing, ensure_ascii=False, separators=(",", ":"))
 
     @tool("Read something that list_resources has listed.", name="read_resource", annotations=_READ_ONLY)
     async def _read_for_model(
-        self,
-        context: InvocationContext,
-        server: Annotated[str, P("The name of a server.")],
-        uri: Annotated[str, P("Its URI, with any template filled in.")],
+        self, context: InvocationContext, uri: Annotated[str, P("Its URI, with any template filled in.")]
     ) -> ToolExecutionResult:
         try:
-            return ToolExecutionResult(await self.read(server, uri, context=context))
+            return ToolExecutionResult(tuple(file.inline() for file in await self.read(uri, context=context)))
         except ServerError as error:
             raise ToolError(error.brief) from error
         except WireError as error:
-            raise ToolError(f"the server {server!r}: {error}") from error
+            raise ToolError(f"the resource {uri!r}: {error}") from error
+
+    async def _server_of(self, uri: str) -> Upstream:
+        """Return the server that reads a URI; lists the resources only if the URI does not tell.
+
+        Raises:
+            ResourceNotFoundError: There is none.
+        """
+        remote = self.uris.remote(uri)
+        if remote is None:
+            await self._servers.follow("resources")
+            found = super().find(uri)
+            name = None if found is None else found.resource.server
+        else:
+            name = remote.server
+        server = self._servers.upstreams.get(name or "")
+        if server is None:
+            raise ResourceNotFoundError(uri)
+        return server
+
+    def _named(self, item: Resource | ResourceTemplate, server: str) -> Resource | ResourceTemplate:
+        key = self.key_of(item)
+        if (local := self.uris.local(server, key)) == key:
+            return item
+        return (
+            replace(item, uri=local) if isinstance(item, Resource) else replace(item, uri_template=template_of(local))
+        )
+
+    def _unwatch(self, remote: RemoteUri, listener: Callable[[str], None]) -> None:
+        listeners = self._watchers_of[remote]
+        listeners.remove(listener)
+        if not listeners:
+            del self._watchers_of[remote]
+            if (server := self._servers.upstreams.get(remote.server)) is not None:
+                server.connection.unwatch(remote.uri)
 
     def _upstream(self, server: str) -> Upstream:
-        upstreams = self._upstreams()
+        upstreams = self._servers.upstreams
         if server not in upstreams:
             raise _UnknownServerError(f"there is no server {server!r}; servers: {', '.join(upstreams) or 'none'}")
         return upstreams[server]
 
 
-async def _pages(upstream: Upstream, method: str, key: str, context: InvocationContext) -> list[Json]:
-    found: list[Json] = []
-    params: Json = {}
-    for _ in range(_MAX_PAGES):
-        try:
-            page = await upstream.request(method, params, context)
-        except ServerRefusedError as error:
-            if error.code == _METHOD_NOT_FOUND:
-                return found
-            raise
-        found += optional_field(page, key, list) or ()
-        if len(found) > MAX_RESOURCES:
-            raise WireError(f"the server {upstream.name!r} lists more than {MAX_RESOURCES:,} {key}")
-        cursor = optional_field(page, "nextCursor", str)
-        if cursor is None or cursor == params.get("cursor"):
-            return found
-        params = {"cursor": cursor}
-    return found
-
-
-def _resource(server: str, json: object) -> RemoteResource:
-    resource = require_object(json, "a resource")
-    template = resource.get("uriTemplate")
-    return RemoteResource(
-        server=server,
-        uri=require_text(resource.get("uri") if template is None else template),
-        name=require_text(resource.get("name")),
-        title=optional_field(resource, "title", str),
-        description=optional_field(resource, "description", str),
-        mime_type=optional_field(resource, "mimeType", str),
-        size_bytes=optional_field(resource, "size", int),
-        is_template=template is not None,
-    )
-
-
-def _for_model(resource: RemoteResource) -> Json:
-    fields = without_none(**asdict(resource))
-    return fields if resource.is_template else {key: value for key, value in fields.items() if key != "is_template"}
-
-
-def _content(json: object) -> Content:
-    block = block_from_json({"type": "resource", "resource": json})
-    assert isinstance(block, File)
-    if isinstance(block.content, str):
-        return Text(block.content)
-    kind = (block.mime_type or "").partition("/")[0]
-    if kind == "image":
-        return Image(block.content, block.mime_type or "")
-    return Audio(block.content, block.mime_type or "") if kind == "audio" else block
+def _for_model(item: Resource | ResourceTemplate) -> Json:
+    wire = resource_to_wire(item) if isinstance(item, Resource) else template_to_wire(item)
+    return {"server": item.server} | {key: value for key, value in wire.items() if key not in _NOT_FOR_MODELS}

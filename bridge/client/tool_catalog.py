@@ -271,7 +271,7 @@ class CatalogRules:
             DefinitionError: The name mapper returned an invalid name.
         """
         servers, beside = list(servers), tuple(beside)
-        default: Prefixing = "always" if len(servers) > 1 else "on_collision"
+        default = _default(servers)
         tools: dict[RemoteName, Tool] = {}
         wishes: dict[RemoteName, str] = {}
         for config, its_tools in servers:
@@ -282,7 +282,7 @@ class CatalogRules:
                     wishes[origin] = self._wish(config, tool)
         names = local_names(
             wishes,
-            [self._named(config, default) for config, _ in servers],
+            [self._named(config, default, has_mapper=self.name_mapper is not None) for config, _ in servers],
             taken={*taken, *(tool.name for tool in beside)},
         )
         left_out: dict[str, tuple[str, ...]] = {}
@@ -298,9 +298,28 @@ class CatalogRules:
             left_out={server: tuple(sorted(reasons)) for server, reasons in left_out.items()},
         )
 
-    def _named(self, config: ServerConfig, default: Prefixing) -> NamedServer:
+    def prompt_names(self, servers: Mapping[str, tuple[ServerConfig, Iterable[str]]]) -> dict[RemoteName, str]:
+        """Return the local names of the prompts of these servers, given by their names there, without those left out.
+
+        They are named like tools, except that a name mapper is for tools only.
+        """
+        wishes = {
+            RemoteName(server, name): (config.prefix or "") + name
+            for server, (config, names) in servers.items()
+            for name in names
+        }
+        default = _default(servers)
+        return local_names(wishes, [self._named(config, default) for config, _ in servers.values()])
+
+    def uri_modes(self, configs: Collection[ServerConfig]) -> dict[str, Prefixing]:
+        """Return when each server's name is prepended to the URIs of its resources, by server name."""
+        default = _default(configs)
+        modes = {config.name: self.prefix or config.prefixing or default for config in configs}
+        return modes | {config.name: "on_collision" for config in configs if config.prefix == ""}
+
+    def _named(self, config: ServerConfig, default: Prefixing, *, has_mapper: bool = False) -> NamedServer:
         prefixing = self.prefix or config.prefixing or default
-        if prefixing == "always" and (config.prefix is not None or self.name_mapper is not None):
+        if prefixing == "always" and (config.prefix is not None or has_mapper):
             prefixing = "on_collision"
         return NamedServer(config.name, prefixing, config.prefix or "")
 
@@ -314,3 +333,7 @@ class CatalogRules:
                 "it must return a non-empty string"
             )
         return str(name)
+
+
+def _default(servers: Collection[object]) -> Prefixing:
+    return "always" if len(servers) > 1 else "on_collision"

@@ -1,10 +1,4 @@
-"""Upstream: one server of a provider, with its connections and its last tool list.
-
-    settle ──> list ──> wait for a change, a reconnection, or expiry of the list ──> list …
-                 ╰──── failed ────> back off ─────────────────────────────────┘
-
-One task lists tools; other tasks request a new list from it. Tools stay listed while the server is unavailable.
-"""
+"""Upstream: one server of a provider, with its connections, and its lists of tools, resources and prompts."""
 
 from __future__ import annotations
 
@@ -13,37 +7,47 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
 
+from bridge.client.connection.call import NO_OPTIONS
+from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, Listed
 from bridge.client.connection.state import ConnectionState, ToolListing
-from bridge.client.connection_pool import MAX_IDLE_SECONDS, ConnectionPool, with_headers
+from bridge.client.connection_pool import ConnectionPool, with_headers
+from bridge.client.remote_feature import remote_prompt, remote_resource
+from bridge.client.remote_list import Fetched, RemoteList
 from bridge.client.remote_tool import remote_tool
-from bridge.errors import DefinitionError, ServerError, ServerRefusedError, WireError
-from bridge.portal import start_detached
+from bridge.errors import DefinitionError, ServerRefusedError, WireError
+from bridge.resources.box import ResourceBox
 from bridge.tools.context import InvocationContext
+from bridge.types import FEATURES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Coroutine, Iterable
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.call import CallOptions
     from bridge.client.connection.connection import Connection
     from bridge.client.connection.state import ReconnectPolicy
+    from bridge.client.uris import UriNames
+    from bridge.errors import ServerError
+    from bridge.prompts.prompt import Prompt
+    from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.tools.tool import Tool
-    from bridge.types import Json
+    from bridge.types import Feature, Json
+
+T = TypeVar("T")
 
 HeaderSupplier: TypeAlias = Callable[[str, InvocationContext], "Mapping[str, Any] | Awaitable[Mapping[str, Any]]"]
 """Returns headers or ``_meta`` of a call; called with the server's name and the invocation context."""
 
-MIN_EXPIRY_SECONDS = 30.0
-"""Minimum seconds between two lists caused by expiry, even if the server's TTL is shorter."""
-
 _METHOD_NOT_FOUND = -32601
-_TOOLS_AT_ONCE = 50
-"""Tools that are created before control returns to the event loop."""
+_ITEMS_AT_ONCE = 50
+"""Items that are created before control returns to the event loop."""
 _logger = logging.getLogger("bridge.client")
 
 
@@ -53,14 +57,16 @@ class Upstream:
     Args:
         connection: The main connection: it lists tools, and serves calls when no supplier returns headers.
         connect: Creates a connection for an identity.
-        changed: Called when the tools have changed.
+        uris: The local URIs of resources.
+        changed: Called with the feature whose list has changed.
+        updated: Called with the URI of a watched resource that has, or may have, new content.
         state_changed: Called with each new state of the connection.
 
     Attributes:
         tools: The tools of the last list, by remote name.
-        problem: The error of the last list; None after a success.
-        skipped: Listed tools that are malformed or refused by pins, each with the reason.
-        is_listed: True after the tools were listed at least once.
+        resources: The resources and templates of the last list, by their URIs on the server.
+        prompts: The prompts of the last list, by remote name.
+        lists: The lists by feature; only those that were started are up to date.
     """
 
     def __init__(
@@ -72,43 +78,48 @@ class Upstream:
         headers_supplier: HeaderSupplier | None,
         meta_supplier: HeaderSupplier | None,
         validates_results: bool,
-        changed: Callable[[], None],
+        uris: UriNames,
+        changed: Callable[[Feature], None],
+        updated: Callable[[str], None],
         state_changed: Callable[[ConnectionState], None],
     ) -> None:
         self.connection = connection
         self.config = connection.config
         self.name = connection.name
         self.tools: tuple[Tool, ...] = ()
-        self.problem: ServerError | None = None
-        self.skipped: tuple[str, ...] = ()
-        self.is_listed = False
+        self.resources: tuple[Resource | ResourceTemplate, ...] = ()
+        self.prompts: tuple[Prompt, ...] = ()
         self._headers_supplier = headers_supplier if connection.config.transport.takes_headers else None
         self._meta_supplier = meta_supplier
         self._validates_results = validates_results
-        self._changed = changed
+        self._uris = uris
+        self._updated = updated
         self._state_changed = state_changed
-        self._reconnect = reconnect
         self._connect = connect
         self._pool = ConnectionPool(connection.config, connect)
         self._owns = connection.state is ConnectionState.CLOSED
         self._listing_headers: Mapping[str, Any] | None = None
-        self._listing: ToolListing | None = None
-        self._expires_at: float | None = None
-        self._failures = 0
-        self._scope: anyio.CancelScope | None = None  # made in start(), inside the event loop
-        self._begin()
+        self._skipped: dict[Feature, tuple[str, ...]] = {}
+        self._fetched: dict[Feature, object] = {}
+        self._is_open = False
         self._stop_listening: tuple[Callable[[], None], ...] = ()
-
-    def _begin(self) -> None:
-        self._wanted = anyio.Event()
-        self._settled = anyio.Event()
-        self._listed = anyio.Event()
-        self._done = anyio.Event()
+        fetchers = {"tools": self._fetch_tools, "resources": self._fetch_resources, "prompts": self._fetch_prompts}
+        self.lists: dict[Feature, RemoteList] = {
+            feature: RemoteList(
+                feature,
+                reconnect=reconnect,
+                fetch=fetchers[feature],
+                changed=partial(changed, feature),
+                idle=lambda: self._pool.drop_idle(),  # noqa: PLW0108 - the pool is replaced
+            )
+            for feature in FEATURES
+        }
+        self._followed: set[Feature] = {"tools"}
 
     async def start(self) -> None:
         """Start connecting and listing; see `settled`."""
-        self._scope = anyio.CancelScope()
-        self._begin()
+        for each in self._followed:
+            self.lists[each].prepare()
         self._pool = ConnectionPool(self.config, self._connect)
         try:
             if self._headers_supplier is not None and self._owns:
@@ -120,32 +131,90 @@ class Upstream:
                 self._listing_headers = headers
                 self.connection = self._connect(with_headers(self.config, headers))
             self._stop_listening = (
-                self.connection.on_tools_changed(self.want),
-                self.connection.on_state(self._on_state),
+                self.connection.on_updated(self._updated),
+                self.connection.on_state(self._state_changed),
             )
             await self.connection.open(wait=False)
         except BaseException:
-            self._end()  # release waiters: no task will list
+            for each in self._followed:
+                self.lists[each].release()  # no task will list
             raise
-        start_detached(self._run, f"tools of {self.name}")
+        self._is_open = True
+        for each in self._followed:
+            self.lists[each].start(self.connection)
+
+    @property
+    def is_open(self) -> bool:
+        """True between `start` and `aclose`."""
+        return self._is_open
+
+    def follow(self, feature: Feature) -> None:
+        """List a feature, and keep the list up to date, while the server is open."""
+        if feature not in self._followed:
+            self._followed.add(feature)
+            self.lists[feature].prepare()
+            if self._is_open:
+                self.lists[feature].start(self.connection)
 
     async def settled(self) -> None:
-        """Wait until the tools are listed for the first time, or have failed to list."""
-        await self._settled.wait()
+        """Wait until everything that is followed is listed for the first time, or has failed to list."""
+        for each in tuple(self._followed):
+            await self.lists[each].settled()
+
+    async def require_settled(self) -> None:
+        """Wait like `settled`; an optional server that cannot be listed is logged.
+
+        Raises:
+            ServerError: The server is required, and its tools cannot be listed.
+        """
+        await self.settled()
+        if self.is_listed or self.problem is None:
+            return
+        if self.config.required:
+            raise self.problem
+        _logger.warning("the server %r is unavailable and is used when it can be reached: %s", self.name, self.problem)
+
+    async def refresh(self) -> None:
+        """List everything that is followed again, and wait until that has succeeded or failed."""
+        async with anyio.create_task_group() as tasks:
+            for each in self._followed:
+                tasks.start_soon(self.lists[each].refresh)
 
     async def aclose(self) -> None:
         """Close all connections, except a connection that was open before."""
-        if self._scope is not None:
-            self._scope.cancel()
+        self._is_open = False
+        for each in self.lists.values():
+            each.cancel()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pool.aclose)
             if self._owns:
                 await self.connection.aclose()
-        if self._stop_listening:
-            await self._done.wait()
+        for each in self.lists.values():
+            await each.aclose()
         for stop in self._stop_listening:
             stop()
         self._stop_listening = ()
+
+    @property
+    def is_listed(self) -> bool:
+        """True after the tools were listed at least once."""
+        return self.lists["tools"].is_listed
+
+    @property
+    def problem(self) -> ServerError | None:
+        """The error of the last list of tools, or of another; None after a success."""
+        return next((each.problem for each in self.lists.values() if each.problem is not None), None)
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Listed items that are malformed or refused by pins, each with the reason."""
+        return tuple(reason for feature in FEATURES for reason in self._skipped.get(feature, ()))
+
+    @property
+    def completes(self) -> bool:
+        """True if the server has completions, or may have them."""
+        info = self.connection.server_info
+        return info is None or "completions" in info.capabilities
 
     def call_tool(
         self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, options: CallOptions
@@ -164,12 +233,18 @@ class Upstream:
         async with self._connection_for(context) as connection:
             return await connection.call_tool(name, arguments, context=context, options=options)
 
-    async def request(self, method: str, params: Mapping[str, Any], context: InvocationContext) -> Json:
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        context: InvocationContext,
+        options: CallOptions = NO_OPTIONS,
+    ) -> Json:
         """Send another request with the context's identity; see `Connection.request`."""
         if meta := await self._meta(context):
-            params = {**params, "_meta": meta}
+            options = replace(options, meta=meta)
         async with self._connection_for(context) as connection:
-            return await connection.request(method, params, context=context)
+            return await connection.request(method, params, context=context, options=options)
 
     async def _meta(self, context: InvocationContext) -> Mapping[str, Any] | None:
         """Merge the caller's ``_meta`` with the supplier's, which takes precedence."""
@@ -189,131 +264,91 @@ class Upstream:
             async with self._pool.connection(headers or {}) as connection:
                 yield connection
 
-    @property
-    def has_expired(self) -> bool:
-        """True if the list's TTL has passed and the server does not announce changes."""
-        return (
-            self._expires_at is not None
-            and anyio.current_time() >= self._expires_at
-            and self.connection.state is ConnectionState.READY
-            and not self._announces_changes
-        )
-
-    def want(self) -> None:
-        """Request a new list of the tools."""
-        self._wanted.set()
-
-    async def refresh(self) -> None:
-        """List the tools again, and wait until that has succeeded or failed."""
-        if not self._done.is_set():
-            listed = self._listed
-            self.want()
-            await listed.wait()
-
-    @property
-    def _announces_changes(self) -> bool:
-        info = self.connection.server_info
-        return info is not None and info.announces_tools
-
-    def _on_state(self, state: ConnectionState) -> None:
-        self._state_changed(state)
-        if state is ConnectionState.READY and (self.problem is not None or not self.is_listed):
-            self.want()
-
-    async def _run(self) -> None:
-        try:
-            assert self._scope is not None
-            with self._scope:
-                await self.connection.settled()
-                if self.connection.state is not ConnectionState.READY:
-                    self.problem = self.connection.last_error
-                    self._settled.set()
-                    await self._wait()
-                while True:
-                    await self._list()
-                    self._settled.set()
-                    await self._wait()
-        except Exception:
-            _logger.exception("internal error: the tools of the server %r are no longer updated", self.name)
-        finally:
-            self._end()
-
-    def _end(self) -> None:
-        self._done.set()
-        self._settled.set()
-        self._listed.set()
-
-    async def _wait(self) -> None:
-        """Wait until the tools must be listed."""
-        while not self._wanted.is_set():
-            seconds = self._seconds_to_wait()
-            await self._reconnect.wait(self._wanted, MAX_IDLE_SECONDS if seconds is None else seconds)
-            if seconds is not None:
-                self.want()
-            self._pool.drop_idle()
-
-    def _seconds_to_wait(self) -> float | None:
-        """Seconds until the tools are listed without a notification; None for never."""
-        if self.connection.state is not ConnectionState.READY:
-            return None
-        if self.problem is not None:
-            return self._reconnect.delay_seconds(self._failures)
-        if self._expires_at is None or self._announces_changes:
-            return None
-        return max(self._expires_at - anyio.current_time(), MIN_EXPIRY_SECONDS)
-
-    async def _list(self) -> None:
-        listed = self._listed
-        self._wanted = anyio.Event()  # requests from here on need another list
-        self._listed = anyio.Event()
-        try:
-            listing = await self.connection.list_tools()
-        except ServerError as error:
-            if not (isinstance(error, ServerRefusedError) and error.code == _METHOD_NOT_FOUND):
-                self.problem = error
-                self._failures += 1
-                severity = logging.WARNING if self._failures == 1 else logging.DEBUG
-                _logger.log(severity, "the tools of the server %r cannot be listed: %s", self.name, error)
-                listed.set()
-                return
-            listing = ToolListing([], None)  # the server has no tools capability
-        self.problem, self._failures = None, 0
+    async def _fetch_tools(self, is_offered: bool) -> Fetched:
+        listing = await self.connection.list_tools() if is_offered else ToolListing([], None)
         ttl_seconds = listing.ttl_seconds
-        self._expires_at = None if ttl_seconds is None else anyio.current_time() + ttl_seconds
-        listing = listing._replace(ttl_seconds=None)
-        if listing != self._listing:
-            await self._read(listing)
-            self._listing = listing
-            self.is_listed = True
-            self._changed()
-        listed.set()
+        fetched = listing._replace(ttl_seconds=None)
+        if fetched == self._fetched.get("tools"):
+            return Fetched(False, ttl_seconds)
+        make = partial(
+            remote_tool,
+            server=self,
+            trusted=self.config.trusted,
+            validates_results=self._validates_results,
+            refuses_unjudged=self.config.unjudged_results == "refuse",
+            uris=self._uris,
+        )
+        tools, skipped = await self._made("tool", listing.tools, make, attrgetter("name"), listing.malformed)
+        self.tools, self._skipped["tools"] = tuple(tools), (*listing.refused, *skipped)
+        self._fetched["tools"] = fetched
+        return Fetched(True, ttl_seconds)
 
-    async def _read(self, listing: ToolListing) -> None:
-        """Create the tools in batches, so that other tasks can run."""
-        tools: dict[str, Tool] = {}
-        skipped = list(listing.malformed)
-        for number, wire in enumerate(listing.tools):
-            if number % _TOOLS_AT_ONCE == 0:
+    async def _fetch_resources(self, is_offered: bool) -> Fetched:
+        is_offered = is_offered and self._declares("resources")
+        listed = await self.connection.list_items(RESOURCES) if is_offered else Listed([])
+        templates = await self._listed_templates() if is_offered else Listed([])
+        ttl_seconds = min(
+            (each.ttl_seconds for each in (listed, templates) if each.ttl_seconds is not None), default=None
+        )
+        fetched = (listed._replace(ttl_seconds=None), templates._replace(ttl_seconds=None))
+        if fetched == self._fetched.get("resources"):
+            return Fetched(False, ttl_seconds)
+        make = partial(remote_resource, server=self, uris=self._uris)
+        items, malformed = (*listed.items, *templates.items), (*listed.malformed, *templates.malformed)
+        resources, skipped = await self._made("resource", items, make, ResourceBox().key_of, malformed)
+        self.resources, self._skipped["resources"] = tuple(resources), tuple(skipped)
+        self._fetched["resources"] = fetched
+        return Fetched(True, ttl_seconds)
+
+    async def _listed_templates(self) -> Listed:
+        try:
+            return await self.connection.list_items(TEMPLATES)
+        except ServerRefusedError as error:
+            if error.code != _METHOD_NOT_FOUND:
+                raise
+            return Listed([])
+
+    async def _fetch_prompts(self, is_offered: bool) -> Fetched:
+        listed = await self.connection.list_items(PROMPTS) if is_offered and self._declares("prompts") else Listed([])
+        fetched = listed._replace(ttl_seconds=None)
+        if fetched == self._fetched.get("prompts"):
+            return Fetched(False, listed.ttl_seconds)
+        make = partial(remote_prompt, server=self, uris=self._uris)
+        prompts, skipped = await self._made("prompt", listed.items, make, attrgetter("name"), listed.malformed)
+        self.prompts, self._skipped["prompts"] = tuple(prompts), tuple(skipped)
+        self._fetched["prompts"] = fetched
+        return Fetched(True, listed.ttl_seconds)
+
+    def _declares(self, feature: Feature) -> bool:
+        info = self.connection.server_info
+        return info is None or feature in info.capabilities
+
+    async def _made(
+        self,
+        noun: str,
+        listed: Iterable[Json],
+        make: Callable[[Json], T],
+        key_of: Callable[[T], str],
+        malformed: Iterable[str],
+    ) -> tuple[list[T], list[str]]:
+        """Create items in batches, so that other tasks can run; returns them, and the reasons of those left out."""
+        items: dict[str, T] = {}
+        skipped = list(malformed)
+        for number, wire in enumerate(listed):
+            if number % _ITEMS_AT_ONCE == 0:
                 await anyio.lowlevel.checkpoint()
             try:
-                tool = remote_tool(
-                    wire,
-                    self,
-                    trusted=self.config.trusted,
-                    validates_results=self._validates_results,
-                    refuses_unjudged=self.config.unjudged_results == "refuse",
-                )
+                item = make(wire)
             except (WireError, DefinitionError) as error:
                 skipped.append(str(error))
                 continue
-            if tool.name in tools:
-                skipped.append(f"the tool {tool.name!r} is listed twice")
+            if (key := key_of(item)) in items:
+                skipped.append(f"the {noun} {key!r} is listed twice")
             else:
-                tools[tool.name] = tool
+                items[key] = item
         for reason in skipped:
             _logger.warning("server %r: left out: %s", self.name, reason)
-        self.tools = tuple(tools.values())
-        self.skipped = (*listing.refused, *skipped)
+        return list(items.values()), skipped
 
 
 async def _supplied(supplier: HeaderSupplier, server: str, context: InvocationContext) -> Mapping[str, Any]:

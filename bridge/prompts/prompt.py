@@ -21,7 +21,7 @@ from bridge.tools.specification import ToolSpecification, checked_icons, require
 from bridge.tools.tool import Tool, ToolPolicy
 
 if TYPE_CHECKING:
-    from bridge.tools.completion import Completions
+    from bridge.tools.completion import Completing
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import ToolExecutor
 
@@ -91,7 +91,7 @@ class Prompt(Published):
     """Its time limit."""
     interactive: bool = True
     """True if rendering may report progress, log or ask questions."""
-    completions: Completions | None = field(default=None, compare=False)
+    completions: Completing | None = field(default=None, compare=False)
     source: str = field(default="a Prompt made by hand", compare=False)
     """Origin, for messages."""
     server: str | None = field(default=None, compare=False)

@@ -25,7 +25,7 @@ from bridge.tools.tool import Tool, ToolPolicy
 if TYPE_CHECKING:
     from bridge.resources.uri_template import UriTemplate
     from bridge.tools.calls import ToolExecutionRequest
-    from bridge.tools.completion import Completions
+    from bridge.tools.completion import Completing
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import ToolExecutor
 
@@ -54,7 +54,7 @@ class _Described(Published):
     metadata: Mapping[str, Any] = field(default_factory=lambda: _NO_METADATA)
     """Arbitrary data; sent over MCP in ``_meta``."""
     reader: ToolExecutor
-    """Reads it; see `reading`."""
+    """Reads it; its requests have the URI as their name."""
     policy: ToolPolicy = field(default_factory=ToolPolicy)
     """Its time limit."""
     interactive: bool = True
@@ -117,7 +117,7 @@ class ResourceTemplate(_Described):
     """
 
     uri_template: UriTemplate
-    completions: Completions | None = field(default=None, compare=False)
+    completions: Completing | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         self._check(f"the resource template {str(self.uri_template)!r}")
@@ -137,13 +137,15 @@ class ResourceTemplate(_Described):
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Runs a reader for one URI, which contents without a URI of their own get."""
+    """Runs a reader for one URI, which is the name of its requests, and which contents without their own URI get."""
 
     reader: ToolExecutor
     uri: str
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        result = await self.reader.execute(request, context)
+        result = await self.reader.execute(replace(request, name=self.uri), context)
+        if result.received is not None:
+            return result
         contents = tuple(
             replace(block, uri=self.uri) if type(block) is File and not block.uri else block for block in result.content
         )

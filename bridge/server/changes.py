@@ -12,7 +12,8 @@ from anyio.lowlevel import EventLoopToken, current_token
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.server.features import Feature, Features
+    from bridge.server.features import Features
+    from bridge.types import Feature
 
 
 class Change(NamedTuple):

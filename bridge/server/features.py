@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from bridge.errors import NameClashError
 from bridge.tools.box import Box
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
     from bridge.prompts.box import PromptBox
     from bridge.resources.box import ResourceBox
+    from bridge.types import Feature
 
 _logger = logging.getLogger("bridge.server")
 B = TypeVar("B", bound=Box[Any])
-
-Feature = Literal["tools", "resources", "prompts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

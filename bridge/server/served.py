@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from bridge.resources.box import Readable, ResourceBox
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.server.auth.access import Access
-    from bridge.server.features import Feature
     from bridge.tools.completion import Completion
     from bridge.tools.context import InvocationContext
-    from bridge.types import Json
+    from bridge.types import Feature, Json
 
 _Written = TypeVar("_Written")
 B = TypeVar("B", bound=Box[Any])

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
 from bridge.tools.checks import listed, require_callable
@@ -45,6 +45,16 @@ class Completion:
 
 
 NO_COMPLETION = Completion()
+
+
+class Completing(Protocol):
+    """Completes the arguments of one resource template or prompt."""
+
+    async def complete(
+        self, name: str, text: str, arguments: Mapping[str, str], context: InvocationContext
+    ) -> Completion:
+        """Return the values for an argument; see `Completions.complete`."""
+        ...
 
 
 class Completions:

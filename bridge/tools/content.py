@@ -114,6 +114,15 @@ class File(Block):
         is_text = kind is not None and (kind.startswith("text/") or kind in {"application/json", "application/xml"})
         return cls(path.as_uri(), data.decode() if is_text else data, kind)
 
+    def inline(self) -> Content:
+        """Return the content as a model reads it: text, an image or audio; the file itself for other media types."""
+        if isinstance(self.content, str):
+            return Text(self.content)
+        kind = (self.mime_type or "").partition("/")[0]
+        if kind == "image":
+            return Image(self.content, self.mime_type or "")
+        return Audio(self.content, self.mime_type or "") if kind == "audio" else self
+
 
 @dataclass(frozen=True, slots=True)
 class ResourceLink(Block):

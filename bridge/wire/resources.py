@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridge.tools.content import File, block_to_json
-from bridge.types import Json, without_none
+from bridge.errors import WireError
+from bridge.tools.calls import ToolExecutionResult
+from bridge.tools.content import File, block_from_json, block_to_json
+from bridge.tools.specification import is_icon
+from bridge.types import Json, optional_field, require_text, without_none
+from bridge.wire.tools import own_meta
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bridge.resources.resource import Resource, ResourceTemplate
-    from bridge.tools.calls import ToolExecutionResult
 
 
 def resource_to_wire(resource: Resource) -> Json:
@@ -24,9 +29,59 @@ def template_to_wire(template: ResourceTemplate) -> Json:
 
 def contents_to_wire(result: ToolExecutionResult) -> Json:
     """Convert what was read to MCP's ``ReadResourceResult``."""
+    if isinstance(result.received, ReceivedContents):
+        return result.received.passed_on()
     contents = [block_to_json(block)["resource"] for block in result.content if isinstance(block, File)]
     wire: Json = {"contents": contents}
     return wire | {"_meta": result.metadata} if result.metadata else wire
+
+
+def description_from_wire(wire: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert MCP's ``Resource`` or ``ResourceTemplate`` to the attributes that both have.
+
+    Raises:
+        WireError: A member has the wrong type.
+    """
+    return {
+        "name": require_text(wire.get("name")),
+        "title": optional_field(wire, "title", str),
+        "description": optional_field(wire, "description", str),
+        "mime_type": optional_field(wire, "mimeType", str),
+        "annotations": optional_field(wire, "annotations", dict),
+        # Icons are decorative: malformed ones are dropped.
+        "icons": tuple(filter(is_icon, optional_field(wire, "icons", list) or ())),
+        "metadata": optional_field(wire, "_meta", dict) or {},
+    }
+
+
+def contents_from_wire(wire: Mapping[str, Any]) -> tuple[File, ...]:
+    """Convert MCP's ``ReadResourceResult`` to contents.
+
+    Raises:
+        WireError: They are missing or malformed.
+    """
+    contents = optional_field(wire, "contents", list)
+    if contents is None:
+        raise WireError("a result without contents")
+    files = tuple(block_from_json({"type": "resource", "resource": each}) for each in contents)
+    return tuple(file for file in files if isinstance(file, File))
+
+
+class ReceivedContents(Json):
+    """MCP's ``ReadResourceResult`` of another server, which a gateway passes on without decoding it."""
+
+    def read(self) -> ToolExecutionResult:
+        """Convert it to a result; one that is malformed becomes an error."""
+        try:
+            contents = contents_from_wire(self)
+        except WireError as error:
+            return ToolExecutionResult.error(f"the server returned malformed contents: {error}")
+        return ToolExecutionResult(contents, metadata=own_meta(self))
+
+    def passed_on(self) -> Json:
+        """Return it for a client, without the members that belong to the connection to the server."""
+        wire: Json = {"contents": self["contents"]}
+        return wire | {"_meta": meta} if (meta := own_meta(self)) else wire
 
 
 def _described(item: Resource | ResourceTemplate) -> dict[str, Any]:

@@ -42,6 +42,12 @@ def _is_protocols(key: str) -> bool:
     return key in {"progressToken", "progress_token"} or key.startswith("io.modelcontextprotocol/")
 
 
+def own_meta(wire: Mapping[str, Any]) -> Json:
+    """Return ``_meta`` of a received result, without the name of the server that the connection is to."""
+    meta = wire.get("_meta")
+    return {key: meta[key] for key in meta if key != SERVER_INFO_KEY} if isinstance(meta, dict) else {}
+
+
 def tool_to_wire(specification: ToolSpecification) -> Json:
     """Convert a specification to MCP's ``Tool``."""
     wire: Json = {"name": specification.name, "inputSchema": _object_schema(specification.parameters)}

@@ -22,6 +22,7 @@ class ForeignServer:
         names: The tools that it lists.
         ttl_ms: How long it says a list may be kept.
         lists: How often it has been asked for a list.
+        resource_lists: How often it has been asked for a page of resources.
         told: What ``_meta`` said when a resource was last read.
     """
 
@@ -29,6 +30,7 @@ class ForeignServer:
         self.names = list(names)
         self.ttl_ms = ttl_ms
         self.lists = 0
+        self.resource_lists = 0
         self.fails = False
         self.told: dict[str, Any] = {}
 
@@ -57,6 +59,7 @@ class ForeignServer:
         return types.CallToolResult(content=[types.TextContent(type="text", text=json.dumps(told))])
 
     async def _resources(self, context: ServerRequestContext[Any], params: Any) -> types.ListResourcesResult:
+        self.resource_lists += 1
         resource = types.Resource(uri="file:///a.txt", name="a", description="A file.", mime_type="text/plain", size=2)
         if params is not None and params.cursor:
             return types.ListResourcesResult(resources=[types.Resource(uri="pic:///b", name="b")])

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,8 @@ from bridge.client import ClientHandlers
 from tests.client.foreign import ForeignServer
 from tests.client.scripted import listed, scripted_config
 from tests.client.test_provider import NOWHERE, add, memory_config
-from tests.processes import ROOT
+from tests.client.test_remote_features import SERVED as SERVED_FEATURES
+from tests.processes import ROOT, serving
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -128,8 +130,8 @@ def test_servers_are_added_removed_and_listed_again() -> None:
         assert [each.name for each in servers.tools] == ["one_add", "foreign_f", "foreign_g"]
         servers.remove("one")
         assert [each.name for each in servers.tools] == ["f", "g"]
-        assert [each.uri for each in servers.list_resources("foreign")] == ["file:///a.txt", "pic:///b"]
-        assert servers.read_resource("foreign", "file:///a.txt")[0] == bridge.Text("inside")
+        assert [each.name for each in servers.list_resources("foreign")] == ["a", "b"]
+        assert servers.read_resource("file:///a.txt")[0].inline() == bridge.Text("inside")
 
 
 def test_what_a_server_asks_is_answered_by_the_handlers_that_were_given() -> None:
@@ -208,3 +210,21 @@ def test_a_fork_is_told_to_connect_by_itself() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     said, result = done.stdout.splitlines()
     assert (said.partition(": ")[2], result) == ("call connect() in each process after the fork", "3"), done.stderr
+
+
+def test_resources_and_prompts_are_used_without_an_event_loop() -> None:
+    changed = threading.Event()
+    with (
+        serving("-m", "bridge", "serve", SERVED_FEATURES, "--transport", "http", "--port", "0") as server,
+        bridge.connect(f"{server.origin}/mcp") as servers,
+    ):
+        assert "titles" in {each.name for each in servers.list_resources()}
+        assert servers.read_resource("notes://milk")[0].inline() == bridge.Text("2 litres")
+        assert servers.complete_resource("notes://{title}{?style}", "title", "mi").values == ("milk",)
+        assert "review" in {each.name for each in servers.list_prompts()}
+        assert servers.render_prompt("review", {"code": "x"})[0] == bridge.PromptMessage("Review this python: x")
+        assert servers.complete_prompt("review", "language", "pe").values == ("perl",)
+        stop = servers.watch_resource("notes://milk", lambda _: changed.set())
+        servers.call("change", title="milk", text="2 litres")
+        assert changed.wait(20)
+        stop()

@@ -4,54 +4,94 @@ import json
 
 import pytest
 
-from bridge import Audio, DefinitionError, File, Image, InvocationContext, ServerConfig, Text
-from bridge.client import McpToolProvider, RemoteResource, resources
-from bridge.errors import ServerRefusedError, WireError
+from bridge import Audio, DefinitionError, File, Image, InvocationContext, Resource, ServerConfig, Text
+from bridge.client import McpToolProvider
+from bridge.client.connection import listing
+from bridge.errors import ResourceNotFoundError, ServerAnswerError, ServerRefusedError, ServerUnavailableError
 from tests.client.foreign import ForeignServer
 from tests.client.test_provider import NOWHERE, add, memory_config, names
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("deadline")]
 
-A = RemoteResource(
-    server="foreign", uri="file:///a.txt", name="a", description="A file.", mime_type="text/plain", size_bytes=2
-)
-B = RemoteResource(server="foreign", uri="pic:///b", name="b")
+A, B = "file:///a.txt", "pic:///b"
 
 
 async def test_a_program_lists_all_pages_and_reads_each_kind() -> None:
     async with McpToolProvider([ForeignServer().config(), memory_config("one", add)]) as provider:
-        assert await provider.resources.list("foreign") == (A, B)
+        a, b = await provider.resources.list("foreign")
+        assert isinstance(a, Resource)
+        assert isinstance(b, Resource)
+        assert (a.uri, a.name, a.description, a.mime_type, a.size) == (
+            f"foreign+{A}",
+            "a",
+            "A file.",
+            "text/plain",
+            2,
+        )
+        assert (b.uri, b.server) == (f"foreign+{B}", "foreign")
         assert await provider.resources.list("one") == ()
-        read = [await provider.resources.read("foreign", uri) for uri in (A.uri, B.uri, "snd:///c", "bin:///d")]
-    assert read == [
-        (Text("inside"),),
-        (Image(b"\x00\x01", "image/png"),),
-        (Audio(b"\x00\x01", "audio/wav"),),
-        (File("bin:///d", b"\x00\x01"),),
+        read = [await provider.resources.read(f"foreign+{uri}") for uri in (A, B, "snd:///c", "bin:///d")]
+    assert [file.uri for (file,) in read] == [f"foreign+{uri}" for uri in (A, B, "snd:///c", "bin:///d")]
+    assert [file.inline() for (file,) in read] == [
+        Text("inside"),
+        Image(b"\x00\x01", "image/png"),
+        Audio(b"\x00\x01", "audio/wav"),
+        File("foreign+bin:///d", b"\x00\x01"),
     ]
 
 
 async def test_what_is_supplied_goes_with_a_reading_too() -> None:
     server = ForeignServer()
     async with McpToolProvider(server.config(), meta_supplier=lambda name, context: {"tenant": name}) as provider:
-        await provider.resources.read("foreign", A.uri, context=InvocationContext(meta={"traceparent": "00-1"}))
+        await provider.resources.read(A, context=InvocationContext(meta={"traceparent": "00-1"}))
     assert server.told == {"traceparent": "00-1", "tenant": "foreign"}
 
 
 async def test_a_program_that_asks_for_what_is_not_there_is_told() -> None:
-    async with McpToolProvider(ForeignServer().config()) as provider:
-        with pytest.raises(DefinitionError, match="there is no server 'other'; servers: foreign"):
+    async with McpToolProvider([ForeignServer().config(), memory_config("one", add)]) as provider:
+        with pytest.raises(DefinitionError, match="there is no server 'other'; servers: foreign, one"):
             await provider.resources.list("other")
+        with pytest.raises(DefinitionError, match="there is no server 'other'; servers: foreign, one"):
+            await provider.prompts.list("other")
         with pytest.raises(ServerRefusedError, match="server 'foreign', requesting resources/read"):
-            await provider.resources.read("foreign", "file:///nothing")
+            await provider.resources.read("foreign+file:///nothing")
+        with pytest.raises(ResourceNotFoundError, match="there is no resource 'other"):
+            await provider.resources.read("other+file:///nothing")
+
+
+async def test_programs_that_use_tools_alone_request_nothing_else() -> None:
+    server = ForeignServer("f")
+    async with McpToolProvider(server.config()) as provider:
+        await provider.call("f")
+        await provider.refresh()
+        assert server.resource_lists == 0
+        await provider.resources.read(A)
+        assert server.resource_lists == 0, "with one server, its URI tells"
+        await provider.resources.list()
+        assert server.resource_lists == 2, "two pages, once"
+        await provider.resources.list()
+        assert server.resource_lists == 4, "the server neither announces changes nor lets lists be kept"
+        await provider.refresh()
+        assert server.resource_lists == 6
+    async with McpToolProvider(server.config(), features=["resources"]) as provider:
+        assert server.resource_lists == 8
+        assert len(provider.resources) == 2
+
+
+async def test_a_server_that_cannot_list_is_named_and_costs_the_others_nothing() -> None:
+    gone = ServerConfig(name="gone", transport=NOWHERE, connect_wait_seconds=0.1)
+    async with McpToolProvider([gone, ForeignServer().config()]) as provider:
+        assert [each.name for each in await provider.resources.list()] == ["a", "b"]
+        assert await provider.prompts.list() == ()
+        for items in (provider.resources, provider.prompts):
+            with pytest.raises(ServerUnavailableError, match="command not found"):
+                await items.list("gone")
 
 
 async def test_resources_are_bounded_over_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     async with McpToolProvider(ForeignServer().config()) as provider:
-        monkeypatch.setattr(resources, "MAX_RESOURCES", 2)
-        assert len(await provider.resources.list("foreign")) == 2
-        monkeypatch.setattr(resources, "MAX_RESOURCES", 1)
-        with pytest.raises(WireError, match="the server 'foreign' lists more than 1 resources"):
+        monkeypatch.setattr(listing, "MAX_RESOURCES", 1)
+        with pytest.raises(ServerAnswerError, match="it lists more than 1 resources"):
             await provider.resources.list("foreign")
 
 
@@ -72,31 +112,31 @@ async def test_a_model_lists_and_reads_by_two_tools_where_it_may() -> None:
         one = json.loads((await provider.call("list_resources", {"server": "foreign"})).text)
         a, b = every["resources"]
         assert one == every
-        assert (a["uri"], a["description"], b["uri"]) == (A.uri, "A file.", B.uri)
-        read = await provider.call("read_resource", {"server": "foreign", "uri": A.uri})
+        assert (a["server"], a["uri"], a["description"], b["uri"]) == ("foreign", A, "A file.", B)
+        read = await provider.call("read_resource", {"uri": A})
         assert read.content == (Text("inside"),)
 
 
 async def test_a_model_is_told_which_servers_could_not_be_asked() -> None:
     gone = ServerConfig(name="gone", transport=NOWHERE, connect_wait_seconds=0.1)
     async with McpToolProvider([gone, ForeignServer().config()], resources=True) as provider:
-        listing = json.loads((await provider.call("list_resources")).text)
-    assert len(listing["resources"]) == 2
-    assert list(listing["unavailable"]) == ["gone"]
-    assert "command not found:" in listing["unavailable"]["gone"]
+        found = json.loads((await provider.call("list_resources")).text)
+    assert len(found["resources"]) == 2
+    assert list(found["unavailable"]) == ["gone"]
+    assert "command not found:" in found["unavailable"]["gone"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("name", "arguments", "complaint"),
     [
-        ({}, "server: is required; uri: is required"),
-        ({"server": "foreign", "uri": [5]}, "uri: should be a valid string, got [5]"),
-        ({"server": "other", "uri": "x"}, "there is no server 'other'; servers: foreign"),
-        ({"server": "foreign", "uri": "file:///nothing"}, "the server 'foreign', requesting resources/read: "),
+        ("read_resource", {}, "uri: is required"),
+        ("read_resource", {"uri": [5]}, "uri: should be a valid string, got [5]"),
+        ("list_resources", {"server": "other"}, "there is no server 'other'; servers: foreign"),
+        ("read_resource", {"uri": "file:///nothing"}, "the server 'foreign', requesting resources/read: "),
     ],
 )
-async def test_a_model_that_asks_wrongly_is_told(arguments: dict[str, object], complaint: str) -> None:
+async def test_a_model_that_asks_wrongly_is_told(name: str, arguments: dict[str, object], complaint: str) -> None:
     async with McpToolProvider(ForeignServer().config(), resources=True) as provider:
-        result = await provider.call("read_resource", arguments)
+        result = await provider.call(name, arguments)
     assert result.is_error
     assert complaint in result.text

@@ -5,6 +5,7 @@ import pytest
 
 from bridge.client import Connection, ReconnectPolicy, ServerConfig
 from bridge.client.upstream import Upstream
+from bridge.client.uris import UriNames
 from tests.client.conftest import DEADLINE_SECONDS
 from tests.client.scripted import listed, scripted_config
 
@@ -34,7 +35,9 @@ async def test_a_server_whose_opening_was_cancelled_halfway_can_be_closed_and_op
         headers_supplier=None,
         meta_supplier=None,
         validates_results=True,
-        changed=lambda: None,
+        uris=UriNames(),
+        changed=lambda _feature: None,
+        updated=lambda _uri: None,
         state_changed=lambda _state: None,
     )
     async with anyio.create_task_group() as tasks:

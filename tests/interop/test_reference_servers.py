@@ -138,12 +138,12 @@ async def test_its_progress_reaches_the_context(everything: McpToolProvider) -> 
 
 
 async def test_its_resources_are_listed_and_read(everything: McpToolProvider) -> None:
-    resources = await everything.resources.list("other")
-    assert any(resource.is_template for resource in resources)
-    document = next(resource for resource in resources if resource.uri.endswith("architecture.md"))
-    (text,) = await everything.resources.read("other", document.uri)
-    assert isinstance(text, Text)
-    assert text.text.startswith("# ")
+    await everything.resources.list()
+    assert everything.resources.templates
+    document = next(each for each in everything.resources.resources if each.uri.endswith("architecture.md"))
+    (file,) = await everything.resources.read(document.uri)
+    assert isinstance(file.content, str)
+    assert file.content.startswith("# ")
 
 
 async def test_files_are_written_and_read_through_the_filesystem_server(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -22,8 +23,8 @@ from bridge.client.auth.errors import SignInError
 from bridge.client.connection.call import Call
 from bridge.client.connection.failures import is_bare_http_error, is_connection_loss
 from bridge.client.connection.handlers import QuestionRefusedError, answer_question
+from bridge.client.connection.listing import list_all_pages
 from bridge.client.connection.session import Session, UnauthorizedError
-from bridge.client.connection.tool_listing import list_all_pages
 from bridge.client.transports.channel import OutgoingRequest
 from bridge.client.transports.http_client import UNAUTHORIZED
 from bridge.client.transports.limits import ResponseTooLongError
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.client.connection.call import CallOptions
-    from bridge.client.connection.state import ToolListing
+    from bridge.client.connection.list_methods import Listed, ListMethod
     from bridge.client.connection.supervisor import Supervisor
     from bridge.types import Json
 
@@ -86,26 +87,45 @@ async def call_tool(
 
 
 async def request(
-    supervisor: Supervisor, method: str, params: Mapping[str, Any], context: InvocationContext | None
+    supervisor: Supervisor,
+    method: str,
+    params: Mapping[str, Any],
+    context: InvocationContext | None,
+    options: CallOptions,
 ) -> Json:
-    """Send a repeatable request; see `bridge.client.connection.connection.Connection.request`."""
+    """Send a repeatable request, with all its rounds; see `bridge.client.connection.connection.Connection.request`."""
+    phase = f"requesting {method}"
 
     async def send(session: Session, outgoing: OutgoingRequest) -> Json:
-        return await session.request(method, params, outgoing, outgoing.call.on_progress if outgoing.call else None)
+        assert outgoing.call is not None
+        written = _with_options(dict(params), options, session, outgoing.call.context)
+        return await session.request(method, written, outgoing, outgoing.call.on_progress)
 
-    return await _repeatable(supervisor, f"requesting {method}", send, context)
+    config = supervisor.config
+    seconds = config.timeout_seconds if options.timeout_seconds is None else options.timeout_seconds
+    call = Call(supervisor.deadlines, context or InvocationContext(), seconds, config.max_call_seconds)
+    sending = _Sending(supervisor, phase, is_repeatable=True, has_caller=context is not None)
+    with call:
+        for _ in range(MAX_ROUNDS + 1):
+            result = await sending.through(call, send)
+            if options.hands_on_questions or result.get("resultType") != "input_required":
+                await call.finish()
+                return result
+            answers = await _answers(supervisor, result, call)
+            options = replace(options, input_responses=answers, request_state=result.get("requestState"))
+        raise supervisor.failures.unreadable(phase, WireError(f"it requests input more than {MAX_ROUNDS} times"))
+    raise sending.unanswered(call)
 
 
-async def list_tools(supervisor: Supervisor) -> ToolListing:
-    """List a server's tools; see `bridge.client.connection.connection.Connection.list_tools`."""
-    return await _repeatable(supervisor, "listing tools", list_all_pages)
+async def list_all(supervisor: Supervisor, method: ListMethod) -> Listed:
+    """List a server's tools, or other items; see `bridge.client.connection.connection.Connection.list_items`."""
+    return await _repeatable(supervisor, f"listing {method.noun}s", partial(list_all_pages, method=method))
 
 
 async def _repeatable(
     supervisor: Supervisor,
     phase: str,
     ask: Callable[[Session, OutgoingRequest], Awaitable[_T]],
-    context: InvocationContext | None = None,
 ) -> _T:
     """Send a repeatable request over as many sessions as needed.
 
@@ -113,8 +133,8 @@ async def _repeatable(
         ServerError: There was no response.
     """
     config = supervisor.config
-    call = Call(supervisor.deadlines, context or InvocationContext(), config.timeout_seconds, config.max_call_seconds)
-    send = _Sending(supervisor, phase, is_repeatable=True, has_caller=context is not None)
+    call = Call(supervisor.deadlines, InvocationContext(), config.timeout_seconds, config.max_call_seconds)
+    send = _Sending(supervisor, phase, is_repeatable=True, has_caller=False)
     with call:
         result = await send.through(call, ask)
         await call.finish()
@@ -139,6 +159,11 @@ def _params(
 ) -> Json:
     """Build the parameters of ``tools/call`` for the session's era."""
     params: Json = {"name": name, "arguments": arguments if type(arguments) is dict else dict(arguments)}
+    return _with_options(params, options, session, context)
+
+
+def _with_options(params: Json, options: CallOptions, session: Session, context: InvocationContext) -> Json:
+    """Add ``_meta``, and the answers of the last round, to the parameters of a request; returns them."""
     meta = dict(options.meta or {})
     if session.era == "modern" and context.wants_logs:
         meta.setdefault(LOG_LEVEL_META_KEY, "debug")  # required for log messages in the modern era

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridge.client.connection.call import NO_OPTIONS
 from bridge.client.connection.handlers import ClientHandlers
+from bridge.client.connection.list_methods import TOOLS
 from bridge.client.connection.state import (
     ConnectionEvents,
     ConnectionState,
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.call import CallOptions
+    from bridge.client.connection.list_methods import Listed, ListMethod
     from bridge.client.connection.session import Session
     from bridge.client.connection.state import Era, ServerInfo
     from bridge.client.connection.supervisor import Supervisor
     from bridge.errors import ServerError
     from bridge.tools.context import InvocationContext
-    from bridge.types import Json
+    from bridge.types import Feature, Json
 
     ToolCaller = Callable[
         [Supervisor, str, Mapping[str, Any], InvocationContext | None, CallOptions], Coroutine[Any, Any, Json]
@@ -177,10 +179,23 @@ class Connection:
         """
         return self._events.state_listeners.add(listener)
 
-    def on_tools_changed(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Register a listener that is called when the server's tools have, or may have, changed.
+    def on_list_changed(self, feature: Feature, listener: Callable[[], None]) -> Callable[[], None]:
+        """Register a listener that is called when the server's tools, resources or prompts have, or may have, changed.
 
-        The server may announce it, in either era, or the list may differ after a reconnection.
+        The server may announce it, in either era. The list of tools may also differ after a reconnection.
+
+        Args:
+            feature: ``tools``, ``resources`` or ``prompts``.
+            listener: Called in the event loop; its exceptions are logged.
+
+        Returns:
+            A function that removes the listener.
+        """
+        self._events.wanted.follow(feature)
+        return self._events.list_listeners[feature].add(listener)
+
+    def on_updated(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Register a listener that is called with the URI of a watched resource that has, or may have, new content.
 
         Args:
             listener: Called in the event loop; its exceptions are logged.
@@ -188,9 +203,26 @@ class Connection:
         Returns:
             A function that removes the listener.
         """
-        if self._supervisor is not None:
-            self._supervisor.changes_wanted.set()
-        return self._events.tools_listeners.add(listener)
+        return self._events.update_listeners.add(listener)
+
+    async def watch(self, uri: str) -> None:
+        """Ask the server to announce new content of a resource, in this session and the next ones; see `on_updated`.
+
+        Raises:
+            ServerUnavailableError: The server is unavailable.
+            ServerRefusedError: The server does not announce changes of this resource.
+        """
+        supervisor = self._opened(phase := f"watching {uri!r}")
+        await supervisor.usable(phase, self.config.connect_wait_seconds)
+        self._events.wanted.watch(uri)
+        await supervisor.notified(self.config.timeout_seconds)
+        if supervisor.receiver is not None and (error := supervisor.receiver.refused.get(uri)) is not None:
+            self._events.wanted.unwatch(uri)
+            raise supervisor.failures.refused(phase, error, None) from error
+
+    def unwatch(self, uri: str) -> None:
+        """Ask the server no longer to announce new content of a resource."""
+        self._events.wanted.unwatch(uri)
 
     async def list_tools(self) -> ToolListing:
         """List the server's tools, all pages, without caching; tools refused by pins are left out.
@@ -201,17 +233,34 @@ class Connection:
         Raises:
             ServerError: They cannot be listed.
         """
-        from bridge.client.connection.calls import list_tools  # noqa: PLC0415 - imports the SDK
+        from bridge.client.connection.calls import list_all  # noqa: PLC0415 - imports the SDK
 
         supervisor = self._opened("listing tools")
         await supervisor.usable("listing tools", self.config.connect_wait_seconds)
         await supervisor.notified(self.config.connect_wait_seconds)
-        listing = await list_tools(supervisor)
-        self._events.tools = listing.tools
+        listed = await list_all(supervisor, TOOLS)
+        self._events.tools = listed.items
+        listing = ToolListing(listed.items, listed.ttl_seconds, listed.malformed)
         if (pins := self.config.pins) is None:
             return listing
         tools, refused = pins.admitted(self.name, listing.tools)
         return listing._replace(tools=tools, refused=refused)
+
+    async def list_items(self, method: ListMethod) -> Listed:
+        """List other items of the server, all pages, without caching.
+
+        Args:
+            method: ``resources/list``, for example; see `bridge.client.connection.list_methods`.
+
+        Raises:
+            ServerError: They cannot be listed.
+        """
+        from bridge.client.connection.calls import list_all  # noqa: PLC0415 - imports the SDK
+
+        supervisor = self._opened(f"listing {method.noun}s")
+        await supervisor.usable(f"listing {method.noun}s", self.config.connect_wait_seconds)
+        await supervisor.notified(self.config.connect_wait_seconds)
+        return await list_all(supervisor, method)
 
     def call_tool(
         self,
@@ -248,14 +297,20 @@ class Connection:
         return self._call_tool(supervisor, name, arguments, context, options)
 
     async def request(
-        self, method: str, params: Mapping[str, Any] | None = None, *, context: InvocationContext | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        context: InvocationContext | None = None,
+        options: CallOptions = NO_OPTIONS,
     ) -> Json:
-        """Send a request that may be repeated, such as a list or a resource.
+        """Send a request that may be repeated, such as that for a resource.
 
         Args:
             method: MCP method, such as ``resources/read``.
             params: Parameters.
             context: Invocation context; see `call_tool`.
+            options: Options of the request.
 
         Returns:
             The result, unparsed.
@@ -265,7 +320,7 @@ class Connection:
         """
         from bridge.client.connection.calls import request  # noqa: PLC0415 - imports the SDK
 
-        return await request(self._opened(f"requesting {method}"), method, params or {}, context)
+        return await request(self._opened(f"requesting {method}"), method, params or {}, context, options)
 
     @property
     def _last_session(self) -> Session | None:

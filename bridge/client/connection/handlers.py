@@ -21,7 +21,10 @@ from mcp_types import (
     ErrorData,
     ListRootsResult,
     LoggingMessageNotificationParams,
+    PromptListChangedNotification,
     RequestParams,
+    ResourceListChangedNotification,
+    ResourceUpdatedNotification,
     SamplingCapability,
     ToolListChangedNotification,
 )
@@ -142,10 +145,18 @@ class Callbacks:
         }
 
     async def _on_message(self, message: IncomingMessage) -> None:
-        if isinstance(message, ToolListChangedNotification):
-            self._session.tools_changed()
-        elif isinstance(message, Exception):
-            _logger.debug("server %r: %r", self._name, message)
+        events = self._session.events
+        match message:
+            case ToolListChangedNotification():
+                events.list_listeners["tools"].notify()
+            case ResourceListChangedNotification():
+                events.list_listeners["resources"].notify()
+            case PromptListChangedNotification():
+                events.list_listeners["prompts"].notify()
+            case ResourceUpdatedNotification() if self._session.era == "handshake":  # else of a subscription
+                events.update_listeners.notify(str(message.params.uri))
+            case Exception():
+                _logger.debug("server %r: %r", self._name, message)
 
     async def _on_log(self, params: LoggingMessageNotificationParams) -> None:
         call = self._session.current_call()

@@ -18,8 +18,8 @@ from mcp_types import DiscoverResult, Implementation
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from bridge.client.connection.handlers import Callbacks
+from bridge.client.connection.listing import ListFilter
 from bridge.client.connection.telemetry import HandshakeTelemetry, peer_of
-from bridge.client.connection.tool_listing import ToolListFilter
 from bridge.client.transports.channel import ChannelOptions
 from bridge.telemetry import switch
 
@@ -122,11 +122,11 @@ async def _initialized(
 @asynccontextmanager
 async def _filtered(
     transport: AbstractAsyncContextManager[tuple[Any, Any]], session: Session
-) -> AsyncIterator[tuple[ToolListFilter, Any]]:
-    """Wrap a transport's streams with `ToolListFilter` and, during the handshake, `HandshakeWriter`."""
+) -> AsyncIterator[tuple[ListFilter, Any]]:
+    """Wrap a transport's streams with `ListFilter` and, during the handshake, `HandshakeWriter`."""
     async with transport as (messages, writer):
         yield (
-            ToolListFilter(messages, session),
+            ListFilter(messages, session),
             writer if session.handshake is None else HandshakeWriter(writer, session),
         )
 

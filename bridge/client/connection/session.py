@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bridge.client.auth.errors import SignInError
     from bridge.client.connection.call import Call
-    from bridge.client.connection.state import Era
+    from bridge.client.connection.state import ConnectionEvents, Era
     from bridge.client.connection.telemetry import HandshakeTelemetry
     from bridge.client.transports.channel import ProgressListener, RequestSender
     from bridge.telemetry.observer import Observer
@@ -85,14 +85,15 @@ class Session:
         answers: Number of responses.
         ready_at: Time of the handshake, in the event loop's time.
         handshake: Telemetry of the handshake, while it runs and is observed.
-        listing: Lock held while tools are listed.
-        takes_tools: True to keep the tools of a page from the SDK; see `bridge.client.connection.tool_listing`.
-        taken_tools: Those tools, by their key in the page.
+        listing: Lock held while items are listed.
+        taken_member: Member of a page that is kept from the SDK; see `bridge.client.connection.listing`.
+        taken_items: Those items, by their key in the page.
+        events: Notified of changes that the server announces.
         progress_tokens: The SDK's progress tokens of requests that it reads the responses of, by the tokens sent.
         large: Large messages that were parsed before the SDK, by the key in the short message that replaces them.
     """
 
-    def __init__(self, tools_changed: Callable[[], None]) -> None:
+    def __init__(self, events: ConnectionEvents) -> None:
         self.channel: Channel = _NoChannel()
         self.calls: set[Call] = set()
         self.cancelled_calls: CancelledCalls | None = None
@@ -105,15 +106,15 @@ class Session:
         self.ready_at = 0.0
         self.handshake: HandshakeTelemetry | None = None
         self.listing = anyio.Lock()
-        self.takes_tools = False
-        self.taken_tools: dict[int, list[Any]] = {}
+        self.taken_member: str | None = None
+        self.taken_items: dict[int, list[Any]] = {}
         self.large: dict[str, JSONRPCMessage] = {}
         self.progress_tokens: dict[Any, RequestId] = {}
         self.peer = Peer("memory", "")  # until the handshake
         self.protocol_version = ""
         self.era: Era = "handshake"
         self.info = ServerInfo()
-        self.tools_changed = tools_changed
+        self.events = events
         self._background_tasks: TaskGroup | None = None
         self._client: Client | None = None
         self._send_directly: RequestSender | None = None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.errors import ServerError
+    from bridge.types import Feature
 
 Era: TypeAlias = Literal["handshake", "modern"]
 """Era of the protocol: up to 2025-11-25, or from 2026-07-28 on."""
@@ -57,11 +58,10 @@ class ServerInfo:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     """MCP's ServerCapabilities."""
 
-    @property
-    def announces_tools(self) -> bool:
-        """True if the server announces changes of its tools."""
-        tools = self.capabilities.get("tools")
-        return isinstance(tools, dict) and tools.get("listChanged") is True
+    def announces(self, feature: Feature) -> bool:
+        """Return True if the server announces changes of its tools, resources or prompts."""
+        capability = self.capabilities.get(feature)
+        return isinstance(capability, dict) and capability.get("listChanged") is True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +159,43 @@ class Listeners(Generic[News]):
                 _logger.exception("a listener failed")
 
 
+class WantedChanges:
+    """Changes that a server is asked to announce.
+
+    Attributes:
+        lists: Features whose lists are followed.
+        uris: Resources that are watched.
+        changed: Set when either has changed; replaced for each change.
+    """
+
+    def __init__(self) -> None:
+        self.lists: set[Feature] = set()
+        self.uris: set[str] = set()
+        self.changed = anyio.Event()
+
+    def follow(self, feature: Feature) -> None:
+        """Follow a list."""
+        if feature not in self.lists:
+            self.lists.add(feature)
+            self._notify()
+
+    def watch(self, uri: str) -> None:
+        """Watch a resource."""
+        if uri not in self.uris:
+            self.uris.add(uri)
+            self._notify()
+
+    def unwatch(self, uri: str) -> None:
+        """Watch a resource no longer."""
+        if uri in self.uris:
+            self.uris.discard(uri)
+            self._notify()
+
+    def _notify(self) -> None:
+        self.changed.set()
+        self.changed = anyio.Event()
+
+
 class ConnectionEvents:
     """State, last tool list and listeners of one connection, shared with its supervisor."""
 
@@ -168,7 +205,16 @@ class ConnectionEvents:
         self.tools: list[dict[str, Any]] | None = None
         """The tools that were listed last, before pins apply; None before the first list."""
         self.state_listeners = Listeners[[ConnectionState]]()
-        self.tools_listeners = Listeners[[]]()
+        self.list_listeners: dict[Feature, Listeners[[]]] = {
+            "tools": Listeners(),
+            "resources": Listeners(),
+            "prompts": Listeners(),
+        }
+        """Called when a list has, or may have, changed."""
+        self.update_listeners = Listeners[[str]]()
+        """Called with the URI of a resource that has, or may have, new content."""
+        self.wanted = WantedChanges()
+        """What the listeners want to be notified of."""
 
     def change_state(self, state: ConnectionState, error: ServerError | None) -> None:
         """Set the state and its error, and notify the listeners of a change."""

@@ -18,9 +18,10 @@ from bridge.client.connection.call import Deadlines
 from bridge.client.connection.failures import ErrorTranslator
 from bridge.client.connection.handshake import open_session
 from bridge.client.connection.health import HealthMonitor
+from bridge.client.connection.listing import list_all_pages
 from bridge.client.connection.session import Session
 from bridge.client.connection.state import ConnectionState
-from bridge.client.connection.tool_listing import list_all_pages
+from bridge.client.connection.subscriptions import ChangeReceiver
 from bridge.errors import ServerAuthError
 from bridge.telemetry import switch
 
@@ -70,9 +71,8 @@ class Supervisor:
         self._auth = auth
         self._events = events
         self._is_legacy = False
-        self.changes_wanted = anyio.Event()
-        """Set when there is a listener for tool changes."""
-        self._health: HealthMonitor | None = None
+        self.receiver: ChangeReceiver | None = None
+        """Receives the changes of the session; None before the first."""
         self._stopping = anyio.Event()
         self._wanted = anyio.Event()
         self._changed = anyio.Event()
@@ -136,10 +136,10 @@ class Supervisor:
             await self._changed.wait()
 
     async def notified(self, seconds: float) -> None:
-        """Wait briefly until change notifications are received, if there is a listener for them."""
-        if self.changes_wanted.is_set() and self._health is not None:
+        """Wait briefly until the changes that listeners want are received."""
+        if self.receiver is not None:
             with anyio.move_on_after(seconds):
-                await self._health.receives_changes.wait()
+                await self.receiver.settled()
 
     async def _relist(self, session: Session) -> None:
         """List the tools after a reconnection, and notify listeners if they differ."""
@@ -147,14 +147,14 @@ class Supervisor:
         if events.tools is None:
             return
         try:
-            tools = (await list_all_pages(session)).tools
+            tools = (await list_all_pages(session)).items
         except Exception as error:  # noqa: BLE001 - listeners will list the tools and get the error
             _logger.debug("server %r: the tools cannot be listed again: %r", self.config.name, error)
-            events.tools_listeners.notify()
+            events.list_listeners["tools"].notify()
             return
         if tools != events.tools:
             events.tools = tools
-            events.tools_listeners.notify()
+            events.list_listeners["tools"].notify()
 
     def _notify(self) -> None:
         self._changed.set()
@@ -185,9 +185,7 @@ class Supervisor:
         while not self._stopping.is_set():
             self._was_useful = False
             connects = self.connects
-            error: ServerUnavailableError = await sessions.start(
-                self._run_session, Session(self._events.tools_listeners.notify)
-            )
+            error: ServerUnavailableError = await sessions.start(self._run_session, Session(self._events))
             if self._stopping.is_set():
                 break
             failures = 0 if self._was_useful else failures + 1
@@ -235,11 +233,11 @@ class Supervisor:
                     last_kind=last_kind,
                     is_legacy=self._is_legacy,
                 ):
-                    health = await self._ready(session)
+                    receiver = await self._ready(session)
                     scope.deadline = float("inf")
                     self._connecting = None
                     try:
-                        await self._serve(session, health)
+                        await self._serve(session, receiver)
                         lost = self._lost(session)
                         if session.calls and session.channel.finishes_calls and not self._stopping.is_set():
                             task_status.started(lost)
@@ -263,7 +261,7 @@ class Supervisor:
             self.session = None
             task_status.started(self.failures.too_slow(session) if lost is None else lost)
 
-    async def _ready(self, session: Session) -> HealthMonitor:
+    async def _ready(self, session: Session) -> ChangeReceiver:
         if self.connects:
             await self._relist(session)
             session.answers = 0  # so far, only listings
@@ -275,19 +273,18 @@ class Supervisor:
         self._wanted = anyio.Event()  # the request is fulfilled
         if (observer := switch.observer()) is not None:
             observer.connected(self.config.name)
-        health = self._health = HealthMonitor(session, self.config.name, self._reconnect, self.changes_wanted)
-        if self._events.tools_listeners:
-            self.changes_wanted.set()
+        self.receiver = ChangeReceiver(
+            session, self.config.name, self._reconnect, self._events, is_first=self.connects == 1
+        )
         self._events.change_state(ConnectionState.READY, None)
         self._notify()
-        return health
+        return self.receiver
 
-    async def _serve(self, session: Session, health: HealthMonitor) -> None:
+    async def _serve(self, session: Session, receiver: ChangeReceiver) -> None:
         """Monitor a session until it ends."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(health.keep_alive)
-            if not health.receives_changes.is_set():
-                tasks.start_soon(health.receive_changes)
+            tasks.start_soon(HealthMonitor(session, self._reconnect).keep_alive)
+            tasks.start_soon(receiver.run)
             await session.ended.wait()
             await self._settle(session)
             tasks.cancel_scope.cancel()

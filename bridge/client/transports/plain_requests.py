@@ -34,7 +34,12 @@ _STAMPS = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_
 _PLAIN_PARAMS = 2
 """Parameters of a call with only a name and arguments."""
 _MAX_TEMPLATES = 1000
-_BY_SDK = frozenset({"initialize", "server/discover", "tools/list", "subscriptions/listen"})
+_BY_SDK = frozenset(
+    {
+        *("initialize", "server/discover", "subscriptions/listen"),
+        *("tools/list", "resources/list", "resources/templates/list", "prompts/list"),
+    }
+)
 
 
 class PlainRequest(NamedTuple):

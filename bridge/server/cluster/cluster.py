@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
     from bridge.server.core import ServerCore
-    from bridge.server.features import Feature
     from bridge.server.http.sessions import Sessions
     from bridge.server.listing import Listing
     from bridge.server.publisher import Publisher
+    from bridge.types import Feature
 
 
 class ClusterChanges:

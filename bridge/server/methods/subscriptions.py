@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.changes import Changes
     from bridge.server.core import ServerCore
-    from bridge.server.features import Feature
     from bridge.server.limits.shares import Shares
     from bridge.server.methods.method import HandlerRequest
     from bridge.server.served import ServedResources
+    from bridge.types import Feature
 
 MAX_SUBSCRIPTIONS = 1024
 """Maximum number of open subscriptions, as in the SDK, which callers share."""

@@ -86,7 +86,7 @@ async def test_a_servers_own_error_is_a_sign_of_life(era: str, asked: str, times
     clock = Clock()
     with endpoint(era, **{asked: in_one_piece}) as server:
         connection = Connection(server.config(), reconnect=ReconnectPolicy(wait=clock.wait))
-        connection.on_tools_changed(lambda: None)
+        connection.on_list_changed("tools", lambda: None)
         async with connection:
             for _ in range(2):
                 await clock.elapse(HEALTH)

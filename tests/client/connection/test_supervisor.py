@@ -44,7 +44,7 @@ class Changes:
 
     def __init__(self, connection: Connection) -> None:
         self._came = anyio.Event()
-        connection.on_tools_changed(self._take)
+        connection.on_list_changed("tools", self._take)
 
     def _take(self) -> None:
         self._came.set()

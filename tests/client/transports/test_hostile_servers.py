@@ -14,7 +14,7 @@ import pytest
 from mcp_types import JSONRPCNotification
 
 from bridge.client import HttpTransport, McpToolProvider, ServerConfig, StdioTransport
-from bridge.client.connection.tool_listing import valid_notification
+from bridge.client.connection.listing import valid_notification
 from bridge.errors import BridgeError, ServerAnswerError, ServerRefusedError
 from tests.client.conftest import DEADLINE_SECONDS
 from tests.client.raw_http import MODERN, Request, http, opened, raw_server

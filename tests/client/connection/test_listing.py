@@ -9,8 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from bridge.client import HttpTransport, ServerConfig
-from bridge.client.connection import tool_listing
-from bridge.client.connection import tool_listing as listing_module
+from bridge.client.connection import listing as listing_module
 from bridge.errors import ServerAnswerError, ServerRefusedError
 from tests.client.conftest import opened, python_config
 from tests.client.endpoint import MODERN, endpoint, result_of
@@ -139,9 +138,9 @@ async def test_others_get_their_turn_while_a_long_list_is_validated(monkeypatch:
     turns = 0
     seen: list[int] = []
 
-    def sift(page: Any, tools: list[Any], version: str) -> Any:
+    def sift(page: Any, tools: list[Any], version: str, *method: Any) -> Any:
         seen.append(turns)
-        return real(page, tools, version)
+        return real(page, tools, version, *method)
 
     async def take_turns() -> None:
         nonlocal turns
@@ -149,7 +148,7 @@ async def test_others_get_their_turn_while_a_long_list_is_validated(monkeypatch:
             turns += 1
             await anyio.lowlevel.checkpoint()
 
-    real = tool_listing.sift
+    real = listing_module.sift
     monkeypatch.setattr(listing_module, "sift", sift)
     async with opened(listing('{"tools": [TOOL] * 1000}')) as connection, anyio.create_task_group() as tasks:
         tasks.start_soon(take_turns)

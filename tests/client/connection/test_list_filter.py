@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.client import McpToolProvider
-from bridge.client.connection.tool_listing import TAKEN_KEY
+from bridge.client.connection.listing import TAKEN_KEY
 from tests.client.conftest import opened
 from tests.client.pages import listing
 from tests.client.scripted import listed, scripted_config

@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import Response
 
 from bridge.client import Connection, ReconnectPolicy
-from bridge.client.connection import health
+from bridge.client.connection import subscriptions
 from tests.client.clock import Clock
 from tests.client.endpoint import MODERN, endpoint
 
@@ -37,7 +37,7 @@ async def renewed_after(*delays: float) -> None:
     reconnect = ReconnectPolicy(wait=clock.wait, jitter=lambda: 1.0, first_delay_seconds=1.0)
     with endpoint(MODERN, subscriptions_listen=subscription_that_ends_at_once) as server:
         connection = Connection(server.config(), reconnect=reconnect)
-        connection.on_tools_changed(lambda: None)
+        connection.on_list_changed("tools", lambda: None)
         async with connection:
             for delay in delays:
                 await clock.elapse(delay)
@@ -50,5 +50,5 @@ async def test_subscriptions_that_end_at_once_are_renewed_ever_more_slowly() -> 
 
 
 async def test_a_subscription_that_lasted_is_renewed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "LASTING_SECONDS", 0.0)
+    monkeypatch.setattr(subscriptions, "LASTING_SECONDS", 0.0)
     await renewed_after(1.0, 1.0, 1.0)

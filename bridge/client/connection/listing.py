@@ -1,7 +1,7 @@
-"""Listing of all pages of tools, without malformed ones.
+"""Listing of all pages of tools, resources, templates or prompts, without malformed ones.
 
 The SDK validates a page as a whole on the event loop: a large page would block all calls for seconds, and one malformed
-tool would invalidate the page. So tools are removed from a page before the SDK reads it, and are validated in batches
+item would invalidate the page. So items are removed from a page before the SDK reads it, and are validated in batches
 with the SDK's own rules. The same stream wrapper observes responses to the handshake and to cancelled calls, and
 drops malformed notifications.
 """
@@ -22,7 +22,7 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from bridge.client.connection.state import ToolListing
+from bridge.client.connection.list_methods import TOOLS, Listed
 from bridge.client.transports.channel import OutgoingRequest
 from bridge.errors import WireError
 from bridge.text import short_repr
@@ -30,6 +30,7 @@ from bridge.text import short_repr
 if TYPE_CHECKING:
     from mcp_types import JSONRPCMessage
 
+    from bridge.client.connection.list_methods import ListMethod
     from bridge.client.connection.session import Session
     from bridge.types import Json
 
@@ -39,25 +40,33 @@ MAX_PAGES = 10_000
 MAX_TOOLS = 50_000
 """Maximum tools of a server, over all pages."""
 
+MAX_RESOURCES = 100_000
+"""Maximum resources, resource templates, or prompts of a server, over all pages."""
+
 MAX_LIST_BYTES = 32 * 1024 * 1024
-"""Maximum bytes of a server's tools as JSON, over all pages."""
+"""Maximum bytes of one of a server's lists as JSON, over all pages."""
 
 MAX_HEADER_PAGE_BYTES = 1024 * 1024
 """Maximum bytes of a page with tools that declare headers, which the SDK reads as a whole."""
 
 _logger = logging.getLogger("bridge.client")
 
-_TOOLS_AT_ONCE = 50
-"""Tools that are validated before control returns to the event loop."""
+_ITEMS_AT_ONCE = 50
+"""Items that are validated before control returns to the event loop."""
 
 _HEADER_KEYWORD = b'"x-mcp-header"'
 
+_RESULTS = frozenset({"content", "contents", "messages"})
+"""Members of results that are no pages."""
+
 TAKEN_KEY = "io.github.mcp-toolbridge/taken"
-"""Key in a page for its tools in `Session.taken_tools`."""
+"""Key in a page for its items in `Session.taken_items`."""
 
 
-async def list_all_pages(session: Session, outgoing: OutgoingRequest | None = None) -> ToolListing:
-    """List all pages of tools over one session.
+async def list_all_pages(
+    session: Session, outgoing: OutgoingRequest | None = None, *, method: ListMethod = TOOLS
+) -> Listed:
+    """List all pages of tools, or of other items, over one session.
 
     In the modern era over HTTP, headers that tools declare are sent from now on, and tools with invalid header
     declarations are left out (MCP 2026-07-28, ``x-mcp-header``).
@@ -68,62 +77,66 @@ async def list_all_pages(session: Session, outgoing: OutgoingRequest | None = No
         WireError: The list does not end, or is too long.
     """
     outgoing = outgoing or OutgoingRequest()
-    listed = _Listed(session)
+    listed = _Items(session, method)
     cursor: str | None = None
     async with session.listing:
         for _ in range(MAX_PAGES):
-            page = await _page(session, cursor, outgoing)
+            page = await _page(session, method, cursor, outgoing)
             await listed.add(page, cursor)
             following = page.get("nextCursor")
             if following is None:
-                return ToolListing(listed.tools, listed.ttl_seconds, tuple(listed.malformed))
+                return Listed(listed.items, listed.ttl_seconds, tuple(listed.malformed))
             if following == cursor:
                 break
             cursor = following
     raise WireError(
-        f"its list of tools does not end: the page after {cursor!r} repeats its cursor, or there are too many pages"
+        f"its list of {method.noun}s does not end: the page after {cursor!r} repeats its cursor, "
+        "or there are too many pages"
     )
 
 
-async def _page(session: Session, cursor: str | None, outgoing: OutgoingRequest) -> dict[str, Any]:
-    """Request one page, with unvalidated tools."""
-    session.takes_tools = True
+async def _page(session: Session, method: ListMethod, cursor: str | None, outgoing: OutgoingRequest) -> dict[str, Any]:
+    """Request one page, with unvalidated items."""
+    session.taken_member = method.member
     try:
-        page = await session.request("tools/list", {} if cursor is None else {"cursor": cursor}, outgoing)
+        page = await session.request(method.method, {} if cursor is None else {"cursor": cursor}, outgoing)
         key = page.pop(TAKEN_KEY, None)
-        return page if key is None else {**page, "tools": session.taken_tools[key]}
+        return page if key is None else {**page, method.member: session.taken_items[key]}
     finally:
-        session.takes_tools = False
-        session.taken_tools.clear()
+        session.taken_member = None
+        session.taken_items.clear()
 
 
-class _Listed:
-    """Tools of a session listed so far."""
+class _Items:
+    """Items of a session listed so far."""
 
-    def __init__(self, session: Session) -> None:
-        self.tools: list[dict[str, Any]] = []
+    def __init__(self, session: Session, method: ListMethod) -> None:
+        self.items: list[dict[str, Any]] = []
         self.malformed: list[str] = []
         self.ttl_seconds: float | None = None
         self._session = session
+        self._method = method
+        self._max_items = MAX_TOOLS if method is TOOLS else MAX_RESOURCES
         self._count = 0
         self._size_bytes = 0
 
     async def add(self, page: dict[str, Any], cursor: str | None) -> None:
-        """Add the tools of a page, in batches, so that other tasks can run; too many or too large ones are refused."""
-        session, tools, frame = self._session, page["tools"], {**page, "tools": []}
+        """Add the items of a page, in batches, so that other tasks can run; too many or too large ones are refused."""
+        session, method = self._session, self._method
+        items, frame = page[method.member], {**page, method.member: []}
         size_before, wants_headers = self._size_bytes, False
         found: list[dict[str, Any]] = []
-        for start in range(0, len(tools), _TOOLS_AT_ONCE):
-            some = tools[start : start + _TOOLS_AT_ONCE]
+        for start in range(0, len(items), _ITEMS_AT_ONCE):
+            some = items[start : start + _ITEMS_AT_ONCE]
             text = to_json(some)
-            wants_headers = wants_headers or _HEADER_KEYWORD in text
+            wants_headers = wants_headers or (method is TOOLS and _HEADER_KEYWORD in text)
             self._count += len(some)
             self._size_bytes += len(text)
-            if self._count > MAX_TOOLS:
-                raise WireError(f"it lists more than {MAX_TOOLS:,} tools")
+            if self._count > self._max_items:
+                raise WireError(f"it lists more than {self._max_items:,} {method.noun}s")
             if self._size_bytes > MAX_LIST_BYTES:
-                raise WireError(f"its list of tools is longer than {MAX_LIST_BYTES / 2**20:g} MiB")
-            valid, malformed = sift(frame, some, session.protocol_version)
+                raise WireError(f"its list of {method.noun}s is longer than {MAX_LIST_BYTES / 2**20:g} MiB")
+            valid, malformed = sift(frame, some, session.protocol_version, method)
             found += valid
             self.malformed += malformed
             await anyio.lowlevel.checkpoint()
@@ -138,13 +151,13 @@ class _Listed:
             names = {tool.name for tool in noted.tools}
             session.channel.mirrored_tools |= names
             found = [tool for tool in found if tool["name"] in names]
-        self.tools += found
+        self.items += found
         if isinstance(ttl_milliseconds := page.get("ttlMs"), int | float):
             self.ttl_seconds = min(ttl_milliseconds / 1000, math.inf if self.ttl_seconds is None else self.ttl_seconds)
 
 
-class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
-    """Stream that the SDK reads messages from; removes tools from pages while the session's ``takes_tools`` is set."""
+class ListFilter(ObjectReceiveStream[SessionMessage | Exception]):
+    """Stream that the SDK reads messages from; removes items from pages while the session's ``taken_member`` is set."""
 
     def __init__(self, messages: Any, session: Session) -> None:
         self._messages = messages
@@ -177,8 +190,8 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
             session.handshake.received(message)
         if session.cancelled_calls is not None and isinstance(message, JSONRPCResponse | JSONRPCError):
             session.cancelled_calls.answered(message.id)
-        if session.takes_tools and isinstance(message, JSONRPCResponse):
-            _take_tools(message.result, session)
+        if session.taken_member is not None and isinstance(message, JSONRPCResponse):
+            _take_items(message.result, session.taken_member, session)
 
     async def aclose(self) -> None:
         """Close the stream."""
@@ -207,40 +220,42 @@ def valid_notification(message: JSONRPCNotification, protocol_version: str) -> b
     return True
 
 
-def _take_tools(page: Json, session: Session) -> None:
+def _take_items(page: Json, member: str, session: Session) -> None:
     page.pop(TAKEN_KEY, None)  # the key is reserved
-    tools = page.get("tools")
-    if isinstance(tools, list) and "content" not in page:
-        key = len(session.taken_tools)
-        session.taken_tools[key] = tools
-        page["tools"], page[TAKEN_KEY] = [], key
+    items = page.get(member)
+    if isinstance(items, list) and _RESULTS.isdisjoint(page):
+        key = len(session.taken_items)
+        session.taken_items[key] = items
+        page[member], page[TAKEN_KEY] = [], key
 
 
-def sift(page: Json, tools: list[Any], protocol_version: str) -> tuple[list[Any], list[str]]:
-    """Separate valid tools of a page, given without its tools, from malformed ones.
+def sift(
+    page: Json, items: list[Any], protocol_version: str, method: ListMethod = TOOLS
+) -> tuple[list[Any], list[str]]:
+    """Separate valid items of a page, given without its items, from malformed ones.
 
     Returns:
-        The valid tools, and one sentence with name and reason for each malformed one.
+        The valid items, and one sentence with name and reason for each malformed one.
     """
-    if _problem(page, tools, protocol_version) is None:
-        return tools, []
+    if _problem(page, items, protocol_version, method) is None:
+        return items, []
     valid: list[Any] = []
     malformed: list[str] = []
-    for tool in tools:
-        problem = _problem(page, [tool], protocol_version)
+    for item in items:
+        problem = _problem(page, [item], protocol_version, method)
         if problem is None:
-            valid.append(tool)
+            valid.append(item)
         else:
-            name = tool.get("name") if isinstance(tool, dict) else None
-            shown = repr(name) if isinstance(name, str) and name else short_repr(tool)
-            malformed.append(f"the tool {shown} is malformed: {problem}")
+            name = item.get(method.key) if isinstance(item, dict) else None
+            shown = repr(name) if isinstance(name, str) and name else short_repr(item)
+            malformed.append(f"the {method.noun} {shown} is malformed: {problem}")
     return valid, malformed
 
 
-def _problem(page: Json, tools: list[Any], protocol_version: str) -> str | None:
-    """Describe the validation error of a page with these tools; None if it is valid."""
+def _problem(page: Json, items: list[Any], protocol_version: str, method: ListMethod) -> str | None:
+    """Describe the validation error of a page with these items; None if it is valid."""
     try:
-        validate_server_result("tools/list", protocol_version, {**page, "tools": tools})
+        validate_server_result(method.method, protocol_version, {**page, method.member: items})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         path = ".".join(map(str, first["loc"][2:]))

@@ -1,0 +1,127 @@
+"""Prompts of remote servers (MCP, "Prompts")."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bridge.client.remote_feature import RemoteRenderer
+from bridge.errors import DefinitionError
+from bridge.prompts.box import PromptBox
+from bridge.text import nearest
+from bridge.tools.context import InvocationContext
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.client.resources import RemoteServers
+    from bridge.client.tool_catalog import CatalogRules
+    from bridge.prompts.prompt import Prompt, PromptMessage
+    from bridge.tools.completion import Completion
+
+
+class RemotePrompts(PromptBox):
+    """Prompts of a provider's servers, by local name.
+
+    They are named like tools: with several servers, the name begins with its server's. The box is filled when its
+    prompts are first asked for, and follows its servers from then on.
+    """
+
+    def __init__(self, servers: RemoteServers) -> None:
+        super().__init__()
+        self._servers = servers
+
+    async def list(self, server: str | None = None) -> tuple[Prompt, ...]:
+        """Return the prompts, of one server or of all that can be reached.
+
+        Raises:
+            DefinitionError: There is no such server.
+            ServerError: The server cannot be reached, or its prompts cannot be listed.
+        """
+        if server is None:
+            await self._servers.follow("prompts")
+            return tuple(self)
+        await self._servers.follow("prompts", server)
+        listing = self._servers.upstreams[server].lists["prompts"]
+        if listing.problem is not None and not listing.is_listed:
+            raise listing.problem
+        return tuple(prompt for prompt in self if prompt.server == server)
+
+    async def render(
+        self, name: str, arguments: Mapping[str, str] | None = None, *, context: InvocationContext | None = None
+    ) -> tuple[PromptMessage, ...]:
+        """Return the messages of a prompt.
+
+        Args:
+            name: The local name.
+            arguments: Its arguments.
+            context: Invocation context.
+
+        Raises:
+            DefinitionError: There is no such prompt.
+            ServerError: The request failed, for example because an argument is missing.
+            WireError: The response is malformed.
+        """
+        prompt = await self._prompt(name)
+        renderer = prompt.renderer
+        assert isinstance(renderer, RemoteRenderer)
+        return await renderer.render(arguments or {}, context or InvocationContext())
+
+    async def complete(
+        self,
+        name: str,
+        argument: str,
+        text: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        context: InvocationContext | None = None,
+    ) -> Completion:
+        """Return values for an argument of a prompt.
+
+        Args:
+            name: The local name of the prompt.
+            argument: The argument.
+            text: Its text so far.
+            arguments: The other arguments that are filled in.
+            context: Invocation context.
+
+        Raises:
+            DefinitionError: There is no such prompt.
+            ToolError: The request failed.
+        """
+        prompt = await self._prompt(name)
+        return await prompt.complete(argument, text, arguments or {}, context or InvocationContext())
+
+    def rebuild(self, rules: CatalogRules) -> Mapping[str, tuple[str, ...]]:
+        """Take the prompts of all servers, with local names.
+
+        Returns:
+            For each server, the prompts that are left out because of their names, each as a sentence.
+        """
+        upstreams = self._servers.upstreams
+        names = rules.prompt_names(
+            {name: (server.config, [prompt.name for prompt in server.prompts]) for name, server in upstreams.items()}
+        )
+        self.replace(
+            replace(prompt, name=names[server.name, prompt.name])  # type: ignore[index]  # equal to a RemoteName
+            for server in upstreams.values()
+            for prompt in server.prompts
+            if (server.name, prompt.name) in names
+        )
+        return {
+            name: tuple(
+                f"the name of the prompt {prompt.name!r} is taken or begins with another server's prefix, "
+                "and prefix is 'never'"
+                for prompt in server.prompts
+                if (name, prompt.name) not in names
+            )
+            for name, server in upstreams.items()
+        }
+
+    async def _prompt(self, name: str) -> Prompt:
+        if name not in self:
+            await self._servers.follow("prompts")
+        if (prompt := self.find(name)) is None:
+            near = nearest(name, self._items)
+            raise DefinitionError(f"there is no prompt {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+        return prompt
