@@ -18,7 +18,7 @@ FROM python:${PYTHON}
 LABEL org.opencontainers.image.title="bridge" \
       org.opencontainers.image.description="Python tools and MCP servers, served over the Model Context Protocol" \
       org.opencontainers.image.version="0.1.0" \
-      org.opencontainers.image.licenses="MIT"
+      org.opencontainers.image.licenses="MIT AND BSD-3-Clause"
 RUN python -m pip uninstall --yes pip \
  && python -c "import ensurepip, shutil; shutil.rmtree(ensurepip.__path__[0])"
 COPY --from=build /opt/bridge /opt/bridge

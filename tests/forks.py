@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 IS_POSSIBLE = "forkserver" in get_all_start_methods()
-COMMANDS = ("call", "chat", "install", "list", "login", "logout", "pin", "serve", "status")
+COMMANDS = ("call", "chat", "inspect", "install", "list", "login", "logout", "pin", "serve", "status")
 IMPORTED = (
     *(f"bridge.cli.{command}" for command in COMMANDS),
     *("bridge.cli.serve.gateway", "bridge.cli.serve.http", "bridge.cli.serve.stdio", "bridge.client"),

@@ -23,7 +23,10 @@ from bridge.cli.reporting import exit_code_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = ("new", "serve", "list", "call", "chat", "doctor", "status", "login", "logout", "pin", "install")
+COMMANDS = (
+    *("new", "serve", "list", "call", "inspect", "chat", "doctor", "status"),
+    *("login", "logout", "pin", "install"),
+)
 """Commands in the order of the help; each is ``command`` of the module of its name."""
 
 

@@ -37,7 +37,7 @@ def client_entry(target: Target) -> Entry:
 def serving_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Entry:
     """Build the entry that serves targets over stdio, with options of ``bridge serve``."""
     command, *arguments = _own_command()
-    words = [word for target in targets if not isinstance(target, CommandTarget) for word in [_argument(target)]]
+    words = [word for target in targets if not isinstance(target, CommandTarget) for word in [target_argument(target)]]
     after = [
         word for target in targets if isinstance(target, CommandTarget) for word in ("--", *_absolute(target.command))
     ]
@@ -88,7 +88,8 @@ def _absolute(command: Sequence[str]) -> list[str]:
     return [str(Path(word).absolute()) if os.path.isfile(word) else word for word in command]  # noqa: PTH113
 
 
-def _argument(target: LocalTarget | UrlTarget | ConfigTarget) -> str:
+def target_argument(target: LocalTarget | UrlTarget | ConfigTarget) -> str:
+    """Write a target as an argument, with absolute paths."""
     if isinstance(target, UrlTarget):
         return target.url
     if isinstance(target, ConfigTarget):

@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from tests.markdown import Block, Command, Document
 
 DEADLINE_SECONDS = 60
-_SERVES = re.compile(r"(\w+=\S+ +)*(((bridge|mcp-toolbridge) serve|python) .*--transport (http|sse)( .*)?|uvicorn .*)")
+_SERVES = re.compile(
+    r"(\w+=\S+ +)*(((bridge|mcp-toolbridge) serve|python) .*--transport (http|sse)( .*)?|(uvicorn|bridge inspect) .*)"
+)
 _ONLY_READ = re.compile(r"(docker|kubectl|pip|uv|uvx|git|cd|source|redis-server|nginx|systemctl|sudo) ")
 _LOGIN = re.compile(r"bridge (login|logout) ")
 _PORT = re.compile(r"(?<=127\.0\.0\.1:)\d{4,5}\b|(?<=localhost:)\d{4,5}\b|(?<=--port )\d+|(?<=-port )\d+|(?<=port=)\d+")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.call import CallOptions
     from bridge.client.connection.list_methods import Listed, ListMethod
     from bridge.client.connection.session import Session
-    from bridge.client.connection.state import Era, ServerInfo
+    from bridge.client.connection.state import Era, MessageDirection, ServerInfo
     from bridge.client.connection.supervisor import Supervisor
     from bridge.errors import ServerError
     from bridge.tools.context import InvocationContext
@@ -223,6 +223,20 @@ class Connection:
     def unwatch(self, uri: str) -> None:
         """Ask the server no longer to announce new content of a resource."""
         self._events.wanted.unwatch(uri)
+
+    def on_message(self, listener: Callable[[MessageDirection, str], None]) -> Callable[[], None]:
+        """Register a listener for the JSON-RPC messages of sessions that are opened from now on.
+
+        Such sessions send every request through the SDK, since the fast path builds no messages. Messages of a server
+        in this process are not reported.
+
+        Args:
+            listener: Called in the event loop with the direction and the message as JSON; its exceptions are logged.
+
+        Returns:
+            A function that removes the listener.
+        """
+        return self._events.message_listeners.add(listener)
 
     async def list_tools(self) -> ToolListing:
         """List the server's tools, all pages, without caching; tools refused by pins are left out.

@@ -66,7 +66,7 @@ async def open_session(
         events=session,
         connect_seconds=config.connect_timeout_seconds,
         auth=auth,
-        fast_path=config.fast_path,
+        fast_path=config.fast_path and session.on_message is None,
     )
     async with AsyncExitStack() as stack:
         tasks = await stack.enter_async_context(anyio.create_task_group())
@@ -123,12 +123,10 @@ async def _initialized(
 async def _filtered(
     transport: AbstractAsyncContextManager[tuple[Any, Any]], session: Session
 ) -> AsyncIterator[tuple[ListFilter, Any]]:
-    """Wrap a transport's streams with `ListFilter` and, during the handshake, `HandshakeWriter`."""
+    """Wrap a transport's streams with `ListFilter` and, if something observes what is sent, `ReportingWriter`."""
     async with transport as (messages, writer):
-        yield (
-            ListFilter(messages, session),
-            writer if session.handshake is None else HandshakeWriter(writer, session),
-        )
+        is_observed = session.handshake is not None or session.on_message is not None
+        yield ListFilter(messages, session), ReportingWriter(writer, session) if is_observed else writer
 
 
 @contextmanager
@@ -147,8 +145,8 @@ def _observed_handshake(session: Session, peer: Peer) -> Iterator[None]:
         session.handshake = None
 
 
-class HandshakeWriter(ObjectSendStream[SessionMessage]):
-    """Stream that the SDK writes messages to; reports handshake requests to telemetry."""
+class ReportingWriter(ObjectSendStream[SessionMessage]):
+    """Stream that the SDK writes messages to; reports them, and handshake requests to telemetry."""
 
     def __init__(self, messages: Any, session: Session) -> None:
         self._messages = messages
@@ -156,6 +154,7 @@ class HandshakeWriter(ObjectSendStream[SessionMessage]):
 
     async def send(self, item: SessionMessage) -> None:
         """Send a message."""
+        self._session.report("sent", item.message)
         if self._session.handshake is not None:
             self._session.handshake.sent(item.message)
         await self._messages.send(item)

@@ -2,8 +2,8 @@
 
 The SDK validates a page as a whole on the event loop: a large page would block all calls for seconds, and one malformed
 item would invalidate the page. So items are removed from a page before the SDK reads it, and are validated in batches
-with the SDK's own rules. The same stream wrapper observes responses to the handshake and to cancelled calls, and
-drops malformed notifications.
+with the SDK's own rules. The same stream wrapper reports all messages, observes responses to the handshake and to
+cancelled calls, and drops malformed notifications.
 """
 
 from __future__ import annotations
@@ -176,6 +176,7 @@ class ListFilter(ObjectReceiveStream[SessionMessage | Exception]):
                 return item  # type: ignore[no-any-return]  # the transport's type
             if self._session.large:
                 item.message = self._session.whole(item.message)
+            self._session.report("received", item.message)
             if isinstance(item.message, JSONRPCNotification):
                 if not valid_notification(item.message, self._session.protocol_version):
                     continue

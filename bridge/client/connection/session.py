@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bridge.client.auth.errors import SignInError
     from bridge.client.connection.call import Call
-    from bridge.client.connection.state import ConnectionEvents, Era
+    from bridge.client.connection.state import ConnectionEvents, Era, MessageDirection
     from bridge.client.connection.telemetry import HandshakeTelemetry
     from bridge.client.transports.channel import ProgressListener, RequestSender
     from bridge.telemetry.observer import Observer
@@ -91,9 +91,12 @@ class Session:
         events: Notified of changes that the server announces.
         progress_tokens: The SDK's progress tokens of requests that it reads the responses of, by the tokens sent.
         large: Large messages that were parsed before the SDK, by the key in the short message that replaces them.
+        on_message: Receives each message as JSON, with its direction; None for none. The SDK then sends all requests.
     """
 
-    def __init__(self, events: ConnectionEvents) -> None:
+    def __init__(
+        self, events: ConnectionEvents, on_message: Callable[[MessageDirection, str], None] | None = None
+    ) -> None:
         self.channel: Channel = _NoChannel()
         self.calls: set[Call] = set()
         self.cancelled_calls: CancelledCalls | None = None
@@ -115,6 +118,7 @@ class Session:
         self.era: Era = "handshake"
         self.info = ServerInfo()
         self.events = events
+        self.on_message = on_message
         self._background_tasks: TaskGroup | None = None
         self._client: Client | None = None
         self._send_directly: RequestSender | None = None
@@ -173,6 +177,11 @@ class Session:
             assert isinstance(large, JSONRPCResponse | JSONRPCError)
             large.id = message.id  # set by the SDK's transport
         return large
+
+    def report(self, direction: MessageDirection, message: JSONRPCMessage) -> None:
+        """Pass a message to the listener, if there is one."""
+        if self.on_message is not None:
+            self.on_message(direction, message.model_dump_json(by_alias=True, exclude_none=True))
 
     def handed_over(self, outgoing: OutgoingRequest, request_id: RequestId) -> None:
         """Map the progress token of a request to that of the SDK, until the request is garbage-collected."""

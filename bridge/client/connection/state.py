@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Era: TypeAlias = Literal["handshake", "modern"]
 """Era of the protocol: up to 2025-11-25, or from 2026-07-28 on."""
 
+MessageDirection: TypeAlias = Literal["sent", "received"]
+"""Direction of a JSON-RPC message, seen from this client."""
+
 MAX_BACK_OFF_SECONDS = 10.0
 """Maximum seconds between attempts to reconnect."""
 
@@ -205,6 +208,7 @@ class ConnectionEvents:
         self.tools: list[dict[str, Any]] | None = None
         """The tools that were listed last, before pins apply; None before the first list."""
         self.state_listeners = Listeners[[ConnectionState]]()
+        self.message_listeners = Listeners[[MessageDirection, str]]()
         self.list_listeners: dict[Feature, Listeners[[]]] = {
             "tools": Listeners(),
             "resources": Listeners(),

@@ -185,7 +185,9 @@ class Supervisor:
         while not self._stopping.is_set():
             self._was_useful = False
             connects = self.connects
-            error: ServerUnavailableError = await sessions.start(self._run_session, Session(self._events))
+            listeners = self._events.message_listeners
+            session = Session(self._events, listeners.notify if listeners else None)
+            error: ServerUnavailableError = await sessions.start(self._run_session, session)
             if self._stopping.is_set():
                 break
             failures = 0 if self._was_useful else failures + 1

@@ -1,0 +1,166 @@
+"""``bridge inspect``: a page in the browser that shows and calls what targets offer."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import webbrowser
+from contextlib import suppress
+from dataclasses import replace
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bridge.cli.options import (
+    ServerOptions,
+    WholeNumber,
+    check_pins,
+    group_values,
+    server_options,
+    with_headers,
+)
+from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.targets import (
+    CommandTarget,
+    ConfigTarget,
+    FileTarget,
+    ModuleTarget,
+    TargetCommand,
+    UrlTarget,
+    given_targets,
+)
+from bridge.errors import TargetError
+from bridge.hosting.process import exit_process, print_message, redirect_stdout, run_interruptible
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+
+    from bridge.cli.targets import Target
+    from bridge.client.config.servers import ServerConfig
+    from bridge.inspector.inspector import Inspector
+    from bridge.inspector.snippets import Origin
+
+_MAX_CALL_SECONDS = 3600.0
+"""Maximum seconds of a call, in which a person may answer questions."""
+_CLOSE_SECONDS = 1
+"""Seconds that open requests of the page may take after the end."""
+
+
+@click.command(cls=TargetCommand, short_help="Show and call the tools of TARGETs in the browser.")
+@click.argument("targets", nargs=-1, metavar="[TARGET...]")
+@click.option(
+    "--port",
+    type=WholeNumber(0, 65535),
+    metavar="PORT",
+    default=0,
+    show_default=True,
+    help="Port of the page on 127.0.0.1; 0 for a free one, which is printed.",
+)
+@click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
+@server_options("Timeout of a call without progress; by default 60 seconds, or that of the configuration.")
+@log_level_option("warning")
+@click.pass_context
+def command(
+    ctx: click.Context, /, targets: tuple[str, ...], port: int, no_browser: bool, log_level: str, **settings: Any
+) -> int:
+    """Show the tools, resources and prompts of any number of TARGETs in the browser, and call them.
+
+    The page shows forms for arguments, progress, results, questions of tools, and all messages. It is served to this
+    machine only, at the printed address. Each Python target is served over stdio by a process of its own.
+    """
+    configure_logging(log_level)
+    options = group_values(ServerOptions, settings)
+    given = given_targets(ctx, targets)
+    if not given:
+        raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
+    meant = with_headers(ctx, given, options.headers)
+    check_pins(ctx, meant)
+    with redirect_stdout():
+        from bridge.hosting import sockets  # noqa: PLC0415 - after usage errors
+        from bridge.inspector.access import HOST  # noqa: PLC0415 - as above
+        from bridge.inspector.inspector import Inspector  # noqa: PLC0415 - as above
+
+        inspector = Inspector(_servers(meant, options))
+        bound = sockets.bind(sockets.resolve(HOST, port))
+        token = token_urlsafe()
+        url = sockets.url_of(HOST, bound[0].getsockname()[1], f"/?token={token}")
+        run_interruptible(_serve, inspector, bound, token, url, not no_browser)
+    return exit_process(0)
+
+
+def _servers(targets: Sequence[Target], options: ServerOptions) -> list[tuple[ServerConfig, Origin]]:
+    """The servers of all targets under unique names, each with the target that it comes from."""
+    from bridge.cli.servers import pinned, with_timeout  # noqa: PLC0415 - after usage errors
+    from bridge.gateway import merged_servers  # noqa: PLC0415 - as above
+
+    groups: list[tuple[str, list[ServerConfig]]] = []
+    found: dict[str, tuple[ServerConfig, Origin]] = {}
+    for target in targets:
+        configs = pinned(_configs(target, is_alone=len(targets) == 1), options.upstream)
+        limited = [with_timeout(_patient(config), options.timeout) for config in configs]
+        groups.append((target.name, limited))
+        for config in merged_servers(groups):
+            if config.name not in found:
+                own = next(each for each in limited if replace(each, name=config.name) == config)
+                found[config.name] = config, _origin(target, own)
+    if not found:
+        raise TargetError("there are no servers in these targets")
+    return list(found.values())
+
+
+def _configs(target: Target, *, is_alone: bool) -> list[ServerConfig]:
+    """The servers of a target; a Python target is served over stdio."""
+    from bridge.cli.client_entries import serving_entry  # noqa: PLC0415 - after usage errors
+    from bridge.cli.servers import servers_of  # noqa: PLC0415 - as above
+    from bridge.client.config.servers import ServerConfig  # noqa: PLC0415 - as above
+    from bridge.client.transports.stdio import StdioTransport  # noqa: PLC0415 - as above
+
+    if not isinstance(target, FileTarget | ModuleTarget):
+        return servers_of(target, is_alone=is_alone)
+    entry = serving_entry([target])
+    transport = StdioTransport(entry["command"], args=tuple(entry["args"]), env=entry.get("env", {}), inherit_env="all")
+    return [ServerConfig(name=target.name, transport=transport)]
+
+
+def _patient(config: ServerConfig) -> ServerConfig:
+    return replace(config, max_call_seconds=max(config.max_call_seconds, _MAX_CALL_SECONDS))
+
+
+def _origin(target: Target, config: ServerConfig) -> Origin:
+    from bridge.cli.client_entries import target_argument  # noqa: PLC0415 - after usage errors
+    from bridge.inspector.snippets import Origin  # noqa: PLC0415 - as above
+
+    match target:
+        case CommandTarget():
+            return Origin(command=target.command)
+        case ConfigTarget():
+            prefix = f"{config.name}_" if config.prefixing == "always" else ""
+            name = target.server or config.name
+            return Origin(argument=f"{target.path}#{name}", prefix=config.prefix or prefix)
+        case UrlTarget():
+            return Origin(argument=target.url, headers=tuple(name for name, _ in target.headers))
+        case FileTarget() | ModuleTarget():
+            return Origin(argument=target_argument(target), is_python=True)
+
+
+async def _serve(inspector: Inspector, sockets: list[socket.socket], token: str, url: str, opens: bool) -> None:
+    """Serve the page until SIGTERM, or until it is cancelled."""
+    import uvicorn  # noqa: PLC0415 - after usage errors
+
+    from bridge.hosting.server import BackgroundServer  # noqa: PLC0415 - as above
+    from bridge.inspector.app import inspector_app  # noqa: PLC0415 - as above
+
+    app, begun, ended = inspector_app(inspector, token), asyncio.Event(), asyncio.Event()
+    with suppress(NotImplementedError):  # Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    config = uvicorn.Config(
+        app, lifespan="off", ws="none", access_log=False, log_config=None, timeout_graceful_shutdown=_CLOSE_SECONDS
+    )
+    begun.set()
+    async with BackgroundServer(config).running(sockets, begun), inspector.running():
+        print_message(f"serving the inspector at {url}")
+        if opens:
+            webbrowser.open(url)
+        await ended.wait()

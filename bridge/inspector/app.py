@@ -1,0 +1,178 @@
+"""HTTP interface of the inspector's page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from bridge.client.output_schema import OutputSchema
+from bridge.errors import WireError
+from bridge.inspector.access import AccessGuard
+from bridge.inspector.requests import METHODS
+from bridge.inspector.snippets import as_call_line, as_test
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from bridge.inspector.inspector import Inspector
+    from bridge.inspector.requests import PageRequest
+    from bridge.inspector.servers import InspectedServer
+    from bridge.types import Json
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Maximum bytes of a request of the page."""
+
+_STATIC = Path(__file__).parent / "static"
+
+
+def inspector_app(inspector: Inspector, token: str) -> ASGIApp:
+    """Create the ASGI application of the page; serve it while the inspector runs.
+
+    Args:
+        inspector: The servers.
+        token: Secret that the page is opened with: ``/?token=…``.
+    """
+    page = _Page(inspector)
+    routes = [
+        Route("/", page.index),
+        Route("/events", page.events),
+        Route("/requests", page.send, methods=["POST"]),
+        Route("/requests/clear", page.clear_requests, methods=["POST"]),
+        Route("/requests/{number:int}", page.request),
+        Route("/requests/{number:int}/cancel", page.cancel, methods=["POST"]),
+        Route("/requests/{number:int}/snippets", page.snippets),
+        Route("/questions/{number:int}", page.answer, methods=["POST"]),
+        Route("/messages/clear", page.clear_messages, methods=["POST"]),
+        Route("/messages/{number:int}", page.message),
+        Route("/check", page.check, methods=["POST"]),
+        Route("/servers/{name}/refresh", page.refresh, methods=["POST"]),
+        Route("/servers/{name}/restart", page.restart, methods=["POST"]),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+    ]
+    return AccessGuard(Starlette(routes=routes), token)
+
+
+class _Page:
+    """Endpoints of the page."""
+
+    def __init__(self, inspector: Inspector) -> None:
+        self._inspector = inspector
+
+    async def index(self, _: Request) -> Response:
+        return FileResponse(_STATIC / "index.html")
+
+    async def events(self, _: Request) -> Response:
+        inspector = self._inspector
+        return StreamingResponse(inspector.events.of_page("state", inspector.state()), media_type="text/event-stream")
+
+    async def send(self, request: Request) -> Response:
+        body = await _body(request)
+        server, method, params = self._server(body.get("server")), body.get("method"), body.get("params")
+        if method not in METHODS or not isinstance(params, dict):
+            raise HTTPException(400, f"the method {method!r} cannot be sent from the page, or has no parameters")
+        if method == "tools/call" and not (
+            isinstance(params.get("name"), str) and isinstance(params.get("arguments"), dict)
+        ):
+            raise HTTPException(400, "a call has a name and arguments, which are an object")
+        return _json(self._inspector.requests.start(server, method, params).summary())
+
+    async def request(self, request: Request) -> Response:
+        return _json(self._request(request).whole())
+
+    async def cancel(self, request: Request) -> Response:
+        self._request(request).scope.cancel()
+        return _json({})
+
+    async def snippets(self, request: Request) -> Response:
+        found = self._request(request)
+        if found.method != "tools/call":
+            raise HTTPException(404, "only calls of tools have snippets")
+        origin, name, arguments = self._server(found.server).origin, found.params["name"], found.params["arguments"]
+        return _json(
+            {"line": as_call_line(origin, name, arguments), "test": as_test(origin, name, arguments, found.answer)}
+        )
+
+    async def clear_requests(self, _: Request) -> Response:
+        self._inspector.requests.clear()
+        return self._changed()
+
+    async def clear_messages(self, _: Request) -> Response:
+        self._inspector.traffic.clear()
+        return self._changed()
+
+    async def answer(self, request: Request) -> Response:
+        answer = (await _body(request)).get("answer")
+        try:
+            self._inspector.questions.answer(request.path_params["number"], answer)
+        except KeyError:
+            raise HTTPException(404, "the question is no longer open") from None
+        except WireError as error:
+            raise HTTPException(400, str(error)) from error
+        return _json({})
+
+    async def message(self, request: Request) -> Response:
+        found = self._inspector.traffic.get(request.path_params["number"])
+        if found is None:
+            raise HTTPException(404, "the message is no longer kept")
+        return Response(found.text, media_type="application/json")
+
+    async def check(self, request: Request) -> Response:
+        body = await _body(request)
+        server, name = self._server(body.get("server")), body.get("tool")
+        if (tool := server.tool(name)) is None:
+            raise HTTPException(404, f"there is no tool {name!r}")
+        schema = OutputSchema(tool["inputSchema"], f"the tool {name!r}")
+        return _json({"problem": await schema.problem(body.get("arguments"))})
+
+    async def refresh(self, request: Request) -> Response:
+        self._server(request.path_params["name"]).refresh()
+        return _json({})
+
+    async def restart(self, request: Request) -> Response:
+        await self._server(request.path_params["name"]).restart()
+        return _json({})
+
+    def _changed(self) -> Response:
+        """Send the whole state to all pages."""
+        self._inspector.events.publish("state", self._inspector.state())
+        return _json({})
+
+    def _server(self, name: object) -> InspectedServer:
+        server = self._inspector.servers.get(name) if isinstance(name, str) else None
+        if server is None:
+            raise HTTPException(404, f"there is no server {name!r}")
+        return server
+
+    def _request(self, request: Request) -> PageRequest:
+        found = self._inspector.requests.get(request.path_params["number"])
+        if found is None:
+            raise HTTPException(404, "the request is no longer kept")
+        return found
+
+
+async def _body(request: Request) -> Json:
+    """Read a JSON object."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise HTTPException(413, f"the body is longer than {MAX_BODY_BYTES / 2**20:g} MiB")
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise HTTPException(400, "the body is not a JSON object")
+    return value
+
+
+def _json(data: Any) -> Response:
+    return Response(json.dumps(data), media_type="application/json")

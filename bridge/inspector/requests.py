@@ -1,0 +1,204 @@
+"""Requests that are sent from the page: their progress, outcome and history."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from time import perf_counter, time
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio
+from pydantic_core import to_json
+
+from bridge.client.output_schema import OutputSchema
+from bridge.errors import ArgumentsError, ServerError, ServerRefusedError
+from bridge.inspector.questions import REQUEST_PARAMETER
+from bridge.inspector.servers import estimated_tokens
+from bridge.tools.channel import LocalChannel
+from bridge.tools.context import InvocationContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.abc import TaskGroup
+
+    from bridge.inspector.servers import InspectedServer
+    from bridge.tools.channel import LogLevel
+    from bridge.types import Json
+
+METHODS = ("tools/call", "resources/read", "prompts/get")
+"""Methods that the page may send."""
+MAX_REQUESTS = 200
+"""Maximum finished requests that are kept."""
+MAX_BYTES = 64 * 1024 * 1024
+"""Maximum bytes of all results that are kept."""
+MAX_LOGS = 1_000
+"""Maximum log messages of a request that are kept."""
+
+_logger = logging.getLogger("bridge.inspector")
+
+State = Literal["running", "done", "failed", "cancelled"]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PageRequest:
+    """One request."""
+
+    number: int
+    server: str
+    method: str
+    params: Json
+    started_at: float
+    """Time in seconds since 1970."""
+    state: State = "running"
+    """``failed`` also for a tool's result with ``isError``."""
+    duration_ms: float | None = None
+    progress: Json | None = None
+    logs: list[Json] = field(default_factory=list)
+    answer: Json | None = None
+    """``{"result": …}``, or ``{"error": …}`` with a message, and code and data of a JSON-RPC error."""
+    warning: str | None = None
+    """Violation of the tool's output schema; None for none."""
+    size_bytes: int = 0
+    """Bytes of the result as JSON."""
+    tokens: int = 0
+    """Estimated tokens of the result."""
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    def summary(self) -> Json:
+        """The request without its answer, as JSON for the page."""
+        return {
+            "number": self.number,
+            "server": self.server,
+            "method": self.method,
+            "params": self.params,
+            "at": self.started_at,
+            "state": self.state,
+            "ms": self.duration_ms,
+            "progress": self.progress,
+            "logs": len(self.logs),
+            "bytes": self.size_bytes,
+            "tokens": self.tokens,
+        }
+
+    def whole(self) -> Json:
+        """The request with its answer and log messages."""
+        return {**self.summary(), "answer": self.answer, "logs": self.logs, "warning": self.warning}
+
+
+class Requests:
+    """Running requests, and the last finished ones.
+
+    Args:
+        tasks: Runs the requests.
+        publish: Called with the summary of a request that has changed.
+    """
+
+    def __init__(self, tasks: TaskGroup, publish: Callable[[Json], None]) -> None:
+        self._tasks = tasks
+        self._publish = publish
+        self._requests: deque[PageRequest] = deque()
+        self._count = 0
+
+    def start(self, server: InspectedServer, method: str, params: Json) -> PageRequest:
+        """Send a request in the background."""
+        self._count += 1
+        request = PageRequest(number=self._count, server=server.name, method=method, params=params, started_at=time())
+        self._requests.append(request)
+        self._publish(request.summary())
+        self._tasks.start_soon(self._run, server, request)
+        return request
+
+    def get(self, number: int) -> PageRequest | None:
+        """Return a request by its number; None if it is forgotten."""
+        return next((request for request in self._requests if request.number == number), None)
+
+    def summaries(self) -> list[Json]:
+        """All requests without their answers, the oldest first."""
+        return [request.summary() for request in self._requests]
+
+    def clear(self) -> None:
+        """Forget all finished requests."""
+        self._requests = deque(request for request in self._requests if request.state == "running")
+
+    async def _run(self, server: InspectedServer, request: PageRequest) -> None:
+        context = InvocationContext(
+            channel=_PageChannel(request, self._publish), parameters={REQUEST_PARAMETER: request.number}
+        )
+        begun = perf_counter()
+        with request.scope:
+            await self._send(server, request, context)
+        if request.scope.cancelled_caught:
+            request.state = "cancelled"
+        request.duration_ms = (perf_counter() - begun) * 1000
+        self._forget()
+        self._publish(request.summary())
+
+    async def _send(self, server: InspectedServer, request: PageRequest, context: InvocationContext) -> None:
+        params = request.params
+        try:
+            if request.method == "tools/call":
+                result = await server.connection.call_tool(params["name"], params["arguments"], context=context)
+            else:
+                result = await server.connection.request(request.method, params, context=context)
+        except ServerRefusedError as error:
+            request.state = "failed"
+            request.answer = {"error": {"code": error.code, "message": error.message, "data": error.data}}
+        except (ServerError, ArgumentsError) as error:
+            request.state, request.answer = "failed", {"error": {"message": str(error)}}
+        except Exception as error:
+            _logger.exception("internal error: a request of the page failed")
+            request.state, request.answer = "failed", {"error": {"message": f"an error in bridge: {error!r}"}}
+        else:
+            request.state = "failed" if result.get("isError") is True else "done"
+            request.answer = {"result": result}
+            request.size_bytes, request.tokens = len(to_json(result)), estimated_tokens(_for_model(result))
+            request.warning = await _violation(server, request, result)
+
+    def _forget(self) -> None:
+        finished = [request for request in self._requests if request.state != "running"]
+        size_bytes = sum(request.size_bytes for request in finished)
+        for request in finished[:-1]:  # the last one stays, whatever its size
+            if len(self._requests) <= MAX_REQUESTS and size_bytes <= MAX_BYTES:
+                return
+            size_bytes -= request.size_bytes
+            self._requests.remove(request)
+
+
+class _PageChannel(LocalChannel):
+    """Receives the progress and log messages of a request."""
+
+    has_listener = True
+
+    def __init__(self, request: PageRequest, publish: Callable[[Json], None]) -> None:
+        self._request = request
+        self._publish = publish
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Show the progress."""
+        self._request.progress = {"progress": progress, "total": total, "message": message}
+        self._publish(self._request.summary())
+
+    async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+        """Keep the message; further ones are dropped."""
+        if len(self._request.logs) < MAX_LOGS:
+            self._request.logs.append({"level": level, "data": data, "logger": logger})
+            self._publish(self._request.summary())
+
+
+def _for_model(result: Json) -> Any:
+    """Part of a result that a model reads: its content, or else its structured content."""
+    return result.get("content") or result.get("structuredContent") or result
+
+
+async def _violation(server: InspectedServer, request: PageRequest, result: Json) -> str | None:
+    """Describe how structured content violates its output schema."""
+    tool = server.tool(request.params["name"]) if request.method == "tools/call" else None
+    schema = None if tool is None else tool.get("outputSchema")
+    if not isinstance(schema, dict) or result.get("isError") is True:
+        return None
+    if "structuredContent" not in result:
+        return "there is no structured content, which the output schema requires"
+    problem = await OutputSchema(schema, f"the tool {request.params['name']!r}").problem(result["structuredContent"])
+    return None if problem is None else f"the structured content does not match the output schema: {problem}"

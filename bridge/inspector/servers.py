@@ -1,0 +1,186 @@
+"""One server of the inspector: its state, and its tools, resources and prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args
+
+import anyio
+from pydantic_core import to_json
+
+from bridge.client.connection.connection import Connection
+from bridge.client.connection.state import ConnectionState
+from bridge.errors import ServerError, ServerRefusedError
+from bridge.service.memory.chat_memory import estimate_tokens
+from bridge.service.messages import SystemMessage
+from bridge.types import Feature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.client.config.servers import ServerConfig
+    from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.state import MessageDirection
+    from bridge.inspector.snippets import Origin
+    from bridge.types import Json
+
+MAX_ITEMS = 10_000
+"""Maximum resources, templates or prompts of a server that are listed, over all pages."""
+
+_METHOD_NOT_FOUND = -32601
+_DEFINITION_KEYS = ("name", "description", "inputSchema")
+
+
+@dataclass(slots=True, kw_only=True)
+class Offers:
+    """Everything that a server lists, each item as MCP's JSON."""
+
+    tools: list[Json] = field(default_factory=list)
+    resources: list[Json] = field(default_factory=list)
+    templates: list[Json] = field(default_factory=list)
+    prompts: list[Json] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """Lists that failed, and tools that are malformed or refused by pins, each as a sentence."""
+
+
+class InspectedServer:
+    """A server, its connection, and its lists.
+
+    Args:
+        config: The server.
+        origin: The target that it comes from.
+        handlers: Handlers of its questions.
+        on_change: Called when its state or its lists have changed.
+        on_message: Called with each JSON-RPC message.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        origin: Origin,
+        *,
+        handlers: ClientHandlers,
+        on_change: Callable[[InspectedServer], None],
+        on_message: Callable[[str, MessageDirection, str], None],
+    ) -> None:
+        self.config = config
+        self.name = config.name
+        self.origin = origin
+        self.offers = Offers()
+        self.connection = Connection(config, handlers=handlers)
+        self._on_change = on_change
+        self._wanted = anyio.Event()
+        self.connection.on_message(lambda direction, text: on_message(config.name, direction, text))
+        self.connection.on_state(self._state_changed)
+        for feature in get_args(Feature):
+            self.connection.on_list_changed(feature, self.refresh)
+
+    async def run(self) -> None:
+        """Connect, and list whenever the lists may have changed; closes the connection when it is cancelled."""
+        try:
+            await self.connection.open(wait=False)
+            while True:
+                await self._wanted.wait()
+                self._wanted = anyio.Event()
+                if self.connection.state is ConnectionState.READY:
+                    self.offers = await self._listed()
+                    self._on_change(self)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.connection.aclose()
+
+    def refresh(self) -> None:
+        """Request new lists."""
+        self._wanted.set()
+
+    async def restart(self) -> None:
+        """Close the connection, and open it again; a process is started anew."""
+        await self.connection.aclose()
+        await self.connection.open(wait=False)
+
+    def tool(self, name: object) -> Json | None:
+        """A listed tool; None if there is none of that name."""
+        return next((tool for tool in self.offers.tools if tool["name"] == name), None)
+
+    def summary(self) -> Json:
+        """State and lists as JSON for the page."""
+        status = self.connection.status()
+        info, error = status.server_info, status.last_error
+        return {
+            "name": self.name,
+            "state": status.state.value,
+            "transport": status.transport,
+            "address": status.address,
+            "era": status.era,
+            "protocolVersion": status.protocol_version,
+            "info": None
+            if info is None
+            else {
+                "name": info.name,
+                "title": info.title,
+                "version": info.version,
+                "instructions": info.instructions,
+                "capabilities": dict(info.capabilities),
+            },
+            "error": None if error is None else str(error),
+            "problems": self.offers.problems,
+            "tools": [{**tool, "tokens": definition_tokens(tool)} for tool in self.offers.tools],
+            "resources": self.offers.resources,
+            "templates": self.offers.templates,
+            "prompts": self.offers.prompts,
+        }
+
+    def _state_changed(self, state: ConnectionState) -> None:
+        if state is ConnectionState.READY:
+            self.refresh()
+        self._on_change(self)
+
+    async def _listed(self) -> Offers:
+        offers, info = Offers(), self.connection.server_info
+        capabilities = {} if info is None else info.capabilities
+        if "tools" in capabilities:
+            await self._list_tools(offers)
+        if "resources" in capabilities:
+            offers.resources = await self._pages("resources/list", "resources", offers)
+            offers.templates = await self._pages("resources/templates/list", "resourceTemplates", offers)
+        if "prompts" in capabilities:
+            offers.prompts = await self._pages("prompts/list", "prompts", offers)
+        return offers
+
+    async def _list_tools(self, offers: Offers) -> None:
+        try:
+            listing = await self.connection.list_tools()
+        except ServerError as error:
+            offers.problems.append(str(error))
+            return
+        offers.tools = [tool for tool in listing.tools if self.config.admits(tool["name"])]
+        offers.problems += [*listing.malformed, *listing.refused]
+
+    async def _pages(self, method: str, key: str, offers: Offers) -> list[Json]:
+        """Request all pages of a list."""
+        found: list[Json] = []
+        params: Json = {}
+        try:
+            while len(found) < MAX_ITEMS:
+                page = await self.connection.request(method, params)
+                items = page.get(key)
+                found += [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+                cursor = page.get("nextCursor")
+                if cursor is None or cursor == params.get("cursor"):
+                    return found
+                params = {"cursor": cursor}
+            offers.problems.append(f"{method}: only the first {MAX_ITEMS:,} are shown")
+        except ServerError as error:
+            if not (isinstance(error, ServerRefusedError) and error.code == _METHOD_NOT_FOUND):
+                offers.problems.append(str(error))
+        return found[:MAX_ITEMS]
+
+
+def definition_tokens(tool: Json) -> int:
+    """Estimated tokens of a tool's definition, as a model reads it."""
+    return estimated_tokens({key: tool[key] for key in _DEFINITION_KEYS if key in tool})
+
+
+def estimated_tokens(value: Any) -> int:
+    """Estimated tokens of JSON data."""
+    return estimate_tokens(SystemMessage(to_json(value).decode()))

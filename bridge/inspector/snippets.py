@@ -1,0 +1,103 @@
+"""A call of the page as a ``bridge call`` line, and as a test."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bridge.types import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Target that a server comes from, as it is named on the command line."""
+
+    argument: str = ""
+    """The target, such as ``tools.py`` or ``mcp.json#name``; empty for a command."""
+    command: tuple[str, ...] = ()
+    """The command after ``--``."""
+    is_python: bool = False
+    """True for a Python target, which ``bridge serve`` serves over stdio."""
+    headers: tuple[str, ...] = ()
+    """Names of the headers of ``--header``."""
+    prefix: str = ""
+    """Text before the names of its tools."""
+
+
+def as_call_line(origin: Origin, tool: str, arguments: Json) -> str:
+    """Write a call as a shell command; values of headers are left to variables of the environment."""
+    words = ["bridge", "call", *([origin.argument] if origin.argument else []), origin.prefix + tool]
+    if all(map(_is_plain, arguments.values())) and not any("=" in name for name in arguments):
+        words += [f"{name}={_plain_text(value)}" for name, value in arguments.items()]
+    else:
+        words += ["--json", json.dumps(arguments, ensure_ascii=False)]
+    for name in origin.headers:
+        words += ["--header", f"{name}: ${{{_variable(name)}}}"]
+    return shlex.join([*words, *(["--", *origin.command] if origin.command else [])])
+
+
+def as_test(origin: Origin, tool: str, arguments: Json, answer: Json | None) -> str:
+    """Write a call as a test for pytest, which expects the outcome of the call."""
+    result = (answer or {}).get("result")
+    name = re.sub(r"\W+", "_", tool).strip("_").lower()
+    imports, server = _server(origin)
+    lines = [
+        f"from bridge import {', '.join(imports)}",
+        "",
+        "",
+        f"def test_{name or 'call'}() -> None:",
+        f"    with connect({server}) as tools:",
+        f"        result = tools.call({origin.prefix + tool!r}, {arguments!r})",
+        *(f"    assert {expectation}" for expectation in _expectations(result)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _expectations(result: Json | None) -> list[str]:
+    if result is None:
+        return ["result.is_error"]
+    is_error = result.get("isError") is True
+    first = "result.is_error" if is_error else "not result.is_error"
+    structured = result.get("structuredContent")
+    if structured is not None:
+        return [first, f"result.structured_content == {structured!r}"]
+    content = result.get("content")
+    texts = [block.get("text") for block in content if block.get("type") == "text"] if isinstance(content, list) else []
+    return [first, f"result.text == {chr(10).join(map(str, texts))!r}"] if texts else [first]
+
+
+def _server(origin: Origin) -> tuple[list[str], str]:
+    """Names to import, and the argument of ``connect``."""
+    if origin.headers:
+        headers = ", ".join(f"{name!r}: '${{{_variable(name)}}}'" for name in origin.headers)
+        return ["connect"], f"{{'mcpServers': {{'server': {{'url': {origin.argument!r}, 'headers': {{{headers}}}}}}}}}"
+    command = ("bridge", "serve", origin.argument) if origin.is_python else origin.command
+    if not command:
+        return ["connect"], repr(origin.argument)
+    transport = f"StdioTransport({command[0]!r}, args={command[1:]!r})"
+    return ["ServerConfig", "StdioTransport", "connect"], f"ServerConfig(name='server', transport={transport})"
+
+
+def _variable(header: str) -> str:
+    return re.sub(r"\W", "_", header).upper()
+
+
+def _is_plain(value: Any) -> bool:
+    """True for a value that ``name=value`` expresses whatever the schema says."""
+    return isinstance(value, bool | int | float) or (isinstance(value, str) and value != "" and not _is_json(value))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

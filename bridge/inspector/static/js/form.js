@@ -1,0 +1,211 @@
+// View of a form: the fields of `fields.js` as inputs.
+
+import { addExtra, addItem, extraSchema, fill, select } from "./fields.js";
+import { visible } from "./format.js";
+import { compact } from "./json.js";
+import { html, live, nothing } from "./lit.js";
+
+/**
+ * The inputs of an object's properties.
+ *
+ * @param field  the field of the object
+ * @param changed  called when the user has changed a value
+ */
+export function form(field, changed) {
+  return html`<div class="fields">${propertiesOf(field, changed)}</div>`;
+}
+
+/** True if an object can have no properties. */
+export function isEmpty(field) {
+  return !field.properties.length && !extraSchema(field);
+}
+
+function propertiesOf(field, changed) {
+  return html`
+    ${field.properties.map((property) => row(property.name, property.field, changed))}
+    ${extraSchema(field) && (field.extras.length || !field.properties.length || field.schema.additionalProperties)
+      ? extras(field, changed)
+      : nothing}
+  `;
+}
+
+/** A labelled value; a nested one is a group. */
+function row(name, field, changed) {
+  const description = field.schema.description ?? "";
+  const label = html`
+    ${visible(field.schema.title && field.schema.title.toLowerCase() !== name.toLowerCase() ? `${name} · ${field.schema.title}` : name)}
+    ${field.isRequired ? html`<abbr title="required">*</abbr>` : nothing}
+    <span class="type">${typeText(field)}</span>
+  `;
+  const help = description ? html`<p class="help">${visible(description)}</p>` : nothing;
+  if (isGroup(field)) {
+    return html`<fieldset class="group">
+      <legend>${label}</legend>
+      ${help}${optional(field, changed)}
+    </fieldset>`;
+  }
+  if (field.kind === "boolean") {
+    return html`<div class="field check">
+      <label>${input(field, changed, name)}<span>${label}</span></label>
+      ${help}
+    </div>`;
+  }
+  return html`<div class="field">
+    <label for=${field.id}>${label}</label>
+    ${input(field, changed, name)}${help}
+  </div>`;
+}
+
+const isGroup = ({ kind }) => ["object", "list", "union", "choices"].includes(kind);
+
+function typeText({ schema, kind }) {
+  if (kind === "choice" || kind === "choices" || kind === "boolean") return "";
+  if (kind === "union") return "one of";
+  const type = [schema.type ?? (kind === "json" ? "JSON" : kind)].flat().join(" or ");
+  const { minimum, maximum, minLength, maxLength, minItems, maxItems } = schema;
+  const range = rangeText(minimum ?? minLength ?? minItems, maximum ?? maxLength ?? maxItems);
+  return [schema.format ?? type, range].filter(Boolean).join(", ");
+}
+
+function rangeText(least, most) {
+  if (least === undefined && most === undefined) return "";
+  if (most === undefined) return `from ${least}`;
+  return least === undefined ? `up to ${most}` : `${least} to ${most}`;
+}
+
+/** A nested value, which can be added and removed if it is not required. */
+function optional(field, changed) {
+  const act = (change) => () => {
+    change();
+    changed();
+  };
+  if (field.kind !== "choices" && !field.isSet) {
+    const add = { object: () => fill(field), list: () => addItem(field), union: () => (field.isSet = true) }[field.kind];
+    return html`<button type="button" class="quiet" @click=${act(add)}>Add</button>`;
+  }
+  const remove = act(() => (field.isSet = false));
+  return html`
+    ${groups[field.kind](field, changed, act)}
+    ${field.isRequired || field.kind === "choices" || field.kind === "list"
+      ? nothing
+      : html`<button type="button" class="quiet" @click=${remove}>Remove</button>`}
+  `;
+}
+
+const groups = {
+  object: (field, changed) => propertiesOf(field, changed),
+  list: (field, changed, act) => html`
+    ${field.items.map((item, index) => {
+      const remove = act(() => {
+        field.items.splice(index, 1);
+        field.isSet = field.isRequired || field.items.length > 0;
+      });
+      return html`<div class="item">
+        <span class="number">${index + 1}</span>
+        <div>${isGroup(item) ? optional(item, changed) : input(item, changed, `item ${index + 1}`)}</div>
+        <button type="button" class="quiet" aria-label="Remove item ${index + 1}" @click=${remove}>×</button>
+      </div>`;
+    })}
+    <button type="button" class="quiet" @click=${act(() => addItem(field))}>Add item</button>
+  `,
+  choices: (field, changed) =>
+    field.options.map(({ label }, index) => {
+      const toggle = ({ target }) => {
+        if (target.checked) field.chosen.add(index);
+        else field.chosen.delete(index);
+        field.isSet = field.isRequired || field.chosen.size > 0;
+        changed();
+      };
+      return html`<label class="option">
+        <input type="checkbox" .checked=${live(field.chosen.has(index))} @change=${toggle}>${visible(label)}
+      </label>`;
+    }),
+  union: (field, changed, act) => html`
+    <select
+      aria-label="kind of value"
+      .value=${live(String(field.selected))}
+      @change=${({ target }) => act(() => select(field, Number(target.value)))()}
+    >
+      ${field.alternatives.map(
+        ({ label }, index) => html`<option value=${index} ?selected=${index === field.selected}>${visible(label)}</option>`,
+      )}
+    </select>
+    ${isGroup(field.inner) ? optional(field.inner, changed) : input(field.inner, changed, "value")}
+  `,
+};
+
+/** Properties that the schema does not name. */
+function extras(field, changed) {
+  return html`
+    ${field.extras.map((extra, index) => {
+      const rename = ({ target }) => {
+        extra.name = target.value;
+        changed();
+      };
+      const remove = () => {
+        field.extras.splice(index, 1);
+        changed();
+      };
+      return html`<div class="item">
+        <input aria-label="name" placeholder="name" .value=${live(extra.name)} @input=${rename}>
+        <div>${isGroup(extra.field) ? optional(extra.field, changed) : input(extra.field, changed, extra.name || "value")}</div>
+        <button type="button" class="quiet" aria-label="Remove ${extra.name}" @click=${remove}>×</button>
+      </div>`;
+    })}
+    <button
+      type="button"
+      class="quiet"
+      @click=${() => {
+        addExtra(field);
+        changed();
+      }}
+    >Add property</button>
+  `;
+}
+
+/** The control of a simple value. */
+function input(field, changed, name) {
+  const set = (key) => ({ target }) => {
+    field[key] = key === "isChecked" ? target.checked : key === "index" ? Number(target.value) : target.value;
+    changed();
+  };
+  const { schema } = field;
+  const initial = schema.default;
+  const hint = initial === undefined || initial === null ? "" : `default: ${visible(compact(initial))}`;
+  switch (field.kind) {
+    case "boolean":
+      return html`<input id=${field.id} type="checkbox" .checked=${live(field.isChecked)} @change=${set("isChecked")}>`;
+    case "choice":
+      return html`<select id=${field.id} aria-label=${name} .value=${live(String(field.index))} @change=${set("index")}>
+        <option value="-1" ?selected=${field.index < 0}>${field.isRequired ? "choose…" : hint || "not set"}</option>
+        ${field.options.map(
+          ({ label }, index) => html`<option value=${index} ?selected=${index === field.index}>${visible(label)}</option>`,
+        )}
+      </select>`;
+    case "number":
+      return html`<input
+        id=${field.id} aria-label=${name} inputmode="decimal" autocomplete="off" placeholder=${hint}
+        .value=${live(field.text)} @input=${set("text")}
+      >`;
+    case "constant":
+      return html`<output id=${field.id}>${visible(compact(field.value))}</output>`;
+    case "text":
+      if (field.input !== "area") {
+        return html`<input
+          id=${field.id} aria-label=${name} type=${field.input} autocomplete="off" placeholder=${hint}
+          .value=${live(field.text)} @input=${set("text")}
+        >`;
+      }
+      return area(field, name, hint, set("text"));
+    default:
+      return area(field, name, hint || "JSON", set("text"), "code");
+  }
+}
+
+function area(field, name, hint, set, kind = "") {
+  const rows = Math.min(12, Math.max(kind ? 2 : 1, field.text.split("\n").length));
+  return html`<textarea
+    id=${field.id} class=${kind} aria-label=${name} rows=${rows} spellcheck="false" placeholder=${hint}
+    .value=${live(field.text)} @input=${set}
+  ></textarea>`;
+}

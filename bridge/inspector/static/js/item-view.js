@@ -1,0 +1,116 @@
+// A tool, resource, resource template or prompt, with what can be done with it.
+
+import { checkOf, draftOf, editor } from "./draft.js";
+import { titleOf, tokens, visible } from "./format.js";
+import { pretty } from "./json.js";
+import { html, nothing } from "./lit.js";
+import { lastRequest } from "./request-view.js";
+import { KINDS } from "./sidebar.js";
+import { itemKey, send, serverNamed } from "./store.js";
+import { expanded, variablesOf } from "./uri-template.js";
+
+/** The item of a route. */
+export function itemView({ kind, server: serverName, name }) {
+  const server = serverNamed(serverName);
+  const [, list, , nameKey] = KINDS.find(([each]) => each === kind);
+  const item = server?.[list].find((each) => each[nameKey] === name);
+  if (!item) return html`<p class="muted">The server ${visible(serverName)} does not offer ${visible(name)}.</p>`;
+  const key = itemKey(kind, serverName, name);
+  return html`<article class="item-view">
+    ${heading(kind, item, serverName)} ${views[kind](key, serverName, item)} ${lastRequest(key)}
+    ${kind === "tool" ? definition(item) : nothing}
+  </article>`;
+}
+
+function heading(kind, item, server) {
+  const name = item.uri ?? item.uriTemplate ?? item.name;
+  const title = titleOf(item);
+  return html`<header class="item-heading">
+    <h2>${visible(title)}</h2>
+    <p class="muted">
+      ${title === name ? nothing : html`<code>${visible(name)}</code> · `}${visible(server)}${kind === "tool"
+        ? html` · definition ${tokens(item.tokens)}`
+        : nothing}${item.mimeType ? ` · ${visible(item.mimeType)}` : nothing}
+    </p>
+    ${item.annotations ? chips(item.annotations) : nothing}
+    ${item.description ? html`<p class="description">${visible(item.description)}</p>` : nothing}
+  </header>`;
+}
+
+const HINTS = {
+  readOnlyHint: ["read-only", "changes something"],
+  destructiveHint: ["may destroy", "destroys nothing"],
+  idempotentHint: ["may be repeated", null],
+  openWorldHint: ["reaches other systems", null],
+};
+
+/** What a tool says about itself; nobody has checked it. */
+function chips(annotations) {
+  const texts = Object.entries(HINTS)
+    .filter(([hint]) => typeof annotations[hint] === "boolean")
+    .map(([hint, [yes, no]]) => (annotations[hint] ? yes : no))
+    .filter(Boolean);
+  return texts.length
+    ? html`<p class="chips" title="as the server says">${texts.map((text) => html`<span>${text}</span>`)}</p>`
+    : nothing;
+}
+
+/** A form that sends a request; Ctrl+Enter sends it from every field. */
+function sending(action, label, body, isReady = true) {
+  const submit = (event) => {
+    event.preventDefault();
+    if (isReady) action();
+  };
+  const onKey = (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit(event);
+  };
+  return html`<form @submit=${submit} @keydown=${onKey} novalidate>
+    ${body}
+    <div class="actions">
+      <button class="primary" ?disabled=${!isReady} title="Ctrl+Enter">${label}</button>
+    </div>
+  </form>`;
+}
+
+const views = {
+  tool(key, server, tool) {
+    const draft = draftOf(key, tool.inputSchema, { check: checkOf(server, tool.name) });
+    const call = () => send(key, server, "tools/call", { name: tool.name, arguments: draft.value });
+    return sending(call, "Call", editor(draft), draft.value !== null);
+  },
+  resource(key, server, { uri }) {
+    return sending(() => send(key, server, "resources/read", { uri }), "Read", nothing);
+  },
+  template(key, server, { uriTemplate }) {
+    const properties = Object.fromEntries(variablesOf(uriTemplate).map((name) => [name, { type: "string", maxLength: 80 }]));
+    const draft = draftOf(key, { type: "object", properties, additionalProperties: false });
+    const uri = expanded(uriTemplate, draft.value ?? {});
+    const body = html`${editor(draft)}<p class="muted">URI <code>${visible(uri)}</code></p>`;
+    return sending(() => send(key, server, "resources/read", { uri }), "Read", body);
+  },
+  prompt(key, server, { name, arguments: parameters = [] }) {
+    const properties = Object.fromEntries(
+      parameters.map((each) => [each.name, { type: "string", title: each.title, description: each.description }]),
+    );
+    const required = parameters.filter((each) => each.required).map((each) => each.name);
+    const draft = draftOf(key, { type: "object", properties, required, additionalProperties: false });
+    const get = () => send(key, server, "prompts/get", { name, arguments: draft.value });
+    return sending(get, "Get", editor(draft), draft.value !== null);
+  },
+};
+
+/** A tool's definition as the server has sent it. */
+function definition({ tokens: _, ...tool }) {
+  return html`<details class="definition">
+    <summary>Definition</summary>
+    <pre class="text code">${pretty(tool)}</pre>
+  </details>`;
+}
+
+/** Edit the arguments of an earlier request again. */
+export function repeat({ server, method, params }) {
+  const tool = serverNamed(server)?.tools.find(({ name }) => name === params.name);
+  if (method === "tools/call" && tool) {
+    draftOf(itemKey("tool", server, tool.name), tool.inputSchema, { check: checkOf(server, tool.name) }).load(params.arguments);
+  }
+}

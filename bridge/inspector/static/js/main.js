@@ -1,0 +1,73 @@
+// The page: a bar, the servers beside it, and the view that the address names.
+
+import { listen } from "./api.js";
+import { visible } from "./format.js";
+import { historyView } from "./history-view.js";
+import { itemView } from "./item-view.js";
+import { html, nothing, render } from "./lit.js";
+import { questionList } from "./question-view.js";
+import { currentRoute, hrefTo } from "./route.js";
+import { serverView } from "./server-view.js";
+import { sidebar } from "./sidebar.js";
+import { changed, drawWith, receive, state } from "./store.js";
+import { trafficView } from "./traffic-view.js";
+
+const views = {
+  start: () => html`<p class="muted start">Choose a tool, a resource or a prompt.</p>`,
+  item: itemView,
+  server: serverView,
+  history: historyView,
+  traffic: trafficView,
+};
+
+function page() {
+  const route = currentRoute();
+  return html`
+    ${bar(route)}
+    <div class="body ${route.view === "start" ? "at-start" : ""}">
+      ${sidebar(route)}
+      <main id="main">
+        ${state.connected ? nothing : html`<p class="warning" role="status">Connecting to the inspector…</p>`}
+        ${state.problem ? html`<p class="error" role="alert">${visible(state.problem)}</p>` : nothing}
+        ${questionList(state.questions)} ${views[route.view](route)}
+      </main>
+    </div>
+  `;
+}
+
+function bar(route) {
+  const tab = (view, label, count) => html`<a href=${view === "start" ? "#/" : hrefTo(view)} aria-current=${isIn(view, route) ? "page" : nothing}>
+    ${label}${count ? html` <span class="count">${count}</span>` : nothing}
+  </a>`;
+  return html`<header class="top">
+    <h1>bridge <span>inspect</span></h1>
+    <nav aria-label="Views">
+      ${tab("start", "Explore", 0)} ${tab("history", "History", state.requests.length)}
+      ${tab("traffic", "Traffic", state.messages.length)}
+    </nav>
+  </header>`;
+}
+
+function isIn(view, route) {
+  return view === "start" ? ["start", "item", "server"].includes(route.view) : route.view === view;
+}
+
+function onKey(event) {
+  const isTyping = event.target.closest("input, textarea, select");
+  if (event.key === "/" && !isTyping) {
+    event.preventDefault();
+    document.getElementById("search").focus();
+  }
+}
+
+drawWith(() => render(page(), document.getElementById("page")));
+addEventListener("hashchange", changed);
+addEventListener("keydown", onKey);
+listen({
+  onEvent: receive,
+  onConnected(isConnected) {
+    state.connected = isConnected;
+    changed();
+  },
+});
+changed();

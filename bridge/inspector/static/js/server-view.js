@@ -1,0 +1,38 @@
+// A server: its state, what it says about itself, and problems.
+
+import { api } from "./api.js";
+import { visible } from "./format.js";
+import { jsonTree } from "./json-tree.js";
+import { html, nothing } from "./lit.js";
+import { stateDot, stateText } from "./sidebar.js";
+import { attempt, serverNamed } from "./store.js";
+
+export function serverView({ server: name }) {
+  const server = serverNamed(name);
+  if (!server) return html`<p class="muted">There is no server ${visible(name)}.</p>`;
+  const { info } = server;
+  const facts = [
+    ["Address", server.address],
+    ["Transport", server.transport],
+    ["Protocol", server.protocolVersion && `${server.protocolVersion} (${server.era} era)`],
+    ["Name", info?.title || info?.name],
+    ["Version", info?.version],
+  ].filter(([, value]) => value);
+  return html`<article class="item-view">
+    <header class="item-heading">
+      <h2>${visible(name)}</h2>
+      <p class="muted">${stateDot(server)} ${stateText(server.state)}</p>
+    </header>
+    ${server.error ? html`<p class="error">${visible(server.error)}</p>` : nothing}
+    ${server.problems.map((problem) => html`<p class="warning">${visible(problem)}</p>`)}
+    <dl class="facts">${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${visible(value)}</dd>`)}</dl>
+    ${info?.instructions
+      ? html`<h3>Instructions</h3><pre class="text" dir="auto">${visible(info.instructions)}</pre>`
+      : nothing}
+    ${info ? html`<h3>Capabilities</h3>${jsonTree(info.capabilities)}` : nothing}
+    <div class="actions">
+      <button type="button" @click=${() => attempt(() => api.refresh(name))}>List again</button>
+      <button type="button" @click=${() => attempt(() => api.restart(name))}>Restart</button>
+    </div>
+  </article>`;
+}

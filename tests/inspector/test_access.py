@@ -1,0 +1,97 @@
+"""The page is for the user who has its address, in a browser on this machine, and for nobody else."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.inspector.conftest import TOKEN, inspecting
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import httpx
+
+pytestmark = pytest.mark.anyio
+
+PATHS = ("/", "/events", "/requests/1", "/static/js/main.js", "/messages/1")
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    """A client that has opened the page of no servers."""
+    async with inspecting() as page:
+        yield page.client
+
+
+async def test_the_token_opens_the_page_and_leaves_the_address(client: httpx.AsyncClient) -> None:
+    client.cookies.clear()
+    opened = await client.get("/", params={"token": TOKEN})
+    assert (opened.status_code, opened.headers["location"]) == (303, "/")
+    cookie = opened.headers["set-cookie"]
+    assert cookie.startswith(f"bridge-inspect-{client.base_url.port}={TOKEN};")
+    assert {"HttpOnly", "SameSite=strict"} <= set(re.split(r"; *", cookie))
+    page = await client.get("/")
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert TOKEN not in page.text
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_nothing_is_served_without_the_token(client: httpx.AsyncClient, path: str) -> None:
+    client.cookies.clear()
+    refused = await client.get(path)
+    assert (refused.status_code, "bridge inspect" in refused.text) == (403, True)
+    client.cookies.set(f"bridge-inspect-{client.base_url.port}", "another", domain="127.0.0.1")
+    assert (await client.get(path)).status_code == 403
+
+
+async def test_a_wrong_token_opens_nothing(client: httpx.AsyncClient) -> None:
+    client.cookies.clear()
+    refused = await client.get("/", params={"token": f"{TOKEN}ü"})
+    assert (refused.status_code, "set-cookie" in refused.headers) == (403, False)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", ""])
+async def test_a_name_that_resolves_to_this_machine_is_refused(client: httpx.AsyncClient, host: str) -> None:
+    assert (await client.get("/", headers={"host": host})).status_code == 421
+
+
+async def test_localhost_is_this_machine(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/", headers={"host": f"localhost:{client.base_url.port}"})).status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:1", "null", "https://127.0.0.1"])
+async def test_pages_of_other_origins_are_refused_even_of_this_machine(client: httpx.AsyncClient, origin: str) -> None:
+    refused = await client.post("/messages/clear", json={}, headers={"origin": origin})
+    assert refused.status_code == 403
+
+
+async def test_the_page_itself_is_admitted(client: httpx.AsyncClient) -> None:
+    own = str(client.base_url).rstrip("/")
+    headers = {"origin": own, "sec-fetch-site": "same-origin"}
+    assert (await client.post("/messages/clear", json={}, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_requests_of_other_sites_are_refused(client: httpx.AsyncClient, site: str) -> None:
+    assert (await client.get("/events", headers={"sec-fetch-site": site})).status_code == 403
+
+
+async def test_a_form_of_another_page_cannot_post(client: httpx.AsyncClient) -> None:
+    sent = await client.post("/messages/clear", content="{}", headers={"content-type": "text/plain"})
+    assert sent.status_code == 415
+
+
+@pytest.mark.parametrize("path", [*PATHS[:1], *PATHS[2:], "/none"])
+async def test_every_response_has_the_policy_of_the_page(client: httpx.AsyncClient, path: str) -> None:
+    headers = (await client.get(path)).headers
+    policy = dict(each.strip().split(" ", 1) for each in headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["connect-src"] == "'self'"
+    assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    assert headers["referrer-policy"] == "no-referrer"

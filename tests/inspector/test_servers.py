@@ -1,0 +1,107 @@
+"""Servers of the page: their state and their lists, which follow the server."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from bridge.client import ServerConfig, StdioTransport
+from bridge.inspector import events
+from bridge.inspector.events import Events
+from tests.client.scripted import listed, scripted_config
+from tests.inspector.conftest import inspecting, travel
+
+if TYPE_CHECKING:
+    from tests.inspector.conftest import OpenPage
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_server_is_shown_with_what_it_says_about_itself(page: OpenPage) -> None:
+    server = await page.listed()
+    assert (server["name"], server["state"], server["transport"]) == ("travel", "ready", "stdio")
+    assert (server["era"], server["protocolVersion"]) == ("modern", "2026-07-28")
+    assert server["info"]["name"] == "travel"
+    assert server["problems"] == []
+    tools = {tool["name"]: tool for tool in server["tools"]}
+    assert tools["distance"]["annotations"] == {"readOnlyHint": True}
+    assert 20 < tools["distance"]["tokens"] < tools["book"]["tokens"]
+
+
+async def test_a_page_that_is_opened_later_gets_everything(page: OpenPage) -> None:
+    await page.ended(await page.call("distance", {"start": "Vienna"}))
+    page.events.clear()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(page.follow)
+        state = await page.event("state")
+        tasks.cancel_scope.cancel()
+    assert [server["name"] for server in state["servers"]] == ["travel"]
+    assert [request["state"] for request in state["requests"]] == ["done"]
+    assert len(state["messages"]) > 3
+
+
+async def test_a_server_that_cannot_be_started_is_shown_with_the_reason() -> None:
+    code = "import sys; print('no key', file=sys.stderr); sys.exit(3)"
+    broken = ServerConfig(name="broken", transport=StdioTransport(sys.executable, args=("-c", code)))
+    async with inspecting(broken, travel()) as page:
+        shown = await page.event("server", name="broken", state="failed")
+        assert "no key" in shown["error"]
+        await page.listed()
+
+
+async def test_a_restarted_server_is_another_process(page: OpenPage) -> None:
+    await page.post("/servers/travel/restart")
+    await page.event("server", state="closed")
+    count = len(page.events)
+    while not any(kind == "server" and data["state"] == "ready" for kind, data in page.events[count:]):
+        await anyio.lowlevel.checkpoint()
+    ended = await page.ended(await page.call("distance", {"start": "A"}))
+    assert ended["state"] == "done"
+    assert page.inspector.servers["travel"].connection.status().connects == 1
+
+
+async def test_malformed_tools_are_named_and_the_others_listed() -> None:
+    config = scripted_config([listed("good"), {"name": "bad"}])
+    async with inspecting(config) as page:
+        server = await page.listed("child")
+        assert [tool["name"] for tool in server["tools"]] == ["good"]
+        assert server["problems"] == ["the tool 'bad' is malformed: inputSchema: Field required"]
+
+
+async def test_tools_that_the_configuration_excludes_are_not_shown() -> None:
+    async with inspecting(travel(include=("pay", "ticket"))) as page:
+        assert [tool["name"] for tool in (await page.listed())["tools"]] == ["pay", "ticket"]
+
+
+async def test_lists_are_fetched_again_on_request(page: OpenPage) -> None:
+    server = page.inspector.servers["travel"]
+    before = server.offers
+    await page.post("/servers/travel/refresh")
+    while server.offers is before:
+        await anyio.lowlevel.checkpoint()
+    assert server.offers == before
+
+
+async def test_a_page_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_WAITING_EVENTS", 2)
+    published = Events()
+    slow, quick = published.of_page("state", 0), published.of_page("state", 0)
+    first = "event: state\ndata: 0\n\n"
+    assert [await anext(slow), await anext(quick)] == [first, first]
+    received = []
+    for number in range(4):
+        published.publish("message", number)
+        received.append(await anext(quick))
+    assert received == [f"event: message\ndata: {number}\n\n" for number in range(4)]
+    assert [event async for event in slow] == received[:2]
+    published.close()
+    assert [event async for event in quick] == []
+
+
+async def test_an_event_is_one_line_of_ascii_whatever_a_server_says() -> None:
+    text = events.event_text("message", {"text": "a\r\nevent: b\u2028\ud800ü"})
+    assert text.isascii()
+    assert text.splitlines() == ["event: message", text.splitlines()[1], ""]

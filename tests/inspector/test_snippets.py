@@ -1,0 +1,89 @@
+"""Calls of the page as commands and as tests, which do what the call did."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+import pytest
+
+from bridge.inspector.snippets import Origin, as_call_line, as_test
+from tests import forks
+from tests.inspector.conftest import TRAVEL
+from tests.processes import ROOT
+
+if TYPE_CHECKING:
+    from tests.inspector.conftest import OpenPage
+
+PYTHON = Origin(argument="tools.py", is_python=True)
+COMMAND = Origin(command=("python", "my server.py"))
+URL = Origin(argument="https://x.example/mcp", headers=("Authorization",))
+CONFIG = Origin(argument="mcp.json#files", prefix="files_")
+
+
+@pytest.mark.parametrize(
+    ("origin", "arguments", "line"),
+    [
+        (PYTHON, {"a": 1, "b": "two words"}, "bridge call tools.py add a=1 'b=two words'"),
+        (PYTHON, {"a": "5", "b": True}, """bridge call tools.py add --json '{"a": "5", "b": true}'"""),
+        (PYTHON, {"a": True, "b": 1.5}, "bridge call tools.py add a=true b=1.5"),
+        (COMMAND, {}, "bridge call add -- python 'my server.py'"),
+        (CONFIG, {"a": [1]}, """bridge call 'mcp.json#files' files_add --json '{"a": [1]}'"""),
+        (URL, {}, "bridge call https://x.example/mcp add --header 'Authorization: ${AUTHORIZATION}'"),
+        (PYTHON, {"a": "$(rm -rf ~)'"}, """bridge call tools.py add 'a=$(rm -rf ~)'"'"''"""),
+    ],
+)
+def test_a_call_is_a_line_for_the_shell(origin: Origin, arguments: Any, line: str) -> None:
+    assert as_call_line(origin, "add", arguments) == line
+
+
+@pytest.mark.parametrize("origin", [PYTHON, COMMAND, URL, CONFIG])
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"result": {"content": [], "structuredContent": {"a": None}}}, "result.structured_content == {'a': None}"),
+        (
+            {"result": {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "'"}]}},
+            '''result.text == "a\\n'"''',
+        ),
+        ({"result": {"content": [], "isError": True}}, "result.is_error"),
+        ({"error": {"message": "lost"}}, "result.is_error"),
+        (None, "result.is_error"),
+    ],
+)
+def test_a_call_is_a_test_with_its_outcome(origin: Origin, answer: Any, expected: str) -> None:
+    program = as_test(origin, "the tool-1", {"a": "it's"}, answer)
+    compile(program, "test_it.py", "exec")
+    assert "def test_the_tool_1() -> None:" in program
+    assert f"    assert {expected}\n" in program
+
+
+@pytest.mark.anyio
+async def test_the_line_and_the_test_of_a_call_do_what_it_did(page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = await page.call("distance", {"start": "Vienna"})
+    await page.ended(number)
+    snippets = await page.get(f"/requests/{number}/snippets")
+    program, *words = shlex.split(snippets["line"])
+    assert (program, words) == ("bridge", ["call", TRAVEL, "distance", "start=Vienna"])
+
+    def run() -> None:
+        done = forks.run(["-m", "bridge", *words], cwd=ROOT, env=os.environ, timeout=30)
+        assert done.stdout == "1000\n"
+        names: dict[str, Any] = {}
+        exec(compile(snippets["test"], "test_it.py", "exec"), names)
+        names["test_distance"]()
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    await anyio.to_thread.run_sync(run)
+
+
+@pytest.mark.anyio
+async def test_only_calls_of_tools_have_snippets(page: OpenPage) -> None:
+    number = await page.start("resources/read", uri="travel://cities")
+    await page.ended(number)
+    assert (await page.client.get(f"/requests/{number}/snippets")).status_code == 404
