@@ -185,6 +185,7 @@ if TYPE_CHECKING:
     from bridge.tools.schema.json_schema import JsonObjectSchema, reference_to
     from bridge.tools.schema.parameters import P, ToolMemoryId
     from bridge.tools.specification import ToolAnnotations, ToolSpecification
+    from bridge.tools.task import TaskPolicy
     from bridge.tools.threads import set_thread_limit
     from bridge.tools.tool import (
         ReturnBehavior,
@@ -229,10 +230,10 @@ __all__ = [
     "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling", "SamplingAnswer", "SamplingMessage", "ServerAnswerError",
     "ServerAuthError", "ServerConfig", "ServerError", "ServerRefusedError", "ServerStatus", "ServerTimeoutError",
     "ServerUnavailableError", "ServersConfig", "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages",
-    "StreamingChatModel", "SuspendedInvocation", "SystemMessage", "TargetError", "Text", "TokenStream", "TokenUsage",
-    "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode", "ToolError", "ToolExecuted",
-    "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult", "ToolExecutionResultMessage", "ToolExecutor",
-    "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger", "ToolMemoryId", "ToolMiddleware",
+    "StreamingChatModel", "SuspendedInvocation", "SystemMessage", "TargetError", "TaskPolicy", "Text", "TokenStream",
+    "TokenUsage", "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode", "ToolError",
+    "ToolExecuted", "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult", "ToolExecutionResultMessage",
+    "ToolExecutor", "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger", "ToolMemoryId", "ToolMiddleware",
     "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress", "ToolProvider",
     "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest", "ToolSpecification",
     "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError",
@@ -331,6 +332,7 @@ _NAMES = {
     "bridge.tools.schema.json_schema": "JsonObjectSchema reference_to",
     "bridge.tools.schema.parameters": "P ToolMemoryId",
     "bridge.tools.specification": "ToolAnnotations ToolSpecification",
+    "bridge.tools.task": "TaskPolicy",
     "bridge.tools.threads": "set_thread_limit",
     "bridge.tools.tool": (
         "ReturnBehavior Tool ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutor ToolPolicy "

@@ -37,8 +37,8 @@ PUBLIC = """
     ResourceLink ResourceNotFoundError ResourceTemplate ResponseFormat Result Retry ReturnBehavior Rewrite Root Roots
     Sampling SamplingAnswer SamplingMessage ServerAnswerError ServerAuthError ServerConfig ServerError
     ServerRefusedError ServerStatus ServerTimeoutError ServerUnavailableError ServersConfig ServiceEvent SqliteStore
-    StdioTransport StoredMessages StreamingChatModel SuspendedInvocation SystemMessage TargetError Text TokenStream
-    TokenUsage Tool ToolAnnotations ToolBox ToolCallError ToolChoice ToolChoiceMode ToolError ToolExecuted
+    StdioTransport StoredMessages StreamingChatModel SuspendedInvocation SystemMessage TargetError TaskPolicy Text
+    TokenStream TokenUsage Tool ToolAnnotations ToolBox ToolCallError ToolChoice ToolChoiceMode ToolError ToolExecuted
     ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutionResultMessage ToolExecutor
     ToolInputGuardrailRequest ToolLimitError ToolLogger ToolMemoryId ToolMiddleware ToolOutputGuardrailRequest
     ToolPerformance ToolPolicy ToolProgress ToolProvider ToolProviderRequest ToolRequestInspector ToolSearch

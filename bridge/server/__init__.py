@@ -10,9 +10,16 @@ if TYPE_CHECKING:
     from bridge.server.http.mount import mount
     from bridge.server.http.probes import Probes
     from bridge.server.publisher import Publisher
+    from bridge.server.tasks.options import TaskOptions
 
-__all__ = ["Probes", "Publisher", "http_app", "mount"]
-_MODULES = {"Probes": "http.probes", "Publisher": "publisher", "http_app": "http.app", "mount": "http.mount"}
+__all__ = ["Probes", "Publisher", "TaskOptions", "http_app", "mount"]
+_MODULES = {
+    "Probes": "http.probes",
+    "Publisher": "publisher",
+    "TaskOptions": "tasks.options",
+    "http_app": "http.app",
+    "mount": "http.mount",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -26,10 +26,12 @@ from bridge.server.protocol import (
 )
 from bridge.server.running_calls import RunningCalls
 from bridge.server.served import ServedPrompts, ServedResources
+from bridge.server.tasks.options import TaskOptions
 from bridge.server.tool_list import ToolViews
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import LOCAL, execute, result_of_failure
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
+from bridge.wire.tasks import TASKS_EXTENSION
 from bridge.wire.tools import result_to_wire
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from bridge.server.limits import Limits
     from bridge.server.limits.accounts import Accounts, Execute
     from bridge.server.protocol import MessageId
+    from bridge.server.tasks.tasks import Tasks
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.executors import FunctionExecutor
     from bridge.tools.tool import Tool
@@ -72,6 +75,7 @@ class ServerCore:
         memory_id_of: Callable[[InvocationContext], Any] | None = None,
         limits: Limits | None = None,
         max_calls: int | None = None,
+        tasks: TaskOptions | None = None,
     ) -> None:
         self.features = features = Features.of(features)
         self.tools = tools = features.tools
@@ -99,6 +103,7 @@ class ServerCore:
         self.accounts: Accounts | None = None
         """Accounts of the callers; None without limits."""
         self._execute: Execute = execute
+        self.task_options = tasks or TaskOptions()
         self.limits = limits
         """Limits of each caller; None for none."""
         self._max_result_bytes = cache(limits.result_bytes_of) if limits is not None and limits.are_of_results else None
@@ -134,6 +139,23 @@ class ServerCore:
             capabilities["prompts"] = {"listChanged": True}
         return capabilities | {"completions": {}} if self.completes else capabilities
 
+    @cached_property
+    def tasks(self) -> Tasks:
+        """The tasks."""
+        from bridge.server.tasks.tasks import Tasks  # noqa: PLC0415 - only with tasks
+
+        return Tasks(self, self.task_options)
+
+    @property
+    def has_tasks(self) -> bool:
+        """True if a call can become a task, or earlier tasks are kept."""
+        return self.task_options.apply_to(self.tools)
+
+    @property
+    def extensions(self) -> Json:
+        """Extensions of the protocol that the server has, in the modern era."""
+        return {TASKS_EXTENSION: {}} if self.has_tasks else {}
+
     @property
     def completes(self) -> bool:
         """True if the server has anything with arguments that could be completed."""
@@ -145,7 +167,7 @@ class ServerCore:
         result = {
             "resultType": "complete",
             "supportedVersions": sorted(MODERN_VERSIONS),
-            "capabilities": self.capabilities,
+            "capabilities": self.capabilities | ({"extensions": extensions} if (extensions := self.extensions) else {}),
             "ttlMs": DISCOVERY_TTL_MS,
             "cacheScope": CACHE_SCOPE,
         }

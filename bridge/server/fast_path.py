@@ -54,7 +54,8 @@ class FastPath:
         methods, policy = methods_of(core), core.policy
         if policy.before or policy.after or policy.on_arguments_error or policy.on_execution_error:
             methods = {}  # these callbacks get a context, through which they may ask the client
-        self.targets = {name: param for name, method in methods.items() if (param := method.target_param) is not None}
+        params = {name: method.target_param or method.header_param for name, method in methods.items()}
+        self.targets = {name: param for name, param in params.items() if param is not None}
         """The parameter that HTTP repeats in ``Mcp-Name``, by method."""
         responders = {method: (respond or PlainResponder)(method) for method in methods.values() if method.planned_in}
 

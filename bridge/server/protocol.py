@@ -24,6 +24,7 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
+HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 URL_ELICITATION_REQUIRED = -32042
 REQUEST_CANCELLED = -32800
@@ -32,7 +33,7 @@ CONNECTION_CLOSED = -32000
 """Code of the SDK's response to calls that run when a connection ends."""
 LIMIT_EXCEEDED = -32005
 """Code of errors about limits; ``retryAfterSeconds`` in their data is the time after which to try again."""
-HTTP_STATUS = {METHOD_NOT_FOUND: 404, INVALID_PARAMS: 400, MISSING_CAPABILITY: 400}
+HTTP_STATUS = {METHOD_NOT_FOUND: 404, INVALID_PARAMS: 400, HEADER_MISMATCH: 400, MISSING_CAPABILITY: 400}
 """HTTP status of errors by code, in the modern era; all others have 200."""
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 """Key in ``_meta`` of a modern request: the client's capabilities."""

@@ -30,6 +30,7 @@ class Publisher(ServerCore):
             name, else the session's id, else None.
         limits: Limits of each caller; None for none. `http_app` applies those of requests.
         max_calls: Maximum number of calls of all callers that run or wait; None for no maximum.
+        tasks: Options for tasks, which calls of tools with ``task=True`` become; None for the defaults.
 
     Raises:
         DefinitionError: ``tools`` contains no tool, or an invalid one.

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
     from mcp.server.lowlevel.server import HandlerEntry
     from mcp.server.models import InitializationOptions
-    from mcp_types import RequestParamsMeta
+    from mcp_types import RequestParamsMeta, ServerCapabilities
 
     from bridge.server.auth.access import Access
     from bridge.server.channel import Request
@@ -83,7 +83,7 @@ def build_server(publisher: ServerCore) -> SdkServer:
         cache_hints={"server/discover": CacheHint(ttl_ms=DISCOVERY_TTL_MS, scope=CACHE_SCOPE)},
         get_tool_input_schema=header_schema,
     )
-    server.methods = methods
+    server.publisher, server.methods = publisher, methods
     for name, method in methods.items():
         if (params_type := method.params_type()) is not None:
             server.add_request_handler(name, params_type, _handler(method, publisher, server.log_levels))
@@ -104,6 +104,8 @@ def build_server(publisher: ServerCore) -> SdkServer:
 class SdkServer(Server[Any]):
     """The SDK's server, which declares list changes in both eras."""
 
+    publisher: ServerCore
+    """The server without the SDK."""
     methods: Mapping[str, Method]
     """The served methods, and their state."""
     is_stateless = False
@@ -136,6 +138,21 @@ class SdkServer(Server[Any]):
         if self.is_stateless and options.capabilities.resources is not None:
             options.capabilities.resources.subscribe = False
         return options
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> ServerCapabilities:
+        """Return the SDK's capabilities, with the extensions of the modern era."""
+        if protocol_version in MODERN_VERSIONS:
+            extensions = self.publisher.extensions
+        return super().get_capabilities(
+            notification_options, experimental_capabilities, extensions or None, protocol_version=protocol_version
+        )
 
     def get_request_handler(self, method: str) -> HandlerEntry[Any] | None:
         """Return the handler of a method; None if the server does not have it."""

@@ -149,10 +149,7 @@ class InvocationContext:
 
     @property
     def cancelled(self) -> bool:
-        """True once the caller no longer waits.
-
-        A function in a worker thread cannot be interrupted; it should check this and return.
-        """
+        """True once the caller no longer waits; a function in a worker thread should check this and return."""
         return self._cancelled
 
     @property
@@ -170,13 +167,10 @@ class InvocationContext:
         """Object that identifies the remote client across its calls; None if unknown."""
         return getattr(self._channel, "peer", None)
 
-    def connect(self, channel: Channel) -> None:
-        """Set the channel to the caller, before the tool is run.
-
-        Args:
-            channel: The channel; what the tool reports, logs and asks goes through it.
-        """
-        self._channel = channel
+    def connect(self, channel: Channel) -> Channel:
+        """Set the channel for what the tool reports, logs and asks, before it is run; return the previous one."""
+        previous, self._channel = self._channel, channel
+        return previous
 
     def cancel(self) -> None:
         """Mark the call as cancelled."""
@@ -210,6 +204,14 @@ class InvocationContext:
         await self._channel.progress(progress, total, message)
         if self._on_progress is not None:
             await self._on_progress(progress, total, message)
+
+    async def start_task(self) -> None:
+        """Answer the caller with a task, whose result it fetches later; see `TaskPolicy.starts_at_once`.
+
+        Later questions do not run the function again. Does nothing in a task, or if the caller does not support tasks.
+        """
+        if (start := getattr(self._channel, "start_task", None)) is not None:
+            await start()
 
     async def log(self, level: LogLevel, data: Any, logger: str | None = None) -> None:
         """Send a log message to the caller.
@@ -330,6 +332,10 @@ class BlockingContext:
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """See `InvocationContext.progress`."""
         self._run(self._context.progress, progress, total, message)
+
+    def start_task(self) -> None:
+        """See `InvocationContext.start_task`."""
+        self._run(self._context.start_task)
 
     def log(self, level: LogLevel, data: Any, logger: str | None = None) -> None:
         """See `InvocationContext.log`."""

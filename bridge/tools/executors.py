@@ -309,6 +309,7 @@ class ThreadContext(InvocationContext):
         return copy
 
     progress = _awaitable(InvocationContext.progress)
+    start_task = _awaitable(InvocationContext.start_task)
     log = _awaitable(InvocationContext.log)
     ask = _awaitable(InvocationContext.ask)
     elicit = _awaitable(InvocationContext.elicit)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from bridge.errors import DefinitionError
 from bridge.tools.arguments.reader import ArgumentReader
@@ -37,6 +37,7 @@ from bridge.tools.results import ResultWriter
 from bridge.tools.schema.generator import ExtraArguments
 from bridge.tools.schema.signature import signature_of, source_of
 from bridge.tools.specification import ToolAnnotations, ToolSpecification, checked_icons, require_json
+from bridge.tools.task import TaskPolicy
 from bridge.tools.tool import ReturnBehavior, Tool, ToolPolicy
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class ToolSettings(FunctionSettings):
     return_behavior: ReturnBehavior = ReturnBehavior.TO_LLM
     always_visible: bool = False
     strict: bool | None = None
+    task: TaskPolicy | None = None
     extra_arguments: ExtraArguments = "forbid"
 
     def published(self, function: Callable[..., Any]) -> Tool:
@@ -121,6 +123,7 @@ def tool(
     timeout_seconds: float | None = None,
     max_output_chars: int | None = None,
     propagate: bool = False,
+    task: bool | Literal["required"] | TaskPolicy = False,
     run_in_thread: bool = True,
     extra_arguments: ExtraArguments = "forbid",
     icons: Sequence[Mapping[str, Any]] = (),
@@ -140,6 +143,7 @@ def tool(
     timeout_seconds: float | None = None,
     max_output_chars: int | None = None,
     propagate: bool = False,
+    task: bool | Literal["required"] | TaskPolicy = False,
     run_in_thread: bool = True,
     extra_arguments: ExtraArguments = "forbid",
     icons: Sequence[Mapping[str, Any]] = (),
@@ -164,6 +168,8 @@ def tool(
         timeout_seconds: Maximum duration of one call; None leaves it to the caller.
         max_output_chars: Maximum characters of text that a model reads; longer texts are reduced to head and tail.
         propagate: Let unexpected exceptions stop the invocation instead of becoming a result.
+        task: True makes each call a task for the clients that support tasks, whose result they fetch later; others
+            get it directly, or with "required" an error. A `TaskPolicy` has further settings.
         run_in_thread: False calls a plain function in the event loop's thread. Faster, but only for functions that
             never block.
         extra_arguments: Treatment of unknown arguments: "forbid" refuses the call and suggests the nearest parameter;
@@ -193,6 +199,7 @@ def tool(
         strict=strict,
         icons=icons,
         policy=ToolPolicy(timeout_seconds=timeout_seconds, max_output_chars=max_output_chars, propagate=propagate),
+        task=TaskPolicy.of(task),
         run_in_thread=run_in_thread,
         extra_arguments=extra_arguments,
     )
@@ -238,6 +245,7 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
         return_behavior=settings.return_behavior,
         always_visible=settings.always_visible,
         policy=settings.policy,
+        task=settings.task,
         interactive="itself" in signature.injected.values(),
         source=source_of(function),
     )

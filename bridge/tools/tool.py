@@ -17,6 +17,7 @@ from bridge.tools.checks import require_count, require_seconds, require_type
 from bridge.tools.decoration import Published
 from bridge.tools.executors import CallableExecutor
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
+from bridge.tools.task import TaskPolicy
 
 if TYPE_CHECKING:
     from bridge.tools.content import UserMessage
@@ -113,6 +114,8 @@ class Tool(Published):
     """Configured name of the server that runs the tool; None if it runs in this process."""
     trusted: bool = field(default=True, kw_only=True)
     """True if the annotations can be relied on; False for tools of servers that are not marked as trusted."""
+    task: TaskPolicy | None = field(default=None, kw_only=True)
+    """Settings of calls as tasks, for clients that support tasks; None if calls are answered directly."""
 
     if TYPE_CHECKING:  # the generated constructor would only accept what the attribute is
 
@@ -128,12 +131,14 @@ class Tool(Published):
             server: str | None = None,
             trusted: bool = True,
             always_visible: bool = False,
+            task: TaskPolicy | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         require_type(self.specification, ToolSpecification, "specification", "a ToolSpecification")
         require_type(self.return_behavior, ReturnBehavior, "return_behavior", "a ReturnBehavior")
         require_type(self.policy, ToolPolicy, "policy", "a ToolPolicy")
+        require_type(self.task, TaskPolicy | None, "task", "a TaskPolicy, or None")
         for name in ("interactive", "always_visible", "trusted"):
             require_type(getattr(self, name), bool, name, "True or False")
         if not hasattr(self.executor, "execute"):

@@ -3,6 +3,7 @@
 from typing import Any
 
 from fixtures import RED_PIXEL, TOOLS  # type: ignore[import-not-found]  # it stands beside this file
+from task_fixtures import TASK_TOOLS  # type: ignore[import-not-found]  # as above
 
 from bridge import (
     Content,
@@ -112,4 +113,5 @@ PROMPTS = PromptBox(
 )
 
 TOOLS.add(test_trigger_prompt_change)
+TOOLS.add(*TASK_TOOLS)
 FEATURES = Features(tools=TOOLS, resources=RESOURCES, prompts=PROMPTS)

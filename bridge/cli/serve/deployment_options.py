@@ -43,13 +43,18 @@ class ScalingOptions:
         """True if a request may reach a process that cannot look up its session."""
         return self.workers > 1 and self.redis_url is None
 
+    @property
+    def has_replicas(self) -> bool:
+        """True if requests of one client may reach several processes."""
+        return self.workers > 1 or self.redis_url is not None
+
     def missing_features(self) -> str:
         """Return a message about features that do not work with several workers."""
         if self.redis_url is not None:
-            return f"{self.workers} workers: SSE is off, because its sessions need a single process"
+            return f"{self.workers} workers: SSE and tasks are off, because they need a single process"
         return (
-            f"{self.workers} workers: SSE is off, and clients of the handshake era are served without sessions: "
-            "tools cannot ask them, and changes are not announced to them (--redis-url enables sessions)"
+            f"{self.workers} workers: SSE and tasks are off, and clients of the handshake era are served without "
+            "sessions: tools cannot ask them, and changes are not announced to them (--redis-url enables sessions)"
         )
 
     @property

@@ -21,6 +21,7 @@ from bridge.cli.options import (
 from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
 from bridge.cli.serve.limits_options import LimitsOptions
+from bridge.cli.serve.task_options import TaskServeOptions
 from bridge.cli.serve.telemetry_options import TelemetryOptions
 from bridge.cli.targets import existing_targets, given_targets, split_targets
 from bridge.hosting.process import print_message
@@ -93,6 +94,7 @@ class ServeOptions:
     )
     auth: AuthOptions = group_setting(AuthOptions)
     limits: LimitsOptions = group_setting(LimitsOptions)
+    tasks: TaskServeOptions = group_setting(TaskServeOptions)
     operations: OperationsOptions = group_setting(OperationsOptions)
     scaling: ScalingOptions = group_setting(ScalingOptions)
     telemetry: TelemetryOptions = group_setting(TelemetryOptions)
@@ -176,4 +178,5 @@ def publisher_of(
             state_keys=state_keys,
             limits=options.limits.limits(ctx),
             max_calls=None if options.transport == "stdio" else options.limits.max_calls,
+            tasks=options.tasks.options(is_shared=options.transport != "stdio" and options.scaling.has_replicas),
         )

@@ -34,6 +34,7 @@ from bridge.server.http.streamable import StreamableEndpoint
 from bridge.server.http.streams import OpenStreams
 from bridge.server.publisher import Publisher
 from bridge.server.running_calls import Drain
+from bridge.server.tasks.lifespan import running_tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -286,6 +287,7 @@ class BridgeApp(Starlette):
             if self._auth is not None:
                 await stack.enter_async_context(self._auth.running())
             self._is_running, self._publisher.running.is_over = True, False
+            await stack.enter_async_context(running_tasks(self._publisher))
             try:
                 yield
             finally:

@@ -83,7 +83,7 @@ class ToolAccount:
 class Account:
     """Usage of a server by one caller."""
 
-    __slots__ = ("_limits", "_make_meter", "_meters", "_refusals", "_tools", "calls", "requests", "streams")
+    __slots__ = ("_limits", "_make_meter", "_meters", "_refusals", "_tools", "calls", "requests", "streams", "tasks")
 
     def __init__(self, limits: Limits, make_meter: MakeMeter = local_meter) -> None:
         self._limits = limits
@@ -97,6 +97,8 @@ class Account:
         """Number of open streams."""
         self.calls = 0
         """Number of running calls."""
+        self.tasks = 0
+        """Number of running calls that are tasks, during which their caller sends requests."""
 
     def refusal(self, now: float, version: bytes | None) -> LimitExceeded | None:
         """Return the refusal of a further request; None if it is admitted.
@@ -107,7 +109,7 @@ class Account:
         if (refusal := _over_rate(self._meters, now, "too many requests", "--rate")) is not None:
             return refusal
         most = self._limits.concurrency
-        if most is None or self.requests < most > self.calls:
+        if most is None or self.requests < most > self.calls - self.tasks:
             return None
         if version in _MODERN or self.requests >= most + _MAX_OTHER_REQUESTS:
             return too_many("too many requests at once", most, "--concurrency")

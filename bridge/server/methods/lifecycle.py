@@ -72,6 +72,7 @@ class Discover(Method):
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
         self._result: bytes | None = None
+        core.features.on_change(self._forget)
 
     def plan(self, request: PlainRequest) -> bytes | None:
         """Return the description of the server, which is written once."""
@@ -80,3 +81,7 @@ class Discover(Method):
         if self._result is None:
             self._result = request.write(self._core.discovery)
         return self._result
+
+    def _forget(self) -> None:
+        """Write the result again, because the extensions depend on the tools."""
+        self._result = None

@@ -238,6 +238,8 @@ class Method:
     """The target in words, which its records have as well: ``tool``, ``resource`` or ``prompt``."""
     target_param: ClassVar[str | None] = None
     """Parameter that names the target, which HTTP repeats in the header ``Mcp-Name``; None for no target."""
+    header_param: ClassVar[str | None] = None
+    """Parameter that HTTP repeats in ``Mcp-Name`` although it names no target; None for none."""
 
     def __init__(self, core: ServerCore) -> None:
         self._core = core

@@ -19,6 +19,7 @@ from bridge.server.methods.resources import (
     ResourceTemplatesList,
 )
 from bridge.server.methods.subscriptions import Listen
+from bridge.server.methods.tasks import TasksCancel, TasksGet, TasksUpdate
 from bridge.server.methods.tools import ToolsCall, ToolsList
 from bridge.telemetry import switch
 
@@ -44,6 +45,9 @@ METHODS: dict[str, type[Method]] = {
         Complete,
         SetLevel,
         Listen,
+        TasksGet,
+        TasksUpdate,
+        TasksCancel,
     )
 }
 """All methods by name. The SDK's server answers requests for other methods."""

@@ -1,4 +1,4 @@
-"""``subscriptions/listen`` and notifications of changed lists.
+"""``subscriptions/listen`` and notifications of changed lists, resources and tasks.
 
 A client of the modern era opens a subscription, a long request whose stream has the notifications. In the handshake era
 every session gets them. MCP 2026-07-28, "Subscriptions"; 2025-11-25, "Tools", List Changed Notification.
@@ -7,22 +7,24 @@ every session gets them. MCP 2026-07-28, "Subscriptions"; 2025-11-25, "Tools", L
 from __future__ import annotations
 
 import json
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from bridge.server.changes import Change
 from bridge.server.methods.method import Method, session_id
-from bridge.server.protocol import INVALID_PARAMS, LIMIT_EXCEEDED, MODERN_VERSIONS, ProtocolError
+from bridge.server.protocol import CAPABILITIES_KEY, INVALID_PARAMS, LIMIT_EXCEEDED, MODERN_VERSIONS, ProtocolError
+from bridge.wire.tasks import supports_tasks, task_notification_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.session import ServerSession
-    from mcp.server.subscriptions import ListenHandler, ServerEvent
+    from mcp.server.subscriptions import ServerEvent
     from mcp_types import SubscriptionFilter, SubscriptionsListenRequestParams, SubscriptionsListenResult
+    from pydantic import BaseModel
 
     from bridge.server.auth.access import Access
     from bridge.server.changes import Changes
@@ -30,23 +32,24 @@ if TYPE_CHECKING:
     from bridge.server.limits.shares import Shares
     from bridge.server.methods.method import HandlerRequest
     from bridge.server.served import ServedResources
-    from bridge.types import Feature
+    from bridge.tools.task import Task
+    from bridge.types import Json
 
 MAX_SUBSCRIPTIONS = 1024
 """Maximum number of open subscriptions, as in the SDK, which callers share."""
 
 _RETRY_SECONDS = 10
+_TASK_IDS = "taskIds"
 
 
 class Listen(Method):
-    """Subscriptions. Each has its own handler of the SDK, so that each can be ended by its result."""
+    """Subscriptions, each of which can be ended by its result."""
 
     name = "subscriptions/listen"
 
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
-        self._bus = ChangesBus(core.changes)
-        self._open: set[ListenHandler] = set()
+        self._open: set[_Waiting] = set()
 
     @cached_property
     def _shares(self) -> Shares:
@@ -65,13 +68,12 @@ class Listen(Method):
     ) -> SubscriptionsListenResult:
         """Serve a subscription until its client disconnects, it is ended, or its credential is no longer valid.
 
-        The acknowledgement leaves out what the server does not have, and resources that the caller cannot read.
+        The acknowledgement leaves out what the server does not have, and what the caller cannot read.
 
         Raises:
-            ProtocolError: Too many are open, of all callers or of this one, or the parameters are too large.
+            ProtocolError: Too many are open, of all callers or of this one, the parameters are too large, or the client
+                subscribes to tasks, and does not support them.
         """
-        from mcp.server.subscriptions import ListenHandler
-
         from bridge.server.auth.identity import ending_with_credential
         from bridge.server.http.session import MAX_KEPT_BYTES, kept_bytes
         from bridge.server.limits.accounts import account_of
@@ -86,59 +88,141 @@ class Listen(Method):
         kept = kept_bytes(json.dumps(request.sdk.params).encode())  # which writes lone surrogates, too
         if kept > MAX_KEPT_BYTES:
             raise ProtocolError(INVALID_PARAMS, f"a subscription may take {MAX_KEPT_BYTES} bytes, not {kept}")
-        honoured = params.model_copy(update={"notifications": self._honoured(params.notifications, request.access)})
-        handler = ListenHandler(self._bus)
-        self._open.add(handler)
+        waiting = _Waiting()
+        self._open.add(waiting)
         try:
-            with self._shares.taking(account), ending_with_credential(handler.close):
-                return await handler(request.sdk, honoured)
+            with self._shares.taking(account), ending_with_credential(waiting.close):
+                honoured = self._honoured(params.notifications, request.access)
+                task_ids = await self._task_ids(request.sdk)
+                return await self._serve(request.sdk, honoured, task_ids, waiting)
         finally:
-            self._open.discard(handler)
+            self._open.discard(waiting)
 
     def _honoured(self, wanted: SubscriptionFilter, access: Access) -> SubscriptionFilter:
-        """Return what a caller may be notified of; the SDK's handler would acknowledge everything."""
-        resources, left_out = self._core.resources, dict[str, Any]()
-        if self._core.prompts is None:
-            left_out["prompts_list_changed"] = None
-        if resources is None:
-            left_out |= {"resources_list_changed": None, "resource_subscriptions": None}
-        elif wanted.resource_subscriptions:
-            left_out["resource_subscriptions"] = [
-                uri for uri in wanted.resource_subscriptions if resources.is_readable(uri, access)
-            ]
-        return wanted.model_copy(update=left_out)
+        """Return what a caller may be notified of."""
+        resources = self._core.resources
+        uris = [] if resources is None else wanted.resource_subscriptions or []
+        return type(wanted)(
+            tools_list_changed=wanted.tools_list_changed or None,
+            prompts_list_changed=(self._core.prompts is not None and wanted.prompts_list_changed) or None,
+            resources_list_changed=(resources is not None and wanted.resources_list_changed) or None,
+            resource_subscriptions=[uri for uri in uris if resources and resources.is_readable(uri, access)] or None,
+        )
+
+    async def _task_ids(self, sdk: ServerRequestContext[Any, Any]) -> list[str]:
+        """Return the tasks of the caller of which a request wants to be notified.
+
+        Raises:
+            ProtocolError: The client does not support tasks.
+        """
+        params = sdk.params or {}
+        wanted = params["notifications"].get(_TASK_IDS)
+        if not (isinstance(wanted, list) and wanted and self._core.has_tasks):
+            return []
+        from bridge.server.tasks.tasks import missing_extension
+
+        if not supports_tasks((params.get("_meta") or {}).get(CAPABILITIES_KEY) or {}):
+            raise missing_extension(f"a subscription with {_TASK_IDS!r}")
+        ids = dict.fromkeys(each for each in wanted if isinstance(each, str))
+        return [each for each in ids if await self._task_of(each) is not None]
+
+    async def _task_of(self, task_id: str) -> Task | None:
+        from bridge.server.auth.identity import caller_of_request
+
+        try:
+            return await self._core.tasks.get(task_id, caller_of_request())
+        except ProtocolError:
+            return None
+
+    async def _serve(
+        self, sdk: ServerRequestContext[Any, Any], honoured: SubscriptionFilter, task_ids: list[str], waiting: _Waiting
+    ) -> SubscriptionsListenResult:
+        """Send the acknowledgement, then notifications."""
+        from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
+        from mcp.shared.subscriptions import event_matches, event_to_notification
+        from mcp_types import SubscriptionsAcknowledgedNotificationParams, SubscriptionsListenResult
+
+        meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: sdk.request_id}
+        uris = frozenset(honoured.resource_subscriptions or ())
+
+        def on_change(changes: frozenset[Change]) -> None:
+            waiting.put(*(change for change in changes if event_matches(honoured, uris, _event_of(change))))
+
+        async def send(method: str, params: Json) -> None:
+            await _send_on(sdk, method, {**params, "_meta": meta})
+
+        acknowledged = honoured.model_copy(update={_TASK_IDS: task_ids} if task_ids else {})
+        ends = [self._core.changes.listen(on_change)]
+        if task_ids:
+            ends.append(self._core.tasks.listen(task_ids, waiting.put))
+        try:
+            params = SubscriptionsAcknowledgedNotificationParams(notifications=acknowledged, _meta=meta)
+            await send("notifications/subscriptions/acknowledged", params.model_dump(by_alias=True, exclude_none=True))
+            for each in task_ids:
+                task = await self._task_of(each)
+                if task is not None and task.status != "working":  # it has changed before it was subscribed to
+                    waiting.put(each)
+            async for change in waiting.changes():
+                if isinstance(change, str):
+                    if (task := await self._task_of(change)) is not None:
+                        await send("notifications/tasks", task_notification_to_wire(task))
+                else:
+                    event = event_to_notification(_event_of(change), meta)
+                    await sdk.session.send_notification(event, related_request_id=sdk.request_id)
+        finally:
+            for end in ends:
+                end()
+        return SubscriptionsListenResult(_meta=meta)
 
     def close(self) -> None:
         """End all subscriptions, each by its result."""
-        for handler in tuple(self._open):
-            handler.close()
+        for waiting in tuple(self._open):
+            waiting.close()
 
 
-class ChangesBus:
-    """The SDK's ``SubscriptionBus`` over the changes of a server."""
+class _Waiting:
+    """Changes, and ids of changed tasks, that are to be sent on one subscription, each once."""
 
-    def __init__(self, changes: Changes) -> None:
-        self._changes = changes
+    def __init__(self) -> None:
+        self._changes: dict[Change | str, None] = {}
+        self._is_closed = False
+        self._event = anyio.Event()
 
-    async def publish(self, event: ServerEvent) -> None:
-        """Notify every listener, of both eras."""
-        from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated
+    def put(self, *changes: Change | str) -> None:
+        """Add changes, if they do not wait already."""
+        self._changes.update(dict.fromkeys(changes))
+        self._event.set()
 
-        if isinstance(event, ResourceUpdated):
-            self._changes.notify(Change("resources", event.uri))
-        else:
-            is_of_resources = isinstance(event, ResourcesListChanged)
-            other: Feature = "prompts" if isinstance(event, PromptsListChanged) else "tools"
-            self._changes.notify(Change("resources" if is_of_resources else other))
+    def close(self) -> None:
+        """End `changes` after those that wait."""
+        self._is_closed = True
+        self._event.set()
 
-    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Call ``listener`` on this event loop after changes; return a function that ends that."""
+    async def changes(self) -> AsyncIterator[Change | str]:
+        """Yield the changes as they come."""
+        while True:
+            while self._changes:
+                change = next(iter(self._changes))
+                del self._changes[change]
+                yield change
+            if self._is_closed:
+                return
+            await self._event.wait()
+            self._event = anyio.Event()
 
-        def on_change(changes: frozenset[Change]) -> None:
-            for change in changes:
-                listener(_event_of(change))
 
-        return self._changes.listen(on_change)
+async def _send_on(sdk: ServerRequestContext[Any, Any], method: str, params: Json) -> None:
+    """Send a notification on the stream of a request."""
+    sent: Any = _notification_type()(method=method, params=params)
+    await sdk.session.send_notification(sent, related_request_id=sdk.request_id)
+
+
+@cache
+def _notification_type() -> type[BaseModel]:
+    """Return the type of notifications that the SDK does not have."""
+    from pydantic import create_model
+
+    return create_model("_Notification", method=(str, ...), params=(dict[str, Any], ...))
 
 
 def _event_of(change: Change) -> ServerEvent:

@@ -9,7 +9,8 @@ from pydantic_core import to_json
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.methods.method import ERAS, Method, Target
 from bridge.server.methods.pages import PagedList
-from bridge.server.protocol import result_message
+from bridge.server.protocol import ProtocolError, result_message
+from bridge.wire.tools import forwarded_meta
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from bridge.server.methods.method import HandlerRequest, PlainRequest
     from bridge.server.tool_list import ToolList
     from bridge.tools.context import InvocationContext
+    from bridge.tools.tool import Tool
     from bridge.types import Json
 
 _Written = TypeVar("_Written")
@@ -51,23 +53,39 @@ class ToolsCall(Method):
         members = 1 + ("arguments" in params) + ("_meta" in params)
         if not (len(params) == members and type(name) is str and (arguments is None or type(arguments) is dict)):
             return None
-        views = self._core.views
+        core = self._core
+        views = core.views
         listed = (views.whole if access.tools is None else views.of(access)).catalog.find(name)
         # An unknown name is a JSON-RPC error; a parameter that is mirrored in a header has to be compared with it;
         # over HTTP, a missing scope has its own status.
         if listed is None or listed.header_schema is not None or (access is not EVERYTHING and access.missing(name)):
             return None
-        if listed.is_plain and self._core.is_plain:
+        if (listed.tool.task is not None or core.task_options.after_seconds is not None) and not self._plan_task(
+            request, listed.tool
+        ):
+            return None
+        if listed.is_plain and core.is_plain and request.found is None:
             request.tool = listed.tool
         else:
             request.may_talk = listed.tool.interactive
         return request
+
+    def _plan_task(self, request: PlainRequest, tool: Tool) -> bool:
+        """Plan a call that may become a task; return False for a client that the SDK has to refuse."""
+        try:
+            is_taken = self._core.tasks.takes(tool, request.capabilities, modern=request.modern)
+        except ProtocolError:
+            return False
+        request.found = tool if is_taken else None
+        return True
 
     def run(
         self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], _Written]
     ) -> Awaitable[_Written]:
         """Call the tool."""
         params = request.params
+        if request.found is not None:
+            return self._call_as_task(request.found, params, context, write, request.access)
         return self._core.call(
             params["name"],
             params.get("arguments") or {},
@@ -76,6 +94,18 @@ class ToolsCall(Method):
             modern=request.modern,
             access=request.access,
         )
+
+    async def _call_as_task(
+        self,
+        tool: Tool,
+        params: Mapping[str, Any],
+        context: InvocationContext,
+        write: Callable[[Json], _Written],
+        access: Access,
+    ) -> _Written:
+        """Call the tool; the result may be a task."""
+        context.meta = forwarded_meta(params.get("_meta"))
+        return write(await self._core.tasks.call(tool, params.get("arguments") or {}, context, access))
 
     def call_plain(self, request: PlainRequest, account: str) -> Awaitable[bytes]:
         """Call the tool."""
@@ -107,14 +137,23 @@ class ToolsCall(Method):
 
     async def handle(self, request: HandlerRequest, params: CallToolRequestParams) -> Json:
         """Call the tool, which may ask its client through the context."""
+        core, access = self._core, request.access
         with request.running() as context:
-            return await self._core.call(
+            tool = core.views.of(access).tools.find(params.name)
+            if (
+                tool is not None
+                and (tool.task is not None or core.task_options.after_seconds is not None)
+                and not access.missing(params.name)
+                and core.tasks.takes(tool, context.client_capabilities, modern=request.modern)
+            ):
+                return await core.tasks.call(tool, params.arguments or {}, context, access)
+            return await core.call(
                 params.name,
                 params.arguments or {},
                 context,
                 _checked,
                 modern=request.modern,
-                access=request.access,
+                access=access,
             )
 
     def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:

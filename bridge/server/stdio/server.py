@@ -33,6 +33,7 @@ from bridge.server.protocol import (
 from bridge.server.stdio.fast import FastStdio
 from bridge.server.stdio.pipes import open_input, open_output
 from bridge.server.stdio.process import Watchdog
+from bridge.server.tasks.lifespan import running_tasks
 from bridge.telemetry.switch import observed_session
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def serve_stdio(
         async with AsyncExitStack() as stack:
             with opening:
                 await stack.enter_async_context(lifespan())
+                await stack.enter_async_context(running_tasks(publisher))
             with observed_session("stdio"):
                 await server.serve(on_ending=watchdog.end)
 

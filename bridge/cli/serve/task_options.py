@@ -1,0 +1,60 @@
+"""Task options of ``bridge serve``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.cli.options import Number, WholeNumber, count_setting, setting
+from bridge.tools.task import MAX_SECONDS
+
+if TYPE_CHECKING:
+    from bridge.server.tasks.options import TaskOptions
+
+DEFAULT_TTL_SECONDS = 3600.0
+"""Default of ``--task-ttl``."""
+DEFAULT_MAX_TASKS = 10_000
+"""Default of ``--max-tasks``."""
+DEFAULT_MAX_TASK_BYTES = 256 * 1024 * 1024
+"""Default of ``--max-task-bytes``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskServeOptions:
+    """Options of tasks."""
+
+    task_after: float | None = setting(
+        type=Number(0.001, MAX_SECONDS),
+        metavar="SECONDS",
+        help="Time after which a running call of a Python tool becomes a task, if its client supports tasks.",
+    )
+    task_ttl: float = setting(
+        type=Number(0.001, MAX_SECONDS),
+        metavar="SECONDS",
+        default=DEFAULT_TTL_SECONDS,
+        help="Time after its creation for which a task is kept, unless its tool sets one; it is cancelled if it still "
+        "runs then.",
+    )
+    max_tasks: int = setting(
+        type=WholeNumber(0),
+        metavar="TASKS",
+        default=DEFAULT_MAX_TASKS,
+        help="Maximum running tasks of all callers; 0 to answer every call directly. Further ones are answered by an "
+        "error that says when to try again.",
+    )
+    max_task_bytes: int = count_setting(
+        "BYTES",
+        "Maximum bytes of all kept tasks: their results, and 1 KiB for each.",
+        default=DEFAULT_MAX_TASK_BYTES,
+    )
+
+    def options(self, *, is_shared: bool) -> TaskOptions:
+        """Build the options; no tasks if requests of one client may reach several processes."""
+        from bridge.server.tasks.options import TaskOptions  # noqa: PLC0415 - after errors of the targets
+
+        return TaskOptions(
+            after_seconds=self.task_after,
+            ttl_seconds=self.task_ttl,
+            max_tasks=0 if is_shared else self.max_tasks,
+            max_bytes=self.max_task_bytes,
+        )

@@ -1,0 +1,112 @@
+"""``tasks/get``, ``tasks/update`` and ``tasks/cancel`` (extension ``io.modelcontextprotocol/tasks``, SEP-2663)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bridge.server.methods.method import Method
+from bridge.server.protocol import (
+    CAPABILITIES_KEY,
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    ProtocolError,
+)
+from bridge.wire.tasks import supports_tasks, task_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from mcp_types import RequestParams
+
+    from bridge.server.methods.method import HandlerRequest, PlainRequest
+    from bridge.tools.context import Caller, InvocationContext
+    from bridge.types import Json
+
+_Written = TypeVar("_Written")
+
+_TASK_ID = "taskId"
+_NAME_HEADER = "mcp-name"
+_DONE: Json = {"resultType": "complete"}
+
+
+class _TaskMethod(Method):
+    """Base of the methods for one task; plain if the client supports tasks."""
+
+    planned_in = frozenset({"modern"})
+    header_param = _TASK_ID
+
+    def plan(self, request: PlainRequest) -> PlainRequest | None:
+        """Return the request if its client supports tasks."""
+        is_plain = type(request.params.get(_TASK_ID)) is str and supports_tasks(request.capabilities)
+        return request if is_plain and self._core.has_tasks else None
+
+    def run(
+        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], _Written]
+    ) -> Awaitable[_Written]:
+        """Answer the request."""
+        return self._written(request.params, context.caller, write)
+
+    def params_type(self) -> type[RequestParams]:
+        """Return the type of the parameters, which `handle` reads itself."""
+        from mcp_types import RequestParams
+
+        return RequestParams
+
+    async def handle(self, request: HandlerRequest, params: RequestParams) -> Json:  # noqa: ARG002 - see `params_type`
+        """Answer the request."""
+        from bridge.server.auth.identity import caller_of_request
+        from bridge.server.tasks.tasks import missing_extension
+
+        sdk = request.sdk
+        given = sdk.params or {}
+        if not (request.modern and self._core.has_tasks):
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
+        if not supports_tasks((given.get("_meta") or {}).get(CAPABILITIES_KEY) or {}):
+            raise missing_extension(f"the method {self.name!r}")
+        task_id = given.get(_TASK_ID)
+        if not isinstance(task_id, str):
+            raise ProtocolError(INVALID_PARAMS, f"{_TASK_ID!r} must be a string")
+        if sdk.request is not None and sdk.request.headers.get(_NAME_HEADER) != task_id:
+            raise ProtocolError(HEADER_MISMATCH, f"the header Mcp-Name must be the {_TASK_ID!r} of the request")
+        return await self._written(given, caller_of_request(), dict)
+
+    async def _written(
+        self, params: Mapping[str, Any], caller: Caller | None, write: Callable[[Json], _Written]
+    ) -> _Written:
+        return write(await self._answer(params[_TASK_ID], caller, params))
+
+    async def _answer(self, task_id: str, caller: Caller | None, params: Mapping[str, Any]) -> Json:
+        raise NotImplementedError
+
+
+class TasksGet(_TaskMethod):
+    """The state of a task, with its open questions or its outcome."""
+
+    name = "tasks/get"
+
+    async def _answer(self, task_id: str, caller: Caller | None, params: Mapping[str, Any]) -> Json:  # noqa: ARG002 - it has no further parameters
+        return task_to_wire(await self._core.tasks.get(task_id, caller))
+
+
+class TasksUpdate(_TaskMethod):
+    """Answers to questions of a task."""
+
+    name = "tasks/update"
+
+    async def _answer(self, task_id: str, caller: Caller | None, params: Mapping[str, Any]) -> Json:
+        answers = params.get("inputResponses")
+        if not isinstance(answers, dict) or not all(isinstance(each, dict) for each in answers.values()):
+            raise ProtocolError(INVALID_PARAMS, "'inputResponses' must be an object of objects, the answers by key")
+        await self._core.tasks.update(task_id, caller, answers)
+        return dict(_DONE)
+
+
+class TasksCancel(_TaskMethod):
+    """The end of a task that its client no longer wants."""
+
+    name = "tasks/cancel"
+
+    async def _answer(self, task_id: str, caller: Caller | None, params: Mapping[str, Any]) -> Json:  # noqa: ARG002 - it has no further parameters
+        await self._core.tasks.cancel(task_id, caller)
+        return dict(_DONE)

@@ -1,0 +1,1 @@
+"""Tasks: calls that outlive their requests, and the stores that keep them."""

@@ -1,0 +1,192 @@
+"""The stored tasks of one server: their store, their maxima, and their expiry."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from bridge.server.limits.shares import Shares
+from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, LIMIT_EXCEEDED, ProtocolError
+from bridge.server.tasks.store import MemoryTaskStore, TaskStoreError
+from bridge.text import clip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bridge.server.tasks.options import TaskOptions
+    from bridge.server.tasks.store import TaskRecord
+
+_logger = logging.getLogger("bridge.server")
+
+RETRY_SECONDS = 10
+"""Time after which a client may try again what the server has no room for."""
+MAX_BYTES_OPTION = "--max-task-bytes"
+"""Name of the option for the stored bytes, in errors."""
+
+
+class KeptTasks:
+    """Keeps tasks in a store until they expire.
+
+    Args:
+        options: The store and the maxima.
+        expired: Called with the id of a task that has expired; returns True if it runs, and is deleted when it ends.
+    """
+
+    def __init__(self, options: TaskOptions, expired: Callable[[str], bool]) -> None:
+        self._store = options.store or MemoryTaskStore()
+        self._expired = expired
+        self._unfinished = Shares(options.max_tasks)
+        self._bytes = Shares(options.max_bytes)
+        self._kept: dict[str, _Kept] = {}
+        self._deletions: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_durable(self) -> bool:
+        """True if tasks outlive the process."""
+        return self._store.is_durable
+
+    def check_room(self, account: str, stored_bytes: int = 0) -> None:
+        """Refuse a further task over a maximum.
+
+        Raises:
+            ProtocolError: There is no room; its data says when to try again.
+        """
+        for shares, wanted, limit in (
+            (self._unfinished, 1, "--max-tasks"),
+            (self._bytes, stored_bytes, MAX_BYTES_OPTION),
+        ):
+            if not shares.has_room(account, wanted):
+                message = f"too many tasks ({limit} of the server): try again in {RETRY_SECONDS} seconds"
+                raise ProtocolError(LIMIT_EXCEEDED, message, {"limit": limit, "retryAfterSeconds": RETRY_SECONDS})
+
+    async def create(self, record: TaskRecord) -> None:
+        """Store a new task.
+
+        Raises:
+            ProtocolError: There is no room, or it cannot be stored.
+        """
+        self.check_room(record.account, record.stored_bytes)
+        self._keep(record)
+        try:
+            await self._store.save(record)
+        except TaskStoreError as error:
+            self._forget(record.task.id)
+            self.end(record.account)
+            _logger.error("a task of %r could not be stored: %s", record.tool, error)  # noqa: TRY400 - it says why
+            message = f"the task of {record.tool!r} could not be stored: try again in {RETRY_SECONDS} seconds"
+            raise ProtocolError(INTERNAL_ERROR, message, {"retryAfterSeconds": RETRY_SECONDS}) from None
+
+    async def save(self, record: TaskRecord) -> None:
+        """Store a changed task.
+
+        Raises:
+            TaskStoreError: The store cannot be written.
+        """
+        await self._store.save(record)
+
+    def has_room_for_outcome(self, record: TaskRecord) -> bool:
+        """Count the bytes of an outcome; return False without room."""
+        kept = self._kept[record.task.id]
+        if not self._bytes.has_room(kept.account, record.stored_bytes - kept.stored_bytes):
+            return False
+        self._bytes.give_back(kept.account, kept.stored_bytes)
+        self._bytes.take(kept.account, record.stored_bytes)
+        self._kept[record.task.id] = kept._replace(stored_bytes=record.stored_bytes)
+        return True
+
+    def end(self, account: str) -> None:
+        """Give back the place of a task that has ended."""
+        self._unfinished.give_back(account)
+
+    async def find(self, task_id: str, owner: str, running: TaskRecord | None) -> TaskRecord:
+        """Return a task of a caller.
+
+        Args:
+            task_id: Its id.
+            owner: The caller's name.
+            running: The task, if it runs in this process.
+
+        Raises:
+            ProtocolError: The caller has no such task, or the store cannot be read.
+        """
+        try:
+            record = running or await self._store.find(task_id)
+        except TaskStoreError as error:
+            raise unavailable(error) from None
+        if record is None or record.owner != owner or _seconds_left(record) == 0:
+            message = f"there is no task {clip(task_id)!r}: the id is wrong, or the task has expired"
+            raise ProtocolError(INVALID_PARAMS, message)
+        return record
+
+    async def delete(self, task_id: str) -> None:
+        """Delete a task."""
+        try:
+            await self._store.delete(task_id)
+        except TaskStoreError as error:
+            _logger.error("an expired task could not be deleted: %s", error)  # noqa: TRY400 - it says why
+        self._forget(task_id)
+
+    async def open(self) -> Sequence[TaskRecord]:
+        """Open the store; return the tasks of earlier processes that have not ended.
+
+        Raises:
+            TaskStoreError: The store cannot be opened, or another process uses it.
+        """
+        unfinished = []
+        for record in await self._store.open():
+            self._keep(record, is_new=not record.task.is_final)
+            if not record.task.is_final:
+                unfinished.append(record)
+        return unfinished
+
+    async def close(self) -> None:
+        """Close the store."""
+        for task_id in tuple(self._kept):
+            self._forget(task_id)
+        if self._deletions:
+            await asyncio.wait(self._deletions)
+        await self._store.close()
+
+    def _keep(self, record: TaskRecord, *, is_new: bool = True) -> None:
+        seconds, timer = _seconds_left(record), None
+        if seconds is not None:
+            timer = asyncio.get_running_loop().call_later(seconds, self._expire, record.task.id)
+        self._kept[record.task.id] = _Kept(record.account, record.stored_bytes, timer)
+        self._bytes.take(record.account, record.stored_bytes)
+        if is_new:
+            self._unfinished.take(record.account)
+
+    def _forget(self, task_id: str) -> None:
+        if (kept := self._kept.pop(task_id, None)) is not None:
+            self._bytes.give_back(kept.account, kept.stored_bytes)
+            if kept.timer is not None:
+                kept.timer.cancel()
+
+    def _expire(self, task_id: str) -> None:
+        if not self._expired(task_id):
+            deletion = asyncio.get_running_loop().create_task(self.delete(task_id))
+            self._deletions.add(deletion)
+            deletion.add_done_callback(self._deletions.discard)
+
+
+class _Kept(NamedTuple):
+    """A stored task."""
+
+    account: str
+    stored_bytes: int
+    timer: asyncio.TimerHandle | None
+    """Deletes it."""
+
+
+def unavailable(error: TaskStoreError) -> ProtocolError:
+    """Log an error of a store, and return the one for the client."""
+    _logger.error("the store of tasks: %s", error)
+    message = f"the store of tasks does not respond: try again in {RETRY_SECONDS} seconds"
+    return ProtocolError(INTERNAL_ERROR, message, {"retryAfterSeconds": RETRY_SECONDS})
+
+
+def _seconds_left(record: TaskRecord) -> float | None:
+    expires_at = record.expires_at
+    return None if expires_at is None else max(0.0, expires_at - time())

@@ -1,0 +1,27 @@
+"""Lifespan of the tasks of a server."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bridge.server.core import ServerCore
+
+
+@asynccontextmanager
+async def running_tasks(core: ServerCore) -> AsyncIterator[None]:
+    """Context in which a server has its tasks: their store is open, and tasks that still run are ended at its end.
+
+    Raises:
+        TaskStoreError: The store cannot be opened.
+    """
+    if core.has_tasks:
+        await core.tasks.open()
+    try:
+        yield
+    finally:
+        if "tasks" in vars(core):  # tools may have been added meanwhile
+            await core.tasks.close()

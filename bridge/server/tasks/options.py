@@ -1,0 +1,55 @@
+"""Options of tasks: how long they are kept, how many, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.tools.checks import require_count
+from bridge.tools.task import require_task_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bridge.server.tasks.store import TaskStore
+    from bridge.tools.tool import Tool
+
+DEFAULT_TTL_SECONDS = 3600.0
+"""Default time for which a task is kept."""
+DEFAULT_MAX_TASKS = 10_000
+"""Default maximum of tasks that have not ended."""
+DEFAULT_MAX_BYTES = 256 * 1024 * 1024
+"""Default maximum of stored bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """Options for the tasks of one server.
+
+    Callers share the maxima: a caller may take as much as stays free, so that a single one gets half.
+    """
+
+    ttl_seconds: float | None = DEFAULT_TTL_SECONDS
+    """Seconds after its creation for which a task is kept, unless its tool has a setting; it is cancelled if it still
+    runs then. None for ever."""
+    after_seconds: float | None = None
+    """Seconds after which a running call of any tool of this process becomes a task; None for never."""
+    max_tasks: int = DEFAULT_MAX_TASKS
+    """Maximum of tasks that have not ended; 0 to answer all calls directly."""
+    max_bytes: int = DEFAULT_MAX_BYTES
+    """Maximum of stored bytes: results, and about 1 KiB for each task that is kept."""
+    store: TaskStore | None = None
+    """Keeps the tasks; None for this process's memory."""
+
+    def __post_init__(self) -> None:
+        require_task_seconds(self.ttl_seconds, "ttl_seconds")
+        require_task_seconds(self.after_seconds, "after_seconds")
+        require_count(self.max_tasks, "max_tasks", least=0)
+        require_count(self.max_bytes, "max_bytes")
+
+    def apply_to(self, tools: Iterable[Tool]) -> bool:
+        """Return True if a call of one of these tools can become a task, or tasks of earlier processes are kept."""
+        if not self.max_tasks:
+            return False
+        is_durable = self.store is not None and self.store.is_durable
+        return is_durable or self.after_seconds is not None or any(tool.task is not None for tool in tools)

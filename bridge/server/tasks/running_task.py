@@ -1,0 +1,101 @@
+"""A task that runs in this process: its work, its state, and its outcome."""
+
+from __future__ import annotations
+
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
+
+from bridge.server.failures import failed
+from bridge.server.protocol import INTERNAL_ERROR, ProtocolError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from bridge.server.tasks.channel import TaskChannel
+    from bridge.server.tasks.store import TaskRecord
+    from bridge.tools.task import TaskStatus
+    from bridge.types import Json
+
+    Work = asyncio.Task[tuple[bytes, Json]]
+    """Runs the call; its result as JSON text, and as an object."""
+
+_UNKNOWN = "the server ended while {tool!r} ran, and its outcome is unknown"
+
+
+class RunningTask:
+    """A task while its call runs; on asyncio.
+
+    Args:
+        record: The task as it was stored.
+        channel: Channel of the call.
+        work: The task of the event loop that runs the call.
+        changed: Called after each change of the state.
+    """
+
+    def __init__(
+        self, record: TaskRecord, channel: TaskChannel, work: Work, changed: Callable[[RunningTask], None]
+    ) -> None:
+        self.record = record
+        """The task now."""
+        self.channel = channel
+        self.work = work
+        self.is_expired = False
+        self._changed = changed
+        self._is_cancelled = False
+        channel.become_task(self._update)
+
+    def cancel(self) -> None:
+        """Cancel the call at its client's request, once: a further cancellation would interrupt its clean-up."""
+        if not self._is_cancelled:
+            self._is_cancelled = True
+            self.work.cancel()
+
+    def expire(self) -> None:
+        """Cancel the call, and mark the task to be deleted."""
+        self.is_expired = True
+        self.work.cancel()
+
+    @property
+    def ended(self) -> TaskRecord:
+        """The task with the outcome of its work, which has ended."""
+        status, outcome = self._outcome()
+        return self.record.changed(status=status, outcome=outcome, questions={}, updated_at=time())
+
+    def _outcome(self) -> tuple[TaskStatus, bytes]:
+        if self.work.cancelled():
+            if self._is_cancelled:
+                return "cancelled", b""
+            return "failed", _as_json(outcome_unknown(self.record.tool))
+        error = self.work.exception()
+        if error is None:
+            return "completed", self.work.result()[0]
+        known = error if isinstance(error, ProtocolError) else failed(self.record.tool, error)
+        return "failed", _as_json(known)
+
+    def _update(self) -> None:
+        task, questions = self.record.task, self.channel.questions
+        status: TaskStatus = "input_required" if questions else "working"
+        message = self.channel.message or task.status_message
+        if not task.is_final and (status, message, questions) != (task.status, task.status_message, task.questions):
+            self.record = self.record.changed(
+                status=status, status_message=message, questions=questions, updated_at=time()
+            )
+            self._changed(self)
+
+
+def outcome_unknown(tool: str) -> ProtocolError:
+    """Return the error of a task whose process ended while it ran."""
+    return ProtocolError(INTERNAL_ERROR, _UNKNOWN.format(tool=tool))
+
+
+def failed_record(record: TaskRecord, error: ProtocolError) -> TaskRecord:
+    """Return a task that has failed with an error."""
+    return record.changed(status="failed", outcome=_as_json(error), questions={}, updated_at=time())
+
+
+def _as_json(error: ProtocolError) -> bytes:
+    wire: dict[str, Any] = {"code": error.code, "message": error.message}
+    return to_json(wire if error.data is None else wire | {"data": error.data})

@@ -1,0 +1,380 @@
+"""Tasks of one server: creation, execution, look-up, answers, cancellation, expiry.
+
+    call ─┬─> result                                          the call ended before it became a task
+          ╰─> CreateTaskResult ─> TaskStore ─> tasks/get      its work goes on without the request
+
+MCP's extension ``io.modelcontextprotocol/tasks`` (SEP-2663). On asyncio; elsewhere, calls are answered directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from secrets import token_urlsafe
+from time import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from anyio import CancelScope
+
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.failures import reported
+from bridge.server.limits.accounts import current_account
+from bridge.server.protocol import LIMIT_EXCEEDED, MISSING_CAPABILITY, ProtocolError, write_result
+from bridge.server.tasks.channel import TaskChannel
+from bridge.server.tasks.kept_tasks import MAX_BYTES_OPTION, KeptTasks, unavailable
+from bridge.server.tasks.restarts import may_run_again, read_rerun, rerun_request
+from bridge.server.tasks.running_task import RunningTask, failed_record, outcome_unknown
+from bridge.server.tasks.store import TaskRecord, TaskStoreError
+from bridge.tools.task import Task, TaskPolicy
+from bridge.wire.tasks import REQUIRED_CAPABILITIES, TASKS_EXTENSION, created_task_to_wire, supports_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from bridge.server.auth.access import Access
+    from bridge.server.running_calls import RunningCalls
+    from bridge.server.tasks.options import TaskOptions
+    from bridge.server.tasks.running_task import Work
+    from bridge.tools.context import Caller, InvocationContext
+    from bridge.tools.tool import Tool
+    from bridge.tools.toolbox import ToolBox
+    from bridge.types import Json
+
+_logger = logging.getLogger("bridge.server")
+
+_ID_BYTES = 24
+_SAVE_AGAIN_SECONDS = 5.0
+_CLEANUP_SECONDS = 1.5
+_AFTER = TaskPolicy(starts_at_once=False)
+
+
+class Calls(Protocol):
+    """Runs the calls of a server: a `bridge.server.core.ServerCore`."""
+
+    tools: ToolBox
+    running: RunningCalls
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        context: InvocationContext,
+        write: Callable[[Json], tuple[bytes, Json]],
+        *,
+        modern: bool,
+        access: Access = EVERYTHING,
+    ) -> tuple[bytes, Json]:
+        """Run a call.
+
+        Raises:
+            ProtocolError: The call failed outside of the tool.
+            InputRequired: The tool asked a question that needs another round.
+        """
+        ...
+
+
+class Tasks:
+    """The tasks of one server."""
+
+    def __init__(self, calls: Calls, options: TaskOptions) -> None:
+        self.options = options
+        self._calls = calls
+        self._kept = KeptTasks(options, self._expire)
+        self._running: dict[str, RunningTask] = {}
+        self._listeners: dict[str, set[Callable[[str], None]]] = {}
+        self._endings: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+
+    def takes(self, tool: Tool, capabilities: Mapping[str, Any], *, modern: bool) -> bool:
+        """Return True if a call of a tool may become a task.
+
+        Args:
+            tool: The tool.
+            capabilities: Capabilities of the client.
+            modern: True for a client of version 2026-07-28.
+
+        Raises:
+            ProtocolError: The tool requires a client that supports tasks.
+        """
+        policy, options = tool.task, self.options
+        if not options.max_tasks or (policy is None and (options.after_seconds is None or tool.server is not None)):
+            return False
+        if modern and supports_tasks(capabilities):
+            return _is_on_asyncio()
+        if policy is not None and policy.required:
+            raise missing_extension(f"the tool {tool.name!r}")
+        return False
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: InvocationContext, access: Access) -> Json:
+        """Run a call that may become a task; return its result, or the created task, in MCP's JSON.
+
+        Raises:
+            ProtocolError: The call failed, or there is no room for a task.
+            InputRequired: The call asked a question before it became a task.
+        """
+        self._calls.running.check_open(tool.name)
+        channel = TaskChannel(context.client_capabilities, {})
+        request = context.connect(channel)
+        policy = tool.task or _AFTER
+        if not policy.starts_at_once:
+            channel.connect(request)
+            return await self._call_first(tool, policy, arguments, context, access, channel)
+        record = self._new_record(tool, policy, arguments, context)
+        with CancelScope(shield=True):  # a stored task has to be started
+            await self._kept.create(record)
+            running = self._started(record, channel, self._work(tool.name, arguments, context, access))
+        return created_task_to_wire(running.record.task)
+
+    async def _call_first(
+        self,
+        tool: Tool,
+        policy: TaskPolicy,
+        arguments: Mapping[str, Any],
+        context: InvocationContext,
+        access: Access,
+        channel: TaskChannel,
+    ) -> Json:
+        """Run a call, which becomes a task when its function says so, or after a time."""
+        if policy.required:
+            self._kept.check_room(context.account)
+        work = self._work(tool.name, arguments, context, access)
+        wanted = asyncio.get_running_loop().create_task(channel.wants_task.wait())
+        try:
+            await asyncio.wait([work, wanted], timeout=self.options.after_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                record = self._new_record(tool, policy, arguments, context)
+                try:
+                    with CancelScope(shield=True):
+                        await self._kept.create(record)
+                        return created_task_to_wire(self._started(record, channel, work).record.task)
+                except ProtocolError:
+                    if policy.required:
+                        raise
+                    channel.stay_request()
+                    await asyncio.wait([work])
+            return work.result()[1]
+        except asyncio.CancelledError as error:
+            raise reported(tool.name, error, self._calls.running) from None
+        finally:
+            wanted.cancel()
+            if channel.is_request and not work.done():
+                work.cancel()
+                with CancelScope(shield=True):
+                    await asyncio.wait([work])
+
+    def _work(self, name: str, arguments: Mapping[str, Any], context: InvocationContext, access: Access) -> Work:
+        call = self._calls.call(name, arguments, context, _written, modern=True, access=access)
+        return asyncio.get_running_loop().create_task(call)
+
+    def _new_record(
+        self, tool: Tool, policy: TaskPolicy, arguments: Mapping[str, Any], context: InvocationContext
+    ) -> TaskRecord:
+        now = time()
+        task = Task(
+            id=token_urlsafe(_ID_BYTES),
+            created_at=now,
+            updated_at=now,
+            ttl_seconds=self.options.ttl_seconds if policy.ttl_seconds is None else policy.ttl_seconds,
+            poll_interval_seconds=policy.poll_interval_seconds,
+        )
+        request = rerun_request(arguments, context) if self._kept.is_durable and may_run_again(tool) else b""
+        return TaskRecord(
+            task=task, owner=_owner_of(context.caller), account=context.account, tool=tool.name, request=request
+        )
+
+    def _started(self, record: TaskRecord, channel: TaskChannel, work: Work) -> RunningTask:
+        """Let a stored task run without its request."""
+        running = RunningTask(record, channel, work, self._notify)
+        self._running[record.task.id] = running
+        self._calls.running.enter(work, record.account)
+        account = current_account.get()  # its requests are answered while its tasks run
+        if account is not None:
+            account.tasks += 1
+
+        def begin_end(_: object) -> None:
+            if account is not None:
+                account.tasks -= 1
+            ending = asyncio.get_running_loop().create_task(self._end(running))
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
+
+        work.add_done_callback(begin_end)
+        return running
+
+    # --- the end of a task -------------------------------------------------------------------------------------------
+
+    async def _end(self, running: RunningTask) -> None:
+        """Store the outcome of a task whose call has ended."""
+        record = running.ended
+        try:
+            if running.is_expired:
+                await self._kept.delete(record.task.id)
+            elif not (self._is_ending and record.request and record.task.status == "failed"):
+                # Otherwise, the next process runs it again.
+                if not self._kept.has_room_for_outcome(record):
+                    size = len(record.task.outcome)
+                    message = f"there is no room for the result of {record.tool!r}, which has {size} bytes"
+                    error = ProtocolError(LIMIT_EXCEEDED, message, {"limit": MAX_BYTES_OPTION})
+                    record = failed_record(record, error)
+                await self._save_outcome(running, record)
+        finally:
+            self._running.pop(record.task.id, None)
+            self._kept.end(record.account)
+            self._calls.running.leave(running.work)
+            self._notify(running)
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._is_closing or self._calls.running.is_over
+
+    async def _save_outcome(self, running: RunningTask, record: TaskRecord) -> None:
+        """Store an outcome, again and again if the store fails; meanwhile, it is found in this process."""
+        while not running.is_expired:
+            try:
+                await self._kept.save(record)
+            except TaskStoreError as error:
+                _logger.error("the outcome of a task of %r is not stored yet: %s", record.tool, error)  # noqa: TRY400 - it says why
+                running.record = record
+                self._calls.running.leave(running.work)
+                self._notify(running)
+                await asyncio.sleep(_SAVE_AGAIN_SECONDS)
+            else:
+                return
+
+    def _expire(self, task_id: str) -> bool:
+        """Cancel a task that has expired; return False if it does not run."""
+        running = self._running.get(task_id)
+        if running is None:
+            return False
+        running.expire()
+        return True
+
+    # --- requests for tasks ------------------------------------------------------------------------------------------
+
+    async def get(self, task_id: str, caller: Caller | None) -> Task:
+        """Return a task.
+
+        Raises:
+            ProtocolError: There is no such task of this caller, or the store cannot be read.
+        """
+        return (await self._found(task_id, caller)).task
+
+    async def update(self, task_id: str, caller: Caller | None, answers: Mapping[str, Json]) -> None:
+        """Give a task answers to open questions; others are ignored.
+
+        Raises:
+            ProtocolError: As by `get`, or an answer does not match its question.
+        """
+        await self._found(task_id, caller)
+        running = self._running.get(task_id)
+        if running is None or not (found := running.channel.checked(answers)):
+            return
+        if running.record.request:  # another process may need them
+            record = replace(running.record, answers={**running.channel.answers, **found})
+            try:
+                await self._kept.save(record)
+            except TaskStoreError as error:
+                raise unavailable(error) from None
+            running.record = replace(running.record, answers=record.answers)
+        running.channel.answer(found)
+
+    async def cancel(self, task_id: str, caller: Caller | None) -> None:
+        """Cancel the call of a task, if it runs.
+
+        Raises:
+            ProtocolError: As by `get`.
+        """
+        await self._found(task_id, caller)
+        if (running := self._running.get(task_id)) is not None:
+            running.cancel()
+
+    def listen(self, task_ids: Iterable[str], listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call a function with a task's id after each change of its state; return a function that ends that."""
+        ids = tuple(task_ids)
+        for each in ids:
+            self._listeners.setdefault(each, set()).add(listener)
+
+        def end() -> None:
+            for each in ids:
+                listeners = self._listeners.get(each, set())
+                listeners.discard(listener)
+                if not listeners:
+                    self._listeners.pop(each, None)
+
+        return end
+
+    def _notify(self, running: RunningTask) -> None:
+        task_id = running.record.task.id
+        for listener in tuple(self._listeners.get(task_id, ())):
+            listener(task_id)
+
+    async def _found(self, task_id: str, caller: Caller | None) -> TaskRecord:
+        running = self._running.get(task_id)
+        return await self._kept.find(task_id, _owner_of(caller), None if running is None else running.record)
+
+    # --- the server --------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Open the store. Tasks that an earlier process did not end are run again if their tools are idempotent.
+
+        Others fail with an unknown outcome.
+
+        Raises:
+            TaskStoreError: The store cannot be opened or written.
+        """
+        self._is_closing = False
+        for record in await self._kept.open():
+            tool, rerun = self._calls.tools.find(record.tool), read_rerun(record)
+            if tool is None or rerun is None or not may_run_again(tool, record.runs):
+                await self._kept.save(failed_record(record, outcome_unknown(record.tool)))
+                self._kept.end(record.account)
+                continue
+            again, context = replace(record, runs=record.runs + 1), rerun.context
+            await self._kept.save(again)
+            channel = TaskChannel(context.client_capabilities, record.answers)
+            context.connect(channel)
+            self._started(again, channel, self._work(record.tool, rerun.arguments, context, EVERYTHING))
+
+    async def close(self) -> None:
+        """Cancel the running tasks, which fail with an unknown outcome, and close the store."""
+        self._is_closing = True
+        works = [running.work for running in self._running.values()]
+        for work in works:
+            work.cancel()
+        with CancelScope(shield=True):
+            if works:
+                await asyncio.wait(works, timeout=_CLEANUP_SECONDS)
+                await asyncio.sleep(0)  # the callbacks of works run
+            if self._endings:
+                await asyncio.wait(self._endings, timeout=_CLEANUP_SECONDS)
+            for ending in self._endings:
+                ending.cancel()
+            if lost := len(self._running):
+                _logger.error("the outcomes of %d tasks could not be stored", lost)
+            await self._kept.close()
+
+
+def missing_extension(what: str) -> ProtocolError:
+    """Return the error for a client that does not support tasks."""
+    message = f"{what} needs a client that declares the extension {TASKS_EXTENSION!r} of version 2026-07-28"
+    return ProtocolError(MISSING_CAPABILITY, message, REQUIRED_CAPABILITIES)
+
+
+def _owner_of(caller: Caller | None) -> str:
+    """Return the name that a task is bound to; empty without authentication."""
+    return "" if caller is None else caller.name
+
+
+def _written(result: Json) -> tuple[bytes, Json]:
+    return write_result(result), result
+
+
+def _is_on_asyncio() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
