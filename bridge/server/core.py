@@ -28,8 +28,7 @@ from bridge.server.running_calls import RunningCalls
 from bridge.server.served import ServedPrompts, ServedResources
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tool_list import ToolViews
-from bridge.tools.context import InvocationContext
-from bridge.tools.execution import LOCAL, execute, result_of_failure
+from bridge.tools.execution import LOCAL, execute
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.wire.tasks import TASKS_EXTENSION
 from bridge.wire.tools import result_to_wire
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
     from bridge.server.limits.accounts import Accounts, Execute
     from bridge.server.protocol import MessageId
     from bridge.server.tasks.tasks import Tasks
+    from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.executors import FunctionExecutor
     from bridge.tools.tool import Tool
     from bridge.tools.toolbox import ToolBox
     from bridge.types import Json
@@ -114,10 +113,11 @@ class ServerCore:
             if limits.are_of_calls:
                 self._execute = limited(self.accounts)
         self.is_plain = self.policy.is_plain and self._max_result_bytes is None
-        """True if `call_plain` can call plain tools."""
+        """True if plain tools may be called without `call`; see `bridge.server.methods.plain_calls`."""
         is_counted = limits is not None and limits.are_of_calls
         # Up to half of the maximum, `bounded` refuses nobody.
-        self._plain_places = 0 if is_counted else sys.maxsize if max_calls is None else max_calls // 2
+        self.plain_places = 0 if is_counted else sys.maxsize if max_calls is None else max_calls // 2
+        """Maximum running calls up to which plain tools may be called without `call`."""
         if max_calls is not None:
             from bridge.server.limits.accounts import bounded  # noqa: PLC0415 - only with a maximum
 
@@ -248,90 +248,13 @@ class ServerCore:
                 context.memory_id = self.memory_id_of(context)
             result = await self._execute(tools, ToolExecutionRequest(name, arguments), context, self.policy)
             max_bytes = None if self._max_result_bytes is None else self._max_result_bytes(name)
-            return _written(name, result, write, max_bytes, modern=modern)
+            return write_result(name, result, write, max_bytes, modern=modern)
         except BaseException as error:  # noqa: BLE001 - answered without its text
             if isinstance(error, anyio.get_cancelled_exc_class()):
                 context.cancel()
             if isinstance(error, UnknownToolError) and error.name == name and name not in tools:
                 raise ProtocolError(INVALID_PARAMS, str(error)) from None
             raise reported(name, error, self.running) from None
-
-    async def call_plain(
-        self,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        account: str,
-        write: Callable[[Json], bytes],
-        ending: bytes,
-        started: Awaitable[Any] | None = None,
-    ) -> bytes:
-        """Run a ``tools/call`` of a plain tool, which was checked and needs no context; return its result as JSON.
-
-        Args:
-            tool: The tool.
-            arguments: Its arguments, not yet validated.
-            account: As in a context.
-            write: As for `call`.
-            ending: The members that ``write`` adds, as JSON; empty for the handshake era.
-            started: What `start_plain` has returned; None if the call was not started.
-
-        Raises:
-            ProtocolError: As by `call`.
-        """
-        modern = bool(ending)
-        if started is None and not self.running.has_room(self._plain_places):
-            return await self.call(tool.name, arguments, InvocationContext(account=account), write, modern=modern)
-        try:
-            try:
-                executor: FunctionExecutor = tool.executor  # type: ignore[assignment]  # of a plain tool
-                if started is None:
-                    result = await executor.execute_plain(arguments, account)
-                else:
-                    result = executor.write_json(await started)
-            except BaseException as raised:  # noqa: BLE001 - as in `execute`
-                result = await result_of_failure(raised, tool, arguments, self.policy)
-        except BaseException as error:  # noqa: BLE001 - as by `call`
-            raise reported(tool.name, error, self.running) from None
-        if isinstance(result, bytes):
-            return b"{%b%b}" % (result, ending)
-        return _written(tool.name, result, write, None, modern=modern)
-
-    def start_plain(
-        self, tool: Tool, arguments: Mapping[str, Any], ending: bytes, step: Step
-    ) -> bytes | Awaitable[Any] | None:
-        """Start a call for `call_plain`.
-
-        Args:
-            tool: As for `call_plain`.
-            arguments: As for `call_plain`.
-            ending: As for `call_plain`.
-            step: Runs the first step of a coroutine; returns the rest, or raises StopIteration with its value.
-
-        Returns:
-            The result, if the call has ended; the rest of the call; None if it was not started.
-        """
-        executor: FunctionExecutor = tool.executor  # type: ignore[assignment]  # of a plain tool
-        if not self.running.has_room(self._plain_places):
-            return None
-        try:
-            work = executor.start(arguments)
-            return None if work is None else step(work)
-        except StopIteration as end:
-            value = end.value
-            try:
-                result = executor.write_json(value)
-            except Exception:  # noqa: BLE001 - `call_plain` will raise it
-                result = b""
-            return b"{%b%b}" % (result, ending) if result and isinstance(result, bytes) else _ended(value)
-        except BaseException as error:  # noqa: BLE001 - as above
-            return _ended(None, error)
-
-
-async def _ended(value: Any, error: BaseException | None = None) -> Any:
-    """Return the value of a coroutine that has ended, or raise its error."""
-    if error is not None:
-        raise error
-    return value
 
 
 class _One:
@@ -358,7 +281,7 @@ def _raise(error: Exception, *_: object) -> str:
     raise error
 
 
-def _written(
+def write_result(
     name: str,
     result: ToolExecutionResult,
     write: Callable[[Json], _Written],
@@ -366,6 +289,7 @@ def _written(
     *,
     modern: bool,
 ) -> _Written:
+    """Write the result of a call, or an error in its place if it cannot be sent; the arguments are those of `call`."""
     try:
         wire = _of_era(result, modern=modern)
         if max_bytes is None:

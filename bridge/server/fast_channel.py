@@ -33,8 +33,6 @@ class FastChannel:
     """Channel of one call; on asyncio.
 
     Args:
-        task: The task that runs the call.
-        hand_over: Passes the request to the SDK's server, whose handler calls `outcome`.
         wants_progress: True if the client sent a token for progress.
         wants_logs: True if the client may want log messages.
         peer: Identifies the client across its calls; None if it is unknown.
@@ -55,15 +53,13 @@ class FastChannel:
 
     def __init__(
         self,
-        task: asyncio.Task[Any],
-        hand_over: Callable[[], None],
         *,
         wants_progress: bool,
         wants_logs: bool,
         peer: object = None,
     ) -> None:
-        self._task = task
-        self._hand_over = hand_over
+        self._task: asyncio.Task[Any]
+        self._hand_over: Callable[[], None] | None = None
         self._wants_progress = wants_progress
         self.wants_logs = wants_logs
         """True if the client may want log messages."""
@@ -115,14 +111,26 @@ class FastChannel:
         return await asyncio.shield(self._remote)  # a subtask of the tool that is cancelled cancels no other
 
     def hand_over(self) -> None:
-        """Pass the request to the SDK's server, once."""
+        """Pass the request to the SDK's server, once; as soon as the call is attached to a task."""
         if not self.is_handed_over:
             self.is_handed_over = True
             loop = asyncio.get_running_loop()
             self._remote, self._outcome = loop.create_future(), loop.create_future()
-            self._hand_over()
+            if self._hand_over is not None:
+                self._hand_over()
 
     # --- in the task of the call ---------------------------------------------------------------------------------
+
+    def attach(self, task: asyncio.Task[Any], hand_over: Callable[[], None]) -> None:
+        """Set the task that runs a call which may wait from now on; it may have talked before.
+
+        Args:
+            task: The task.
+            hand_over: Passes the request to the SDK's server, whose handler calls `outcome`.
+        """
+        self._task, self._hand_over = task, hand_over
+        if self.is_handed_over:
+            hand_over()
 
     def settle(self, outcome: Json | ProtocolError | InputRequired) -> None:
         """Pass the result of the call, or its error, to the SDK's handler."""

@@ -91,7 +91,7 @@ class ObservedResponder(PlainResponder):
     async def run(self, request: PlainRequest, context: InvocationContext) -> tuple[bytes, int]:
         """Run a request and record it; return the response and its JSON-RPC error code, 0 for a result."""
         write = request.written
-        operation = self._begun(request, context.caller, context.headers)
+        operation = request.operation or self._begun(request, context.caller, context.headers)
 
         def written(result: Json) -> tuple[bytes | Json, bool]:
             return write(result), "isError" in result and result["isError"]

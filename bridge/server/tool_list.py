@@ -26,6 +26,10 @@ class ListedTool:
     tool: Tool
     is_plain: bool
     """`Tool.is_plain`."""
+    takes_context: bool
+    """True unless it is known to need no context; see `FunctionExecutor.takes_context`."""
+    may_talk: bool
+    """True if it takes a context and is interactive."""
     header_schema: Mapping[str, Any] | None
     """Its input schema if parameters are mirrored in HTTP headers; None otherwise."""
 
@@ -63,7 +67,9 @@ class ToolList(Listing[Tool]):
         if listed is None and (tool := edition.items.get(name)) is not None:
             schema = tool.specification.parameters
             mirrored = schema if _mentions(schema, HEADER_KEYWORD) else None
-            listed = edition.found[name] = ListedTool(tool, tool.is_plain, mirrored)
+            takes_context = getattr(tool.executor, "takes_context", True)
+            may_talk = takes_context and tool.interactive
+            listed = edition.found[name] = ListedTool(tool, tool.is_plain, takes_context, may_talk, mirrored)
         return listed
 
 

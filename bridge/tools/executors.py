@@ -68,7 +68,10 @@ class FunctionExecutor:
         injected: Parameters filled from the context: an attribute of the context by parameter, or ``itself``.
     """
 
-    __slots__ = ("_function", "_injected", "_read", "_read_text", "_write", "write_json")
+    __slots__ = ("_function", "_injected", "_read", "_read_text", "write", "write_json")
+
+    is_plain = True
+    """True if calls run in the event loop: by `execute_plain`, unless the function `takes_context`."""
 
     def __init__(
         self, function: Callable[..., Any], reader: ArgumentReader, writer: Writer, injected: Mapping[str, str]
@@ -76,10 +79,11 @@ class FunctionExecutor:
         self._function = function
         self._read = reader.read_soon
         self._read_text = reader.read_text
-        self._write = writer.write
-        self.write_json = writer.write_json
+        self.write = writer.write
         """As of the writer, for the value of a coroutine that `start` has returned."""
-        self._injected: tuple[tuple[str, Callable[[InvocationContext], Any]], ...] = tuple(
+        self.write_json = writer.write_json
+        """As `write`."""
+        self._injected: tuple[tuple[str, Callable[[Any], Any]], ...] = tuple(
             (name, (lambda context: context) if attribute == "itself" else attrgetter(attribute))
             for name, attribute in injected.items()
         )
@@ -91,20 +95,32 @@ class FunctionExecutor:
             keywords = await self._read_in_thread(keywords, request.arguments, context.account)
         for name, get in self._injected:
             keywords[name] = get(context)
-        return self._write(await self._function(**keywords))
+        return self.write(await self._function(**keywords))
 
     @property
-    def is_plain(self) -> bool:
-        """True if `execute_plain` can run calls: in the event loop, and without a context."""
-        return not self._injected
+    def takes_context(self) -> bool:
+        """True if calls need a context."""
+        return bool(self._injected)
 
-    def start(self, arguments: Mapping[str, Any]) -> Coroutine[Any, Any, Any] | None:
-        """Return the coroutine of a plain call, its value to be written by `write_json`; None if it needs more."""
+    def start(
+        self, arguments: Mapping[str, Any], context: InvocationContext | None = None
+    ) -> Coroutine[Any, Any, Any] | None:
+        """Return the coroutine of a plain call, its value to be written by `write_json`; None if it needs more.
+
+        Args:
+            arguments: As in a request.
+            context: The context, if the function `takes_context`.
+        """
         try:
             keywords = self._read(arguments)
-        except BaseException:  # noqa: BLE001 - `execute_plain` raises it again, where it is handled
+        except BaseException:  # noqa: BLE001 - raised again by what runs the call instead, where it is handled
             return None
-        return None if isinstance(keywords, bytes) else self._function(**keywords)
+        if isinstance(keywords, bytes):
+            return None
+        for name, get in self._injected:
+            keywords[name] = get(context)
+        work: Coroutine[Any, Any, Any] = self._function(**keywords)
+        return work
 
     async def execute_plain(self, arguments: Mapping[str, Any], account: str) -> bytes | ToolExecutionResult:
         """Run one call without the objects of a request, a context and, if possible, a result.
@@ -143,9 +159,9 @@ class EventLoopExecutor(FunctionExecutor):
         for name, get in self._injected:
             keywords[name] = get(context)
         value = self._function(**keywords)
-        return self._write(await value if inspect.isawaitable(value) else value)
+        return self.write(await value if inspect.isawaitable(value) else value)
 
-    def start(self, arguments: Mapping[str, Any]) -> Coroutine[Any, Any, Any] | None:  # noqa: ARG002 - as above
+    def start(self, *_: object) -> Coroutine[Any, Any, Any] | None:
         """Return None, since a function that is no coroutine function runs at once."""
         return None
 
@@ -175,7 +191,7 @@ class ThreadExecutor(FunctionExecutor):
             keywords = await self._read_in_thread(keywords, request.arguments, context.account)
         for name, get in self._injected:
             keywords[name] = get(context)
-        return await _write_from_thread(functools.partial(self._function, **keywords), self._write, request, context)
+        return await _write_from_thread(functools.partial(self._function, **keywords), self.write, request, context)
 
 
 class ContextThreadExecutor(ThreadExecutor):

@@ -151,7 +151,7 @@ class Tool(Published):
 
     @property
     def is_plain(self) -> bool:
-        """True if its executor can run calls by `FunctionExecutor.execute_plain`, and nothing limits them."""
+        """True if its executor is a `FunctionExecutor` that is plain, and nothing limits its calls."""
         limits = self.policy.timeout_seconds, self.policy.max_output_chars
         return limits == (None, None) and getattr(self.executor, "is_plain", False)
 

@@ -7,8 +7,10 @@ import json
 import socket
 import threading
 from contextlib import contextmanager
+from http.client import HTTPResponse
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import uvicorn
 
 from bridge.hosting.serve import http_protocol
@@ -17,7 +19,6 @@ from bridge.server.http.app import BridgeApp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import httpx
     from starlette.applications import Starlette
 
 DEADLINE_SECONDS = 20
@@ -128,6 +129,36 @@ def open_session(client: httpx.Client, url: str, capabilities: dict[str, Any] | 
     headers = HEADERS | {"mcp-session-id": answer.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
     client.post(url, json=notification("notifications/initialized"), headers=headers).raise_for_status()
     return headers
+
+
+def whole_client() -> httpx.Client:
+    """A client whose requests come whole; only then the server starts functions before their task."""
+    return httpx.Client(transport=_WholeRequests(), timeout=DEADLINE_SECONDS)
+
+
+class _WholeRequests(httpx.BaseTransport):
+    """Sends each request in one write, on a connection of its own."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        connection = socket.create_connection((request.url.host, request.url.port or 80), DEADLINE_SECONDS)
+        first = f"{request.method} {request.url.raw_path.decode()} HTTP/1.1"
+        lines = [first, *(f"{name}: {value}" for name, value in request.headers.items()), "", ""]
+        connection.sendall("\r\n".join(lines).encode() + request.read())
+        response = HTTPResponse(connection, method=request.method)
+        response.begin()
+        return httpx.Response(response.status, headers=response.getheaders(), stream=_Body(connection, response))
+
+
+class _Body(httpx.SyncByteStream):
+    def __init__(self, connection: socket.socket, response: HTTPResponse) -> None:
+        self._connection, self._response = connection, response
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(lambda: self._response.read1(65_536), b"")
+
+    def close(self) -> None:
+        self._response.close()
+        self._connection.close()
 
 
 def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:

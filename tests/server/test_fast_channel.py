@@ -15,11 +15,14 @@ from anyio.lowlevel import checkpoint, current_token
 from mcp import Client
 from mcp_types import ElicitResult
 
+from bridge.hosting.eager_tasks import EagerTasks
 from bridge.server import http_app
 from bridge.server.http import fast
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.streamable import StreamableEndpoint
 from bridge.server.limits import Limits, Rate
+from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
+from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import (
     HEADERS,
@@ -32,8 +35,9 @@ from tests.server.http_server import (
     notification,
     open_session,
     request,
+    whole_client,
 )
-from tests.server.tools import NAME_FORM, made
+from tests.server.tools import ADD, NAME_FORM, made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,22 +45,34 @@ if TYPE_CHECKING:
     from mcp.client import ClientRequestContext
     from mcp_types import ElicitRequestParams
 
-    from bridge.tools.context import InvocationContext
+    from bridge.server.http.app import BridgeApp
 
 DEADLINE_SECONDS = 10
 ASKED = {"_meta": {"progressToken": "p"}}
 
 
 class Talker:
-    """A tool that reports, and waits until it is let go or cancelled; it counts its runs."""
+    """A tool that reports, and waits until it is let go or cancelled; it counts its runs.
 
-    def __init__(self) -> None:
+    Args:
+        is_function: Whether it is a function, whose first step runs before its call has a task.
+    """
+
+    def __init__(self, *, is_function: bool) -> None:
         self.runs = 0
         self.reported = threading.Event()
         self.cancelled = threading.Event()
         self.contexts: list[InvocationContext] = []
         self._let_go: Callable[[], object] | None = None
-        self.tool = made("talk", self._talk)
+        self.tool = self._function() if is_function else made("talk", self._talk)
+
+    def _function(self) -> Any:
+        @tool
+        async def talk(context: InvocationContext, question: bool = False) -> str:
+            """Talk."""
+            return await self._talk({"question": True} if question else {}, context)
+
+        return talk
 
     async def _talk(self, arguments: Mapping[str, Any], context: InvocationContext) -> str:
         self.runs += 1
@@ -79,16 +95,26 @@ class Talker:
         self._let_go()
 
 
-@pytest.fixture
-def talker() -> Talker:
-    return Talker()
+@pytest.fixture(params=["function", "executor"])
+def talker(request: pytest.FixtureRequest) -> Talker:
+    return Talker(is_function=request.param == "function")
+
+
+def serve_warm(app: BridgeApp, serving: Callable[..., str], http: str = "direct") -> str:
+    """Serve an app that has answered a call: from then on it starts functions at once."""
+    origin, message = serving(app, http=http), modern(call("add", {"a": 1, "b": 2}))
+    with whole_client() as client:
+        client.post(origin + "/mcp", json=message, headers=modern_headers(message)).raise_for_status()
+    return origin
 
 
 @pytest.fixture(params=["direct", "httptools", "direct with limits"])
-def origin(request: pytest.FixtureRequest, talker: Talker, serving: Callable[..., str]) -> str:
+def origin(request: pytest.FixtureRequest, talker: Talker, serving: Callable[..., str], begun: list[bool]) -> str:
     http, _, limited = request.param.partition(" ")
     limits = Limits(rate=Rate(100, 1), concurrency=10) if limited else None
-    return serving(http_app(ToolBox(talker.tool), limits=limits), http=http)
+    origin = serve_warm(http_app(ToolBox(talker.tool, ADD), limits=limits), serving, http)
+    begun.clear()
+    return origin
 
 
 @pytest.fixture(autouse=True)
@@ -106,16 +132,30 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The functions that were started before they had a task."""
+    found: list[str] = []
+    step = EagerTasks.step
+
+    def noted(self: EagerTasks, work: Any) -> Any:
+        found.append(work.__name__)
+        return step(self, work)
+
+    monkeypatch.setattr(EagerTasks, "step", noted)
+    return found
+
+
 def lines_of(response: httpx.Response) -> Iterator[dict[str, Any]]:
     return events(response.iter_lines())
 
 
 def test_progress_that_is_asked_for_comes_before_the_result_and_the_call_runs_once(
-    origin: str, talker: Talker, begun: list[bool]
+    origin: str, talker: Talker, begun: list[bool], steps: list[str], request: pytest.FixtureRequest
 ) -> None:
     message = modern(call("talk", **ASKED))
     with (
-        httpx.Client(timeout=DEADLINE_SECONDS) as client,
+        whole_client() as client,
         client.stream("POST", origin + "/mcp", json=message, headers=modern_headers(message)) as response,
     ):
         said = lines_of(response)
@@ -123,11 +163,12 @@ def test_progress_that_is_asked_for_comes_before_the_result_and_the_call_runs_on
         talker.let_go()
         assert next(said)["result"]["content"] == [{"type": "text", "text": "released"}]
     assert (talker.runs, begun) == (1, [True])
+    assert ("talk" in steps) == (request.node.callspec.id == "direct-function")
 
 
 def test_what_is_said_after_the_end_reaches_nobody(origin: str, talker: Talker) -> None:
     message = modern(call("talk"))
-    with httpx.Client(timeout=DEADLINE_SECONDS) as client, anyio.from_thread.start_blocking_portal() as portal:
+    with whole_client() as client, anyio.from_thread.start_blocking_portal() as portal:
         answered = portal.start_task_soon(
             anyio.to_thread.run_sync,
             lambda: client.post(origin + "/mcp", json=message, headers=modern_headers(message)),
@@ -143,7 +184,7 @@ def test_what_is_said_after_the_end_reaches_nobody(origin: str, talker: Talker) 
 def test_a_modern_client_that_goes_cancels_the_call_that_talks(origin: str, talker: Talker) -> None:
     message = modern(call("talk", **ASKED))
     with (
-        httpx.Client(timeout=DEADLINE_SECONDS) as client,
+        whole_client() as client,
         client.stream("POST", origin + "/mcp", json=message, headers=modern_headers(message)) as response,
     ):
         next(lines_of(response))
@@ -152,7 +193,7 @@ def test_a_modern_client_that_goes_cancels_the_call_that_talks(origin: str, talk
 
 
 def test_in_a_session_a_call_that_talks_outlives_its_request_until_it_is_cancelled(origin: str, talker: Talker) -> None:
-    with httpx.Client(timeout=DEADLINE_SECONDS) as client:
+    with whole_client() as client:
         headers = open_session(client, origin + "/mcp")
         message = call("talk", **ASKED)
         with client.stream("POST", origin + "/mcp", json=message, headers=headers) as response:
@@ -188,10 +229,10 @@ async def test_a_question_is_asked_and_answered_in_both_eras(origin: str, talker
 
 
 def test_a_drain_ends_a_call_that_talks(talker: Talker, serving: Callable[..., str]) -> None:
-    app = http_app(ToolBox(talker.tool))
-    origin, message = serving(app, http="direct"), modern(call("talk", **ASKED))
+    app = http_app(ToolBox(talker.tool, ADD))
+    origin, message = serve_warm(app, serving), modern(call("talk", **ASKED))
     with (
-        httpx.Client(timeout=DEADLINE_SECONDS) as client,
+        whole_client() as client,
         client.stream("POST", origin + "/mcp", json=message, headers=modern_headers(message)) as response,
     ):
         said = lines_of(response)
@@ -207,8 +248,8 @@ def test_a_session_that_is_gone_when_a_call_talks_leaves_no_call_behind(
     talker: Talker, serving: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The SDK answers 404 and never comes to its handler."""
-    origin = serving(http_app(ToolBox(talker.tool)), http="direct")
-    with httpx.Client(timeout=DEADLINE_SECONDS) as client:
+    origin = serve_warm(http_app(ToolBox(talker.tool, ADD)), serving)
+    with whole_client() as client:
         headers = open_session(client, origin + "/mcp")
         begin = FastHttp.begin
 
@@ -240,7 +281,7 @@ def test_a_call_keeps_its_id_and_can_be_cancelled_while_it_is_handed_over(
 
     monkeypatch.setattr(StreamableEndpoint, "_handshake_post", post_later)
     cancelled = notification("notifications/cancelled", {"requestId": 1})
-    with httpx.Client(timeout=DEADLINE_SECONDS) as client, ThreadPoolExecutor() as threads:
+    with whole_client() as client, ThreadPoolExecutor() as threads:
         headers = open_session(client, origin + "/mcp")
         first = threads.submit(client.post, origin + "/mcp", json=call("talk", **ASKED), headers=headers)
         assert handed_over.wait(DEADLINE_SECONDS)
@@ -300,7 +341,7 @@ def test_a_call_that_tells_nothing_for_long_becomes_a_stream(
 ) -> None:
     """The SDK keeps the connection busy, so that no proxy closes it."""
     monkeypatch.setattr(fast, "SILENT_SECONDS", 0.01)
-    with httpx.Client(timeout=DEADLINE_SECONDS) as client:
+    with whole_client() as client:
         headers = open_session(client, origin + "/mcp")
         with client.stream("POST", origin + "/mcp", json=call("talk"), headers=headers) as response:
             assert response.headers["content-type"] == "text/event-stream"
@@ -319,7 +360,7 @@ def test_a_session_is_the_same_client_for_calls_on_both_paths(serving: Callable[
         return "kept"
 
     origin = serving(http_app(ToolBox(made("keep", keep_peer))), http="direct")
-    with httpx.Client(timeout=DEADLINE_SECONDS) as client:
+    with whole_client() as client:
         headers = open_session(client, origin + "/mcp")
         for meta in {}, {"com.example/unusual": 1}:
             client.post(origin + "/mcp", json=call("keep", _meta=meta), headers=headers).raise_for_status()

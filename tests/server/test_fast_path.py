@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridge.server.core import ServerCore
 from bridge.server.fast_path import FastPath
 from bridge.server.methods.method import PlainRequest
+from bridge.server.methods.plain_calls import PlainCalls
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -240,10 +242,10 @@ def test_a_list_is_written_once_and_again_when_the_tools_change() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("broken", ["call", "call_plain"])
+@pytest.mark.parametrize("broken", [ServerCore, PlainCalls])
 @pytest.mark.parametrize("is_observed", [False, True])
 async def test_an_unexpected_error_is_logged_and_answered_with_the_id(
-    broken: str, is_observed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    broken: type[object], is_observed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a secret")
@@ -253,15 +255,15 @@ async def test_an_unexpected_error_is_logged_and_answered_with_the_id(
         """Return None."""
 
     publisher, watched = published(*tools_from(plain), ADD), Watched(is_traced=False)
-    monkeypatch.setattr(type(publisher), broken, fail)
+    monkeypatch.setattr(broken, "call", fail)
     observed = partial(
         ObservedResponder, core=publisher, observer=watched.observer, transport="http", caller=lambda: None
     )
     plans = FastPath(publisher, observed if is_observed else None)
-    planned = plans.modern(enveloped(ADDING if broken == "call" else call("plain")))
+    planned = plans.modern(enveloped(ADDING if broken is ServerCore else call("plain")))
     assert isinstance(planned, PlainRequest)
     responder = planned.responder
-    running = responder.run(planned, InvocationContext()) if broken == "call" else responder.call_plain(planned, "")
+    running = responder.run(planned, InvocationContext()) if broken is ServerCore else responder.call_plain(planned, "")
     answer, code = await running
     error = {"code": code, "message": "the request 'tools/call' failed; the server's log says why"}
     assert (json.loads(answer), code) == ({"jsonrpc": "2.0", "id": 1, "error": error}, -32603)

@@ -30,7 +30,7 @@ from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from bridge.server.core import ServerCore, Step
     from bridge.server.http.requests import Head, PendingCall, Request
@@ -159,27 +159,66 @@ async def _run_beside(call: PendingCall) -> PlainResponse | None:
 class _Call:
     """A call that has not run yet: a `PendingCall`."""
 
-    __slots__ = ("_call", "_running", "may_talk", "request")
+    __slots__ = ("_call", "_running", "_session", "may_talk", "request")
 
-    def __init__(self, call: PlainRequest, request: Request, running: RunningCalls) -> None:
+    def __init__(
+        self, call: PlainRequest, request: Request, running: RunningCalls, session: Session | None = None
+    ) -> None:
         self._call = call
         self.request = request
         self.may_talk = call.may_talk
         self._running = running
+        self._session = session
 
-    async def _talk(
-        self, context: InvocationContext, task: asyncio.Task[Any], hand_over: Callable[[], None], peer: object = None
-    ) -> tuple[bytes, int] | None:
-        """Run a call that may send messages to its client; return None if the SDK's server answers."""
-        channel = self.request.channel = self._call.open_channel(context, task, hand_over, peer)
+    def start(self, step: Step) -> PlainResponse | None:
+        call = self._call
+        if call.tool is None:
+            return None
+        if call.takes_context:
+            call.context = self._context()
+        answer = call.responder.start_plain(call, step)
+        if answer is None:
+            return None
+        if call.channel is not None:
+            call.channel.close()
+        return _response(answer, self._session)
+
+    def _context(self) -> InvocationContext:
+        """Return the context of the call, which is connected to its client if the call may talk."""
+        request, session = self.request, self._session
+        caller = caller_of_request()
+        context = InvocationContext(
+            memory_id=(session and session.id) if caller is None else caller.name,
+            caller=caller,
+            headers=_DecodedHeaders(request.headers),
+            client_capabilities=self._call.capabilities if session is None else session.capabilities,
+            account=request.account,
+        )
+        if self.may_talk:
+            request.channel = self._call.open_channel(context, session)
+        return context
+
+    async def _run(self, task: asyncio.Task[Any]) -> tuple[bytes, int] | None:
+        """Run the call, or the rest of it; return None if the SDK's server answers."""
+        call = self._call
+        if call.tool is not None and not call.takes_context:
+            return await call.responder.call_plain(call, self.request.account)
+        context = call.context or self._context()
+        if (channel := call.channel) is None:
+            return await call.run(context)
+        channel.attach(task, self._hand_over)
         # Afterwards, the SDK sends keep-alive comments, and clients may resume the stream in sessions.
         timer = task.get_loop().call_later(SILENT_SECONDS, channel.hand_over)
         try:
-            answer = await self._call.run(context)
+            answer = await call.run(context)
         finally:
             timer.cancel()
             channel.close()
         return None if channel.is_handed_over else answer
+
+    def _hand_over(self) -> None:
+        """Pass the request to the SDK's server."""
+        self.request.hand_over()
 
 
 class _ModernCall(_Call):
@@ -189,24 +228,12 @@ class _ModernCall(_Call):
 
     ends_with_client = True
 
-    def start(self, step: Step) -> PlainResponse | None:
-        call = self._call
-        answer = None if call.tool is None else call.responder.start_plain(call, step)
-        return None if answer is None else PlainResponse(answer)
-
     async def run(self) -> PlainResponse | None:
         task = asyncio.current_task()
         assert task is not None
-        request, call = self.request, self._call
-        account = request.account
-        self._running.enter(task, account)
+        self._running.enter(task, self.request.account)
         try:
-            if call.tool is not None:
-                answer: tuple[bytes, int] | None = await call.responder.call_plain(call, account)
-            else:
-                context = _context(account, request.headers, call.capabilities, session_id=None)
-                run = self._talk(context, task, request.hand_over) if self.may_talk else call.run(context)
-                answer = await run
+            answer = await self._run(task)
         finally:
             self._running.leave(task)
         return None if answer is None else PlainResponse(answer[0], HTTP_STATUS.get(answer[1], 200))
@@ -215,39 +242,28 @@ class _ModernCall(_Call):
 class _SessionCall(_Call):
     """A call of the handshake era, which continues when its request is closed, until it is cancelled."""
 
-    __slots__ = ("_is_cancelled", "_session", "_task")
+    __slots__ = ("_is_cancelled", "_task")
 
     ends_with_client = False
 
     def __init__(self, call: PlainRequest, request: Request, running: RunningCalls, session: Session) -> None:
-        super().__init__(call, request, running)
-        self._session = session
+        super().__init__(call, request, running, session)
         self._is_cancelled = False
-
-    def start(self, step: Step) -> PlainResponse | None:
-        call = self._call
-        answer = None if call.tool is None else call.responder.start_plain(call, step)
-        return None if answer is None else _response(answer, self._session)
 
     async def run(self) -> PlainResponse | None:
         task = asyncio.current_task()
-        assert task is not None
-        self._task = task
         session, call = self._session, self._call
+        assert task is not None
+        assert session is not None
+        self._task = task
         if (taken := session.id_problem(call.id)) is not None:  # by a request that arrived at the same time
             return PlainResponse(malformed_message_error(MalformedMessageError(INVALID_REQUEST, taken)), 400)
         session.running[str(call.id)] = self._cancel
-        account = self.request.account
-        self._running.enter(task, account)
+        self._running.enter(task, self.request.account)
         session.__enter__()
         answer: tuple[bytes, int] | None = b"", 0
         try:
-            if call.tool is not None:
-                answer = await call.responder.call_plain(call, account)
-            else:
-                context = _context(account, self.request.headers, session.capabilities, session_id=session.id)
-                run = self._talk(context, task, self._hand_over, session) if self.may_talk else call.run(context)
-                answer = await run
+            answer = await self._run(task)
         except asyncio.CancelledError:
             if not self._is_cancelled or task.cancelling() > 1:
                 raise
@@ -268,10 +284,11 @@ class _SessionCall(_Call):
         self._task.cancel()
 
     def _hand_over(self) -> None:
-        channel = self.request.channel
+        channel, session = self._call.channel, self._session
         assert channel is not None
-        self._session.running[str(self._call.id)] = channel.abandon  # the SDK cancels its handler
-        self.request.hand_over()
+        assert session is not None
+        session.running[str(self._call.id)] = channel.abandon  # the SDK cancels its handler
+        super()._hand_over()
 
 
 def _response(answer: bytes, session: Session | None) -> PlainResponse:
@@ -287,19 +304,6 @@ def _headers_of(answer: PlainResponse) -> list[tuple[bytes, bytes]]:
     if answer.session_id is not None:
         headers.append((b"mcp-session-id", answer.session_id.encode()))
     return headers
-
-
-def _context(
-    account: str, headers: Mapping[bytes, bytes], capabilities: Mapping[str, Any], *, session_id: str | None
-) -> InvocationContext:
-    caller = caller_of_request()
-    return InvocationContext(
-        memory_id=session_id if caller is None else caller.name,
-        caller=caller,
-        headers=_DecodedHeaders(headers),
-        client_capabilities=capabilities,
-        account=account,
-    )
 
 
 class _DecodedHeaders(Mapping[str, str]):

@@ -194,7 +194,7 @@ class PendingCall(Protocol):
         """Run the first step of the call, if possible; return the response if the call has ended, else `run` it.
 
         Args:
-            step: As for `bridge.server.core.ServerCore.start_plain`.
+            step: As for `bridge.server.methods.plain_calls.PlainCalls.start`.
         """
         ...
 

@@ -13,11 +13,12 @@ A call goes through functions of similar names, from the transport to the functi
 | `FastHttp.begin`                 | also in ASGI; plans the request, and returns a response or a `PendingCall`      |
 | `PendingCall.start`              | by the HTTP server, in the same turn of the event loop; calls `start_plain`     |
 | `PendingCall.run`                | in a task, if the call was not started, or has started and waits                |
-| `Method.start_plain`             | for plain tools: runs the first step of the function (`ServerCore.start_plain`) |
-| `Method.call_plain`              | for plain tools: runs the call, or the rest of it (`ServerCore.call_plain`)     |
-| `FunctionExecutor.start`         | by `ServerCore.start_plain`; returns the coroutine of the function              |
-| `FunctionExecutor.execute_plain` | by `ServerCore.call_plain`, if the call was not started                         |
-| `Method.run`                     | for all other requests that wait, with a context (`ServerCore.call`)            |
+| `Method.start_plain`             | for plain tools: runs the first step of the function (`PlainCalls.start`)       |
+| `Method.call_plain`              | for plain tools without a context: runs the call, or the rest of it             |
+| `FunctionExecutor.start`         | by `PlainCalls.start`; returns the coroutine of the function                    |
+| `FunctionExecutor.execute_plain` | by `PlainCalls.call`, if the call was not started                               |
+| `Method.run`                     | for all other requests that wait, with a context (`ServerCore.call`), also for  |
+|                                  | the rest of a started call with a context (`PlainCalls.resume`)                 |
 
 `Method.start_plain`, `call_plain` and `run` are called by the method's `Responder`, which writes the response. Over
 stdio nothing is started: a task calls the responder's `call_plain` or `run`.
@@ -39,7 +40,6 @@ from bridge.telemetry.conventions import TRACE_KEYS
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
-    from asyncio import Task
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
     from contextlib import AbstractContextManager
 
@@ -87,7 +87,11 @@ class PlainRequest:
     ending: bytes = b""
     """The members that `write` adds, as JSON behind those of a result."""
     tool: Tool | None = None
-    """The tool, if `Method.call_plain` can call it; set by `Method.plan`."""
+    """The tool, if it is plain; set by `Method.plan`."""
+    takes_context: bool = False
+    """True if a plain tool needs `context`; set by `Method.plan`."""
+    context: InvocationContext | None = None
+    """Its context; set before its call is started."""
     started: Awaitable[Any] | None = None
     """The rest of its call, if that was started; set by `Method.start_plain`."""
     is_sampled: bool | None = None
@@ -101,21 +105,15 @@ class PlainRequest:
     channel: FastChannel | None = None
     """The channel of a request that may talk, and is run; see `open_channel`."""
 
-    def open_channel(
-        self, context: InvocationContext, task: Task[Any], hand_over: Callable[[], None], peer: object = None
-    ) -> FastChannel:
+    def open_channel(self, context: InvocationContext, peer: object = None) -> FastChannel:
         """Let a request that may talk do so; before it is run.
 
         Args:
             context: The context of the code that is run, which gets the channel, and the rest of ``_meta``.
-            task: The task that runs the request.
-            hand_over: Gives the request to the SDK's server, once.
             peer: Identifies the client across its calls; None if it is unknown.
         """
         meta = self.params.get("_meta") or _NO_META
         channel = FastChannel(
-            task,
-            hand_over,
             wants_progress="progressToken" in meta,
             # In the handshake era only the SDK's server knows which log messages a client wants.
             wants_logs=not self.modern or meta.get(LOG_LEVEL_KEY) is not None,
@@ -175,7 +173,7 @@ class Responder(Protocol):
         ...
 
     async def call_plain(self, request: PlainRequest, account: str) -> tuple[bytes, int]:
-        """Run a request with a `tool`, like `run`; ``account`` is that of the context that it does not need."""
+        """Run a request with a `tool` that takes no context, like `run`; ``account`` is that of the context."""
         ...
 
     @property
@@ -271,11 +269,13 @@ class Method:
         raise NotImplementedError(f"{self.name!r} plans no calls of tools")
 
     def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
-        """Start a plain request with a tool; return the response if the call has ended, else `call_plain` continues it.
+        """Start a plain request with a tool, and return the response if the call has ended.
+
+        Otherwise `call_plain` continues it, or `run` if the tool takes a context.
 
         Args:
             request: The request.
-            step: As for `ServerCore.start_plain`.
+            step: As for `PlainCalls.start`.
         """
         raise NotImplementedError(f"{self.name!r} plans no calls of tools")
 

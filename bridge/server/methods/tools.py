@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.methods.method import ERAS, Method, Target
 from bridge.server.methods.pages import PagedList
+from bridge.server.methods.plain_calls import PlainCalls
 from bridge.server.protocol import ProtocolError, result_message
 from bridge.wire.tools import forwarded_meta
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams
 
     from bridge.server.auth.access import Access
-    from bridge.server.core import Step
+    from bridge.server.core import ServerCore, Step
     from bridge.server.methods.method import HandlerRequest, PlainRequest
     from bridge.server.tool_list import ToolList
     from bridge.tools.context import InvocationContext
@@ -45,6 +46,10 @@ class ToolsCall(Method):
     planned_in = ERAS
     target_param = "name"
 
+    def __init__(self, core: ServerCore) -> None:
+        super().__init__(core)
+        self._plain = PlainCalls(core)
+
     def plan(self, request: PlainRequest) -> PlainRequest | None:
         """Return the request if it calls a known tool."""
         params, access = request.params, request.access
@@ -66,8 +71,7 @@ class ToolsCall(Method):
             return None
         if listed.is_plain and core.is_plain and request.found is None:
             request.tool = listed.tool
-        else:
-            request.may_talk = listed.tool.interactive
+        request.takes_context, request.may_talk = listed.takes_context, listed.may_talk
         return request
 
     def _plan_task(self, request: PlainRequest, tool: Tool) -> bool:
@@ -82,18 +86,15 @@ class ToolsCall(Method):
     def run(
         self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], _Written]
     ) -> Awaitable[_Written]:
-        """Call the tool."""
-        params = request.params
+        """Call the tool, or continue its call."""
+        params, modern = request.params, request.modern
         if request.found is not None:
             return self._call_as_task(request.found, params, context, write, request.access)
-        return self._core.call(
-            params["name"],
-            params.get("arguments") or {},
-            context,
-            write,
-            modern=request.modern,
-            access=request.access,
-        )
+        arguments = params.get("arguments") or {}
+        if request.started is None:
+            return self._core.call(params["name"], arguments, context, write, modern=modern, access=request.access)
+        assert request.tool is not None, "it was planned"
+        return self._plain.resume(request.tool, arguments, context, write, request.started, modern=modern)
 
     async def _call_as_task(
         self,
@@ -110,7 +111,7 @@ class ToolsCall(Method):
     def call_plain(self, request: PlainRequest, account: str) -> Awaitable[bytes]:
         """Call the tool."""
         assert request.tool is not None, "it was planned"
-        return self._core.call_plain(
+        return self._plain.call(
             request.tool,
             request.params.get("arguments") or {},
             account,
@@ -123,7 +124,7 @@ class ToolsCall(Method):
         """Start the tool."""
         assert request.tool is not None, "it was planned"
         arguments = request.params.get("arguments") or {}
-        started = self._core.start_plain(request.tool, arguments, request.ending, step)
+        started = self._plain.start(request.tool, arguments, request.ending, step, request.context)
         if isinstance(started, bytes):
             return result_message(request.id, started)
         request.started = started

@@ -167,9 +167,8 @@ class FastStdio:
 
     async def _call(self, call: PlainRequest, message: Json) -> None:
         try:
-            answer, _ = await (
-                call.run(self._context(call)) if call.tool is None else call.responder.call_plain(call, "")
-            )
+            is_plain = call.tool is not None and not call.takes_context
+            answer, _ = await (call.responder.call_plain(call, "") if is_plain else call.run(self._context(call)))
             self._unfinished.discard(call.id)
             self._write(answer + b"\n")
         except asyncio.CancelledError as error:
@@ -187,7 +186,8 @@ class FastStdio:
             self._to_sdk(message)
 
         context = self._context(call)
-        channel = call.open_channel(context, task, hand_over, None if call.modern else self)
+        channel = call.open_channel(context, None if call.modern else self)
+        channel.attach(task, hand_over)
         try:
             answer, _ = await call.run(context)
             if not channel.is_handed_over:
