@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bridge.cli.completion import install_option
 from bridge.cli.reporting import exit_code_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class _Commands(click.Group):
     epilog="A TARGET has tools: file.py[:object], directory/, package.module[:object], mcp.json[#server], the "
     "http(s):// URL of an MCP server, or, after all options, -- command args… for an MCP server over stdio.",
 )
+@install_option
 @click.version_option(package_name="mcp-toolbridge", prog_name="bridge", message="%(prog)s %(version)s")
 def _bridge() -> None:
     """Serve Python functions as MCP tools, and call tools of MCP servers."""

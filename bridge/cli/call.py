@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from bridge.cli.assignments import read_assignments
+from bridge.cli.completion import complete_words
 from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option, users_traceback
@@ -56,7 +57,7 @@ def _as_assignment(option: str, words: list[str]) -> str:
 
 
 @click.command(cls=_CallCommand, short_help="Call one tool of a TARGET.")
-@click.argument("words", nargs=-1, metavar="TARGET TOOL [NAME=VALUE...]")
+@click.argument("words", nargs=-1, metavar="TARGET TOOL [NAME=VALUE...]", shell_complete=complete_words)
 @click.option(
     "--json",
     "json_text",

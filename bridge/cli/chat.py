@@ -12,6 +12,7 @@ import anyio
 import click
 from pydantic_core import to_json
 
+from bridge.cli.completion import complete_targets
 from bridge.cli.options import group_values, header_option, option, prefix_option, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
@@ -46,7 +47,7 @@ class _Conversation(Protocol):
 
 
 @click.command(cls=TargetCommand, short_help="Talk to a chat model that uses the tools of TARGETs.")
-@click.argument("targets", nargs=-1, metavar="[TARGET...]")
+@click.argument("targets", nargs=-1, metavar="[TARGET...]", shell_complete=complete_targets)
 @option("--model", required=True, metavar="PROVIDER:NAME", help="openai:NAME, anthropic:NAME or bedrock:NAME.")
 @option("--base-url", help="Base URL of another server with the provider's API.")
 @click.option("--system", help="System message for the model.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import bridge
+from bridge.cli.completion import complete_targets
 from bridge.cli.options import Number, header_option, option, prefix_option, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option
 from bridge.cli.targets import (
@@ -64,7 +65,7 @@ class _ServerSettings:
 
 
 @click.command(cls=TargetCommand, short_help="Check TARGETs before they are deployed.")
-@click.argument("targets", metavar="TARGET...", nargs=-1)
+@click.argument("targets", metavar="TARGET...", nargs=-1, shell_complete=complete_targets)
 @click.option("--json", "as_json", is_flag=True, help="Write an object with findings, tokens and providers' schemas.")
 @click.option("--sarif", "as_sarif", is_flag=True, help="Write SARIF 2.1.0, for code scanning.")
 @click.option("--notes", is_flag=True, help="Show notes, too; JSON and SARIF always contain them.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.cli.completion import complete_targets
 from bridge.cli.options import (
     ServerOptions,
     WholeNumber,
@@ -49,7 +50,7 @@ _CLOSE_SECONDS = 1
 
 
 @click.command(cls=TargetCommand, short_help="Show and call the tools of TARGETs in the browser.")
-@click.argument("targets", nargs=-1, metavar="[TARGET...]")
+@click.argument("targets", nargs=-1, metavar="[TARGET...]", shell_complete=complete_targets)
 @click.option(
     "--port",
     type=WholeNumber(0, 65535),

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.client_entries import client_entry
+from bridge.cli.completion import complete_targets
 from bridge.cli.config_files import member_of, only_writer, regular_file, replace_file, with_member
 from bridge.cli.reporting import CommandError, configure_logging, log_level_option
 from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
@@ -91,7 +92,7 @@ CLIENTS = {
 
 
 @click.command(cls=TargetCommand, short_help="Add a TARGET to the configuration of a client.")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=complete_targets)
 @click.option(
     "--client",
     "client_name",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.assignments import parameters_of
+from bridge.cli.completion import complete_targets
 from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
@@ -27,7 +28,7 @@ _SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "a
 
 
 @click.command(cls=TargetCommand, short_help="List the tools of a TARGET.")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=complete_targets)
 @click.option("--json", "as_json", is_flag=True, help="Write an array of objects, with the schemas.")
 @server_options(f"Timeout of a server; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
 @log_level_option("warning")

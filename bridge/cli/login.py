@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bridge.cli.completion import complete_targets
 from bridge.cli.options import Number
 from bridge.cli.reporting import CommandError, configure_logging, log_level_option
 from bridge.cli.targets import only_remote_target
@@ -20,7 +21,7 @@ DEFAULT_TIMEOUT_SECONDS = 300.0
 
 
 @click.command(short_help="Log in to the server of a TARGET.")
-@click.argument("target")
+@click.argument("target", shell_complete=complete_targets)
 @click.option(
     "--scope", "scopes", multiple=True, help="A scope to request; by default those that the server names. Repeatable."
 )

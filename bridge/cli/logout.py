@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from bridge.cli.completion import complete_targets
 from bridge.cli.login import server_to_log_in_to
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.hosting.process import print_message, run_interruptible
 
 
 @click.command(short_help="Delete the login to the server of a TARGET.")
-@click.argument("target")
+@click.argument("target", shell_complete=complete_targets)
 @log_level_option("warning")
 @click.pass_context
 def command(ctx: click.Context, target: str, log_level: str) -> None:

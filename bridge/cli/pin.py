@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bridge.cli.completion import complete_targets
 from bridge.cli.config_files import only_writer, regular_file
 from bridge.cli.options import Number
 from bridge.cli.reporting import FAILED, CommandError, configure_logging, log_level_option
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=TargetCommand, short_help="Write a lock file of the tools of a TARGET's servers.")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=complete_targets)
 @click.option("--lock", type=click.Path(dir_okay=False, path_type=Path), help="The lock file.")
 @click.option(
     "--check",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.cli.completion import complete_targets
 from bridge.cli.options import ServerOptions, group_values, server_options, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
 from bridge.cli.targets import TargetCommand, only_remote_target
@@ -22,7 +23,7 @@ _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAS
 
 
 @click.command(cls=TargetCommand, short_help="Show the status of a TARGET's servers.")
-@click.argument("target", required=False)
+@click.argument("target", required=False, shell_complete=complete_targets)
 @click.option("--json", "as_json", is_flag=True, help="Write an array of objects.")
 @server_options("Timeout for a server to start and answer, in seconds.")
 @log_level_option("error")

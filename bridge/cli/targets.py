@@ -181,7 +181,7 @@ class TargetCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Store the command line after ``--``, which has its own options."""
-        if "--" in args:
+        if "--" in args and not ctx.resilient_parsing:
             position = args.index("--")
             if position + 1 == len(args):
                 raise click.UsageError("a command is missing after --", ctx)

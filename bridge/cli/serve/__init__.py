@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from bridge.cli.completion import complete_targets
 from bridge.cli.options import group_values, options_of
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.serve.options import ServeOptions
@@ -14,7 +15,7 @@ from bridge.hosting.process import redirect_stdout
 
 
 @click.command(cls=TargetCommand, short_help="Serve the tools of TARGETs over stdio or HTTP.")
-@click.argument("targets", nargs=-1, metavar="TARGET...")
+@click.argument("targets", nargs=-1, metavar="TARGET...", shell_complete=complete_targets)
 @options_of(ServeOptions)
 @log_level_option("info")
 @click.pass_context

@@ -1,0 +1,166 @@
+"""Shell completion: installation, and completion of targets, tools and arguments (click, "Shell Completion").
+
+Python targets are imported to complete the names of their tools, as `bridge call` would do; servers are not started.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from bridge.cli.targets import FileTarget, ModuleTarget, parse_target
+from bridge.hosting.process import print_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bridge.tools.specification import ToolSpecification
+
+PROGRAMS = ("bridge", "mcp-toolbridge")
+"""Names of the command."""
+VARIABLE = "_BRIDGE_COMPLETE"
+"""Variable by which a shell asks for completions."""
+SHELLS = ("bash", "zsh", "fish")
+
+_NO_BLANK = """
+_bridge_words() {
+    _bridge_completion "$@"
+    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace
+    return 0
+}
+"""
+"""Addition for bash: no blank after the ``=`` of an argument."""
+
+
+def _installed(ctx: click.Context, _: click.Parameter, shell: str | None) -> None:
+    if shell is None or ctx.resilient_parsing:
+        return
+    if shell == "auto":
+        shell = Path(os.environ.get("SHELL", "")).name
+        if shell not in SHELLS:
+            raise click.UsageError(f"name the shell: --install-completion {'|'.join(SHELLS)}", ctx)
+    for program in PROGRAMS:
+        path = _script_path(shell, program)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_script(ctx.find_root().command, shell, program), encoding="utf-8")
+        print_message(f"wrote {path}")
+    print_message(_HINTS[shell])
+    ctx.exit()
+
+
+_HINTS: Mapping[str, str] = {
+    "bash": "open a new shell; it needs the package bash-completion",
+    "zsh": "put into ~/.zshrc, before compinit: fpath+=(~/.zfunc); then open a new shell",
+    "fish": "open a new shell",
+}
+
+install_option = click.option(
+    "--install-completion",
+    type=click.Choice([*SHELLS, "auto"]),
+    is_flag=False,
+    flag_value="auto",
+    is_eager=True,
+    expose_value=False,
+    callback=_installed,
+    metavar="[SHELL]",
+    help="Write the completion of commands, options, targets and tools for a shell (bash, zsh or fish), and exit.",
+)
+"""``--install-completion``, of the command ``bridge`` itself."""
+
+
+def _script_path(shell: str, program: str) -> Path:
+    """File that the shell reads when it first completes the program."""
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    paths = {
+        "bash": data / "bash-completion" / "completions" / program,
+        "zsh": Path.home() / ".zfunc" / f"_{program}",
+        "fish": config / "fish" / "completions" / f"{program}.fish",
+    }
+    return paths[shell]
+
+
+def _script(command: click.Command, shell: str, program: str) -> str:
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(command, {}, program, VARIABLE).source()
+    if shell != "bash":
+        return script
+    function = f"_{program.replace('-', '_')}_completion"
+    addition = _NO_BLANK.replace("_bridge_completion", function).replace("_bridge_words", f"{function}_words")
+    return f"{script}{addition}complete -o nosort -F {function}_words {program}\n"
+
+
+def complete_targets(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Complete files, and after ``mcp.json#`` the names of its servers."""
+    file, hash_mark, start = incomplete.partition("#")
+    if not hash_mark:
+        return [CompletionItem(incomplete, type="file")]
+    from bridge.client.config.document import Diagnostics, parse_jsonc  # noqa: PLC0415 - only for configurations
+    from bridge.client.config.formats import read_root  # noqa: PLC0415 - likewise
+    from bridge.errors import ConfigError  # noqa: PLC0415 - likewise
+
+    try:
+        servers = read_root(parse_jsonc(Path(file).read_text(encoding="utf-8-sig"), file), Diagnostics()).servers
+    except (OSError, UnicodeError, ConfigError):
+        return []
+    return [CompletionItem(f"{file}#{name}") for name in servers if name.startswith(start)]
+
+
+def complete_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Complete a target, then the name of a tool, then names and enumerated values of its arguments."""
+    words = [*(ctx.params.get(str(param.name)) or ())]
+    if not words:
+        return complete_targets(ctx, param, incomplete)
+    tools = _tools_of(words[0])
+    if len(words) == 1:
+        return [CompletionItem(name) for name in tools if name.startswith(incomplete)]
+    if words[1] not in tools:
+        return []
+    given = {word.partition("=")[0] for word in words[2:]}
+    properties = tools[words[1]].parameters.get("properties", {})
+    name, equals, start = incomplete.partition("=")
+    if equals:
+        choices = map(str, properties.get(name, {}).get("enum", ()))
+        return [CompletionItem(f"{name}={choice}") for choice in choices if choice.startswith(start)]
+    return [CompletionItem(f"{each}=") for each in properties if each.startswith(incomplete) and each not in given]
+
+
+def _tools_of(text: str) -> dict[str, ToolSpecification]:
+    """Tools of a Python target by name; empty for other targets, and after any error of its code."""
+    from bridge.cli.loading import load_features  # noqa: PLC0415 - only for tools
+    from bridge.errors import BridgeError  # noqa: PLC0415 - likewise
+
+    try:
+        target = parse_target(text)
+        if not isinstance(target, FileTarget | ModuleTarget):
+            return {}
+        with _silence():
+            return {tool.name: tool.specification for tool in load_features([target]).tools}
+    except BridgeError:
+        return {}
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Discard what user code prints, which would disturb the line that is completed."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept, nowhere = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, descriptor in enumerate(kept, start=1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.close(nowhere)

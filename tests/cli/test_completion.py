@@ -1,0 +1,152 @@
+"""Completion, asked for as the shells' scripts ask for it, and through bash itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+PRINTING = """
+import sys
+from typing import Literal
+from bridge import tool
+
+print("printed")
+print("printed", file=sys.stderr)
+
+
+@tool
+def weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
+    return city
+
+
+@tool
+def wind(city: str) -> str:
+    return city
+"""
+
+
+def completed(run: Run, *words: str) -> list[str]:
+    """Kind and value of the completions of the last word, as zsh gets them."""
+    *before, incomplete = words
+    line = shlex.join(["bridge", *before])
+    env = {"_BRIDGE_COMPLETE": "zsh_complete", "COMP_WORDS": f"{line} {incomplete}", "COMP_CWORD": str(len(words))}
+    done = run(env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    return [f"{kind}:{value}" for kind, value in zip(lines[::3], lines[1::3], strict=False)]
+
+
+def test_commands_and_options_are_completed(run: Run) -> None:
+    assert completed(run, "do") == ["plain:doctor"]
+    assert completed(run, "doctor", "--sa") == ["plain:--sarif"]
+    assert completed(run, "serve", "--transport", "s") == ["plain:stdio", "plain:sse"]
+
+
+@pytest.mark.parametrize(
+    "command", ["serve", "list", "call", "chat", "inspect", "doctor", "status", "login", "logout", "pin", "install"]
+)
+def test_a_target_is_completed_by_the_shells_own_files(run: Run, command: str) -> None:
+    assert completed(run, command, "calc") == ["file:calc"]
+
+
+def test_servers_of_a_configuration_are_completed(run: Run, directory: Path) -> None:
+    servers = {"files": {"command": "a"}, "find": {"command": "b"}, "notes": {"command": "c"}}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert completed(run, "list", "mcp.json#fi") == ["plain:mcp.json#files", "plain:mcp.json#find"]
+    (directory / "mcp.json").write_text("{")
+    assert completed(run, "list", "mcp.json#fi") == []
+    assert completed(run, "list", "missing.json#fi") == []
+
+
+def test_tools_and_their_arguments_are_completed_whatever_the_file_prints(run: Run, directory: Path) -> None:
+    (directory / "printing.py").write_text(PRINTING)
+    assert completed(run, "call", "printing.py", "w") == ["plain:weather", "plain:wind"]
+    assert completed(run, "call", "printing.py", "weather", "") == ["plain:city=", "plain:unit="]
+    assert completed(run, "call", "printing.py", "weather", "city=Bern", "") == ["plain:unit="]
+    assert completed(run, "call", "printing.py", "weather", "unit=f") == ["plain:unit=fahrenheit"]
+    assert completed(run, "call", "printing.py", "rain", "") == []
+
+
+def test_a_file_that_cannot_be_imported_completes_nothing(run: Run, directory: Path) -> None:
+    (directory / "broken.py").write_text("print('printed')\nraise SystemExit(3)")
+    assert completed(run, "call", "broken.py", "a") == []
+    assert completed(run, "call", "missing.py", "a") == []
+    assert completed(run, "call", "http://127.0.0.1:1/mcp", "a") == []
+
+
+@pytest.mark.parametrize(
+    ("shell", "files"),
+    [
+        (
+            "bash",
+            [
+                ".local/share/bash-completion/completions/bridge",
+                ".local/share/bash-completion/completions/mcp-toolbridge",
+            ],
+        ),
+        ("zsh", [".zfunc/_bridge", ".zfunc/_mcp-toolbridge"]),
+        ("fish", [".config/fish/completions/bridge.fish", ".config/fish/completions/mcp-toolbridge.fish"]),
+    ],
+    ids=["bash", "zsh", "fish"],
+)
+def test_scripts_are_written_where_a_shell_looks_for_them(run: Run, home: Path, shell: str, files: list[str]) -> None:
+    done = run("--install-completion", env={"SHELL": f"/usr/bin/{shell}"})
+    assert (done.returncode, done.stdout) == (0, "")
+    assert [path.relative_to(home).as_posix() for path in sorted(home.rglob("*")) if path.is_file()] == sorted(files)
+    for name in files:
+        assert f"_BRIDGE_COMPLETE={shell}_complete" in (home / name).read_text()
+        assert f"wrote {home / name}\n" in done.stderr
+
+
+def test_an_unknown_shell_is_wrong_usage(run: Run, home: Path) -> None:
+    done = run("--install-completion", env={"SHELL": "/bin/dash"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "name the shell: --install-completion bash|zsh|fish" in done.stderr
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_with_the_installed_script(
+    run: Run, home: Path, directory: Path, environment: dict[str, str]
+) -> None:
+    (directory / "printing.py").write_text(PRINTING)
+    assert run("--install-completion", "bash").returncode == 0
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for program in ("bridge", "mcp-toolbridge"):
+        script = home / ".local/share/bash-completion/completions" / program
+        function = f"_{program.replace('-', '_')}_completion_words"
+        lines = f"""
+            compopt() {{ echo "compopt $*"; }}
+            source {shlex.quote(str(script))}
+            complete -p {program}
+            COMP_WORDS=({program} call printing.py weather u)
+            COMP_CWORD=4
+            {function} {program}
+            echo "${{COMPREPLY[@]}}"
+        """
+        done = subprocess.run(
+            ["bash", "--norc", "-c", lines],
+            cwd=directory,
+            env=environment | {"PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=40,
+            check=False,
+        )
+        assert done.stderr == ""
+        assert done.stdout.splitlines() == [
+            f"complete -o nosort -F {function} {program}",
+            "compopt -o nospace",
+            "unit=",
+        ]
