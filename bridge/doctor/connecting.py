@@ -9,7 +9,7 @@ from bridge.client.auth.store import LoginStore, login_key
 from bridge.client.config.document import Diagnostics, parse_jsonc
 from bridge.client.config.formats import normalize_entry, read_root
 from bridge.client.provider import McpToolProvider
-from bridge.doctor.subject import Definition, Item, Server, tool_definition
+from bridge.doctor.subject import Definition, Item, Server, feature_definition, tool_definition
 from bridge.errors import ServerError, WireError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def connect(
     servers: Sequence[ServerConfig], source: str, entries: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[Server], list[Definition]]:
-    """Connect to servers, and list their tools, also those that differ from their pins.
+    """Connect to servers, and list their tools, also those that differ from their pins, resources and prompts.
 
     Args:
         servers: The servers; a failure of one does not affect the others.
@@ -43,6 +43,8 @@ async def connect(
             )
             for tool in provider.tools
         ]
+        features = (*await provider.resources.list(), *await provider.prompts.list())
+        definitions += [feature_definition(item, source) for item in features]
         found = [
             Server(
                 item=Item(kind="server", name=server.name, source=source),

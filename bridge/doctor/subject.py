@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bridge.doctor.hidden import undisguised
+from bridge.prompts.prompt import Prompt
 from bridge.resources.resource import Resource
 from bridge.text import truncate
 from bridge.wire.prompts import prompt_to_wire
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
     from bridge.client.tool_pins import ToolDrift
     from bridge.errors import ServerError
+    from bridge.resources.resource import ResourceTemplate
     from bridge.server.features import Features
     from bridge.tools.specification import ToolSpecification
-    from bridge.types import Json
 
 Kind = Literal["target", "server", "tool", "resource", "prompt"]
 
@@ -167,16 +168,20 @@ def tool_definition(
 
 def local_definitions(features: Features, source: str) -> Iterator[Definition]:
     """Definitions of everything that a Python target offers."""
-    for tool in features.tools:
-        yield tool_definition(tool.specification, source)
-    for resource in features.resources or ():
-        if isinstance(resource, Resource):
-            yield _definition("resource", resource.uri, resource_to_wire(resource), source)
-        else:
-            yield _definition("resource", str(resource.uri_template), template_to_wire(resource), source)
-    for prompt in features.prompts or ():
-        yield _definition("prompt", prompt.name, prompt_to_wire(prompt), source)
+    yield from (tool_definition(tool.specification, source) for tool in features.tools)
+    for item in (*(features.resources or ()), *(features.prompts or ())):
+        yield feature_definition(item, source)
 
 
-def _definition(kind: Kind, name: str, document: Json, source: str) -> Definition:
-    return Definition(item=Item(kind=kind, name=name, source=source), document=document, own_name=name)
+def feature_definition(item: Resource | ResourceTemplate | Prompt, source: str) -> Definition:
+    """Definition of a resource, template or prompt."""
+    kind: Kind = "prompt" if isinstance(item, Prompt) else "resource"
+    if isinstance(item, Prompt):
+        name, document = item.name, prompt_to_wire(item)
+    elif isinstance(item, Resource):
+        name, document = item.uri, resource_to_wire(item)
+    else:
+        name, document = str(item.uri_template), template_to_wire(item)
+    return Definition(
+        item=Item(kind=kind, name=name, source=source), document=document, own_name=name, server=item.server
+    )
