@@ -115,10 +115,11 @@ class ConfigError(BridgeError):
 
 
 class MissingExtraError(BridgeError, ImportError):
-    """A feature needs a package that is not installed; the message names the extra to install."""
+    """A feature needs a package that is not installed; the message names the extra, or the package, to install."""
 
-    def __init__(self, feature: str, package: str, extra: str) -> None:
-        super().__init__(f"{feature} needs the package {package!r}: pip install 'mcp-toolbridge[{extra}]'")
+    def __init__(self, feature: str, package: str, extra: str | None = None) -> None:
+        install = package if extra is None else f"'mcp-toolbridge[{extra}]'"
+        super().__init__(f"{feature} needs the package {package!r}: pip install {install}")
         self.extra = extra
 
 

@@ -63,6 +63,7 @@ ROOMS = {
 MODULES = {
     "server": ("Serving", ["bridge.server", "bridge.server.auth", "bridge.server.limits", "bridge.gateway"]),
     "client": ("Clients", ["bridge.client"]),
+    "adapters": ("Other frameworks", ["bridge.adapters"]),
     "testing": ("Testing", ["bridge.testing"]),
 }
 """Pages for the names of other public modules."""

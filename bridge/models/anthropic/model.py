@@ -102,7 +102,7 @@ class AnthropicChatModel(SdkChatModel):
             "extra_body": extra,
         } | without_none(
             system="\n\n".join(request.system_texts) or None,
-            tools=_tools(request) or None,
+            tools=tool_definitions(request) or None,
             tool_choice=_tool_choice(request),
             stop_sequences=request.stop_sequences,
         )
@@ -111,7 +111,7 @@ class AnthropicChatModel(SdkChatModel):
 CHAT_MODEL = AnthropicChatModel
 
 
-def _tools(request: ProviderRequest) -> list[Json]:
+def tool_definitions(request: ProviderRequest) -> list[Json]:
     """Definitions of the tools, or else of those that the messages mention; the API requires them."""
     if not request.tools and request.conversation.mentions_tools:
         return [{"name": name, "input_schema": {"type": "object"}} for name in request.conversation.names.values()]

@@ -127,7 +127,7 @@ class OpenAiChatModel(SdkChatModel):
             "messages": list(writer.written()),
             "extra_body": dict(chat.extra),
         } | without_none(
-            tools=[_tool(tool) for tool in request.tools.values()] or None,
+            tools=[tool_definition(tool) for tool in request.tools.values()] or None,
             tool_choice=_tool_choice(request),
             response_format=_response_format(request),
             temperature=chat.temperature,
@@ -140,7 +140,8 @@ class OpenAiChatModel(SdkChatModel):
 CHAT_MODEL = OpenAiChatModel
 
 
-def _tool(offer: ProviderTool) -> Json:
+def tool_definition(offer: ProviderTool) -> Json:
+    """Write the definition of a tool."""
     function: Json = {"name": offer.name, "parameters": offer.rewriting.schema}
     if offer.description:
         function["description"] = offer.description

@@ -21,7 +21,7 @@ _STEPS = 1000
 """More than any turn takes; by default they are too few for the longest."""
 
 
-class _Script(BaseChatModel):  # type: ignore[misc]  # it is installed elsewhere
+class _Script(BaseChatModel):
     """A model that says what it was told to say."""
 
     replies: Any = None

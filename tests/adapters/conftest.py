@@ -1,0 +1,18 @@
+"""What the tests of every adapter use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def deadline() -> AsyncIterator[None]:
+    """No asynchronous test waits for ever."""
+    with anyio.fail_after(30):
+        yield
