@@ -88,11 +88,11 @@ class ServerCore:
         self._producing = replace(self.policy, on_arguments_error=_raise, on_execution_error=_raise)
         self.views = ToolViews(tools, page_size)
         self.catalog = self.views.whole.catalog
-        self.changes = Changes(features)
         self.resources = None if features.resources is None else ServedResources(features.resources, self, page_size)
         """The resources; None if the server has none."""
         self.prompts = None if features.prompts is None else ServedPrompts(features.prompts, self, page_size)
         """The prompts; None if the server has none."""
+        self.changes = Changes(features)  # after the lists, which forget their pages before clients are notified
         self.running = RunningCalls()
         """The running calls."""
         self.handed_over: dict[MessageId, FastChannel] = {}
