@@ -18,10 +18,10 @@ from bridge.hosting import httptools_protocol
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
-from bridge.server.core import ServerCore
 from bridge.server.http.guards import PreAsgiHandler
 from bridge.server.http.probes import HealthState
 from bridge.server.methods.method import PlainRequest
+from bridge.server.methods.plain_calls import PlainCalls
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.cli.bounding import answers
@@ -228,7 +228,7 @@ def test_what_goes_wrong_is_said_where_all_is_said(port: int, ways: list[str], m
     assert (text_of(body), ways) == ("6", [])
 
 
-@pytest.mark.parametrize("broken", [(PlainRequest, "run"), (ServerCore, "start_plain"), (ServerCore, "call_plain")])
+@pytest.mark.parametrize("broken", [(PlainRequest, "run"), (PlainCalls, "start"), (PlainCalls, "call")])
 def test_a_call_that_fails_unexpectedly_is_logged_and_answered_with_its_id(
     port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: tuple[type, str]
 ) -> None:
