@@ -78,7 +78,13 @@ class ProxyExecutor:
         """
         arguments = request.arguments_by_name()
         try:
-            return ToolExecutionResult.passing_on(ReceivedResult.of(await self._call(arguments, context)))
+            if context.resumption is None and self.connection.era == "modern":
+                wire = await self.remote.call(arguments, context, self._options)  # most calls ask nothing
+                if wire.get("resultType") == "input_required":
+                    wire = await self._answered(wire, arguments, context)
+            else:
+                wire = await self._call(arguments, context)
+            return ToolExecutionResult.passing_on(ReceivedResult.of(wire))
         except ServerRefusedError as error:
             if error.code != URL_ELICITATION_REQUIRED:
                 raise ToolError(error.brief) from error
@@ -107,14 +113,21 @@ class ProxyExecutor:
             state, answers = context.resumption.state, context.resumption.answers
             responses: Json | None = {key: answers[key] for key in state["asked"] if key in answers}
             options = replace(options, input_responses=responses, request_state=state[_UPSTREAM])
-        for number in range(MAX_ROUNDS):
-            wire = await self.remote.call(arguments, context, options)
-            if wire.get("resultType") != "input_required":
-                return wire
+        wire = await self.remote.call(arguments, context, options)
+        return await self._answered(wire, arguments, context)
+
+    async def _answered(self, wire: Json, arguments: Mapping[str, Any], context: InvocationContext) -> Json:
+        """Answer the questions in a result by the caller's, until there are none; return the last result."""
+        number = 0
+        while wire.get("resultType") == "input_required":
+            if number == MAX_ROUNDS:
+                raise ToolError(f"{self._label} asks more than {MAX_ROUNDS} times")
             request_state = wire.get("requestState")
             responses = await self._answers(wire.get("inputRequests"), request_state, context, number)
-            options = replace(options, input_responses=responses, request_state=request_state)
-        raise ToolError(f"{self._label} asks more than {MAX_ROUNDS} times")
+            options = replace(self._options, input_responses=responses, request_state=request_state)
+            wire = await self.remote.call(arguments, context, options)
+            number += 1
+        return wire
 
     async def _answers(
         self, requests: Any, request_state: str | None, context: InvocationContext, number: int

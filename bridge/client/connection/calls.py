@@ -78,7 +78,8 @@ async def call_tool(
         for _ in range(MAX_ROUNDS + 1):
             result = await send.through(call, _calling(name, arguments, text, options, call))
             if options.hands_on_questions or result.get("resultType") != "input_required":
-                await call.finish()
+                if call.is_delivering:
+                    await call.delivered()
                 return result
             answers = await _answers(supervisor, result, call)
             options = replace(options, input_responses=answers, request_state=result.get("requestState"))
@@ -109,7 +110,8 @@ async def request(
         for _ in range(MAX_ROUNDS + 1):
             result = await sending.through(call, send)
             if options.hands_on_questions or result.get("resultType") != "input_required":
-                await call.finish()
+                if call.is_delivering:
+                    await call.delivered()
                 return result
             answers = await _answers(supervisor, result, call)
             options = replace(options, input_responses=answers, request_state=result.get("requestState"))
@@ -137,7 +139,8 @@ async def _repeatable(
     send = _Sending(supervisor, phase, is_repeatable=True, has_caller=False)
     with call:
         result = await send.through(call, ask)
-        await call.finish()
+        if call.is_delivering:
+            await call.delivered()
         return result
     raise send.unanswered(call)
 
@@ -164,11 +167,11 @@ def _params(
 
 def _with_options(params: Json, options: CallOptions, session: Session, context: InvocationContext) -> Json:
     """Add ``_meta``, and the answers of the last round, to the parameters of a request; returns them."""
-    meta = dict(options.meta or {})
+    meta = options.meta
     if session.era == "modern" and context.wants_logs:
-        meta.setdefault(LOG_LEVEL_META_KEY, "debug")  # required for log messages in the modern era
+        meta = {LOG_LEVEL_META_KEY: "debug", **(meta or {})}  # required for log messages in the modern era
     if meta:
-        params["_meta"] = meta
+        params["_meta"] = dict(meta)
     if options.input_responses is not None:
         params["inputResponses"] = dict(options.input_responses)
     if options.request_state is not None:

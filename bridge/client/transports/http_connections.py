@@ -64,29 +64,11 @@ class HttpConnections:
         self._port = port
         self._tls = tls
         self._connect_seconds = connect_seconds
-        self._idle: deque[_Connection] = deque()
-        self._open: set[_Connection] = set()
+        self._idle: deque[HttpConnection] = deque()
+        self._open: set[HttpConnection] = set()
         self._is_closed = False
         self._known_heads: dict[bytes, _KnownHead] = {}
         self.address: tuple[str, int] | None = None
-
-    async def send(self, request: bytes) -> HttpResponse:
-        """Send one request and return its response; a success in JSON is read to its end.
-
-        Cancelling closes the connection.
-
-        Raises:
-            httpx2.ConnectError: No connection could be opened; nothing was sent.
-            httpx2.ConnectTimeout: The same, for a timeout.
-            httpx2.TransportError: The connection was lost, or the response is not HTTP.
-            ResponseTooLongError: The body is longer than `MAX_MESSAGE_BYTES`.
-        """
-        connection = self._reusable() or await self._opened()
-        try:
-            return await connection.sent(request)
-        except BaseException:
-            connection.abort()
-            raise
 
     def close(self) -> None:
         """Close all connections; running requests fail."""
@@ -94,7 +76,8 @@ class HttpConnections:
         for connection in tuple(self._open):
             connection.abort()
 
-    def _reusable(self) -> _Connection | None:
+    def idle(self) -> HttpConnection | None:
+        """Take a connection that can be used again; None if there is none."""
         while self._idle:
             connection = self._idle.pop()  # the most recently used, so that the others expire
             if connection.is_open and monotonic() - connection.idle_since < MAX_IDLE_SECONDS:
@@ -102,7 +85,13 @@ class HttpConnections:
             connection.abort()
         return None
 
-    async def _opened(self) -> _Connection:
+    async def open(self) -> HttpConnection:
+        """Open a connection.
+
+        Raises:
+            httpx2.ConnectError: It could not be opened.
+            httpx2.ConnectTimeout: The same, for a timeout.
+        """
         if self._is_closed:
             raise httpx2.ConnectError("the connection is closed")
         loop = asyncio.get_running_loop()
@@ -111,7 +100,7 @@ class HttpConnections:
         try:
             async with asyncio.timeout(self._connect_seconds):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(self, loop),
+                    lambda: HttpConnection(self, loop),
                     host,
                     port,
                     ssl=self._tls,
@@ -124,13 +113,13 @@ class HttpConnections:
         self.address = address
         return connection
 
-    def opened(self, connection: _Connection) -> None:
+    def opened(self, connection: HttpConnection) -> None:
         """Register an open connection."""
         self._open.add(connection)
         if self._is_closed:
             connection.abort()
 
-    def released(self, connection: _Connection) -> None:
+    def released(self, connection: HttpConnection) -> None:
         """Keep a connection whose response is complete."""
         if len(self._idle) < MAX_IDLE_CONNECTIONS and not self._is_closed:
             connection.idle_since = monotonic()
@@ -155,15 +144,15 @@ class HttpConnections:
                 self._known_heads.clear()
             self._known_heads[data[:end]] = _KnownHead(head, len(data) - end)
 
-    def lost(self, connection: _Connection) -> None:
+    def lost(self, connection: HttpConnection) -> None:
         """Forget a closed connection."""
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
 
 
-class _Connection(asyncio.Protocol):
-    """One connection, with at most one request at a time."""
+class HttpConnection(asyncio.Protocol):
+    """One connection, with at most one request at a time; taken from `HttpConnections`."""
 
     def __init__(self, pool: HttpConnections, loop: asyncio.AbstractEventLoop) -> None:
         self.idle_since = 0.0
@@ -184,10 +173,12 @@ class _Connection(asyncio.Protocol):
     # --- asyncio.Protocol --------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self._pool.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        """Receive a response with a known head, or parse data."""
         is_first = self._is_between_responses
         if is_first and self._answer is not None and (response := self._pool.known_response(data)) is not None:
             self._answered(response)
@@ -214,6 +205,7 @@ class _Connection(asyncio.Protocol):
         return self._completed
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End or fail the response."""
         self._pool.lost(self)
         if self._response is not None and exc is None and self._ends_with_connection():
             self.on_message_complete()
@@ -224,7 +216,14 @@ class _Connection(asyncio.Protocol):
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def sent(self, request: bytes) -> asyncio.Future[HttpResponse]:
-        """Send a request; return its future response."""
+        """Send a request; return its future response, which for a success in JSON is read to its end.
+
+        If the future is cancelled, the connection has to be closed: `abort`.
+
+        Raises:
+            httpx2.TransportError: The connection was lost, or the response is not HTTP.
+            ResponseTooLongError: The body is longer than `MAX_MESSAGE_BYTES`.
+        """
         assert self._transport is not None
         self._answer = answer = self._loop.create_future()
         self._transport.write(request)

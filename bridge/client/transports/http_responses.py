@@ -125,6 +125,10 @@ class ResponseStream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         """Close the connection, unless the body has ended."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection, unless the body has ended."""
         if not self.has_ended:
             self._connection.abort()
 

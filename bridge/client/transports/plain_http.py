@@ -10,7 +10,7 @@ events, resumption and server requests are handled in one place.
 
 from __future__ import annotations
 
-from asyncio import CancelledError
+from asyncio import CancelledError, Future
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         OutgoingRequest,
         RequestSender,
     )
+    from bridge.client.transports.http_connections import HttpConnection
     from bridge.client.transports.http_responses import HttpResponse, ResponseStream
     from bridge.client.transports.plain_requests import PlainRequest
     from bridge.types import Json
@@ -157,8 +158,11 @@ class PlainHttp:
         assert events is not None
         outgoing.sent = True
         outgoing.plain_id = request.id
+        connection, answer = self._connections.idle(), None
         try:
-            response = await self._connections.send(data)
+            if connection is None:
+                connection = await self._connections.open()
+            response = await (answer := connection.sent(data))
             status = response.head.status
             if status in SUCCESS:
                 outgoing.status = status
@@ -175,6 +179,8 @@ class PlainHttp:
             raise MCPError(CONNECTION_CLOSED, "Connection closed") from error
         except CancelledError:
             outgoing.request_id = request.id
+            if connection is not None and answer is not None:
+                _abandon(connection, answer)
             if request.version not in MODERN_PROTOCOL_VERSIONS:  # there, the closed connection cancels it
                 events.start_soon(self._cancel, request.id)
             raise
@@ -205,6 +211,14 @@ class PlainHttp:
             self._heads.clear()
         self._heads[method, name] = lines
         return lines
+
+
+def _abandon(connection: HttpConnection, answer: Future[HttpResponse]) -> None:
+    """Close the connection of a cancelled request, unless its response has ended, and another request may use it."""
+    if answer.cancelled() or not answer.done():
+        connection.abort()
+    elif answer.exception() is None and (stream := answer.result().stream) is not None:
+        stream.close()
 
 
 def _result_in_json(response: HttpResponse, request: PlainRequest) -> Json | None:

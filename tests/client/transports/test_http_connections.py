@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from contextlib import AbstractAsyncContextManager
 
+    from bridge.client.transports.http_responses import HttpResponse
+
 pytestmark = pytest.mark.anyio
 
 DEADLINE_SECONDS = 10
@@ -94,7 +96,11 @@ def answering(*answers: Iterable[bytes | None]) -> AbstractAsyncContextManager[H
 
 
 async def bodies(connections: HttpConnections, number: int) -> list[Any]:
-    return [(await connections.send(b"x")).content for _ in range(number)]
+    return [(await sent(connections)).content for _ in range(number)]
+
+
+async def sent(connections: HttpConnections) -> HttpResponse:
+    return await (connections.idle() or await connections.open()).sent(b"x")
 
 
 async def test_a_head_is_parsed_once(parsed: list[bytes]) -> None:
@@ -130,7 +136,7 @@ async def test_a_known_head_with_half_a_body_is_no_response() -> None:
     async with answering([response(b"11")], [response(b"22")[:-1], None]) as connections:
         assert await bodies(connections, 1) == [b"11"]
         with pytest.raises(httpx2.RemoteProtocolError, match="before the end of its response"):
-            await connections.send(b"x")
+            await sent(connections)
 
 
 async def test_a_second_response_with_a_known_head_closes_the_connection() -> None:

@@ -32,6 +32,7 @@ from tests.client.raw_http import (
     http,
     json_of,
     opened,
+    progress,
     raw_server,
     response,
     stream,
@@ -184,6 +185,29 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(era: str, is_handed_o
                     break
                 await anyio.lowlevel.checkpoint()
             assert told[0].message["params"]["requestId"] == call.call_id
+
+
+async def test_a_call_cancelled_after_its_progress_closes_its_connection() -> None:
+    heard, calling = Heard(), anyio.Event()
+
+    def answer(request: Request) -> list[bytes | None]:
+        calling.set()
+        return stream(event(progress(request.token, 1)), b"")[:-1]
+
+    async with raw_server(MODERN, answer) as server, opened(server.config()) as connection:
+        await connection.request("ping")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: connection.call_tool("add", {}, context=InvocationContext(channel=heard)))
+            await calling.wait()
+            while not heard.progressed:
+                await anyio.lowlevel.checkpoint()
+            open_before = server.open
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(5):
+            while server.open == open_before:
+                await anyio.lowlevel.checkpoint()
+        await connection.request("ping")
+    assert server.calls[0].connection != server.requests[-1].connection
 
 
 async def test_a_call_cancelled_while_it_is_handed_over_runs_once_and_keeps_its_session() -> None:
