@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from bridge.server.http.probes import Probes
     from bridge.server.publisher import Publisher
     from bridge.server.tasks.options import TaskOptions
+    from bridge.server.tasks.sqlite_store import SqliteTaskStore
 
-__all__ = ["Probes", "Publisher", "TaskOptions", "http_app", "mount"]
+__all__ = ["Probes", "Publisher", "SqliteTaskStore", "TaskOptions", "http_app", "mount"]
 _MODULES = {
     "Probes": "http.probes",
     "Publisher": "publisher",
+    "SqliteTaskStore": "tasks.sqlite_store",
     "TaskOptions": "tasks.options",
     "http_app": "http.app",
     "mount": "http.mount",

@@ -48,6 +48,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
     options.operations.check(ctx)
     options.scaling.check(ctx, reload=options.reload, transport=options.transport)
+    options.tasks.check(ctx, is_shared=options.scaling.has_replicas, reload=options.reload)
     addresses = sockets_module.resolve(options.host, options.port)
     auth = options.auth.auth(ctx)
     if auth is not None and options.no_auth:
@@ -67,6 +68,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     inheritance = inherited_sockets()
     if inheritance is None:
         warn_unused_options(ctx, options)
+        options.tasks.reach_store()
         options.scaling.reach_redis()  # at start only; later outages are tolerated
         if options.scaling.has_private_state_key:
             print_message(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import click
 
 from bridge.cli.options import Number, WholeNumber, count_setting, setting
 from bridge.tools.task import MAX_SECONDS
@@ -23,6 +26,12 @@ DEFAULT_MAX_TASK_BYTES = 256 * 1024 * 1024
 class TaskServeOptions:
     """Options of tasks."""
 
+    task_store: Path | None = setting(
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="SQLite file that keeps tasks after the process has ended; created if it does not exist. By default, "
+        "tasks are kept in memory.",
+    )
     task_after: float | None = setting(
         type=Number(0.001, MAX_SECONDS),
         metavar="SECONDS",
@@ -48,13 +57,38 @@ class TaskServeOptions:
         default=DEFAULT_MAX_TASK_BYTES,
     )
 
+    def check(self, ctx: click.Context, *, is_shared: bool, reload: bool) -> None:
+        """Check that the store is used by one process."""
+        if self.task_store is not None and (is_shared or reload):
+            raise click.UsageError(
+                "--task-store needs a single process: leave --workers, --redis-url and --reload out, or leave it out",
+                ctx,
+            )
+
+    def reach_store(self) -> None:
+        """Check that the store can be used.
+
+        Raises:
+            TaskStoreError: It cannot be opened, or another process uses it.
+        """
+        if self.task_store is not None:
+            from bridge.server.tasks.sqlite_store import SqliteTaskStore  # noqa: PLC0415 - imports SQLite
+
+            SqliteTaskStore(self.task_store).check()
+
     def options(self, *, is_shared: bool) -> TaskOptions:
         """Build the options; no tasks if requests of one client may reach several processes."""
         from bridge.server.tasks.options import TaskOptions  # noqa: PLC0415 - after errors of the targets
 
+        store = None
+        if self.task_store is not None:
+            from bridge.server.tasks.sqlite_store import SqliteTaskStore  # noqa: PLC0415 - imports SQLite
+
+            store = SqliteTaskStore(self.task_store)
         return TaskOptions(
             after_seconds=self.task_after,
             ttl_seconds=self.task_ttl,
             max_tasks=0 if is_shared else self.max_tasks,
             max_bytes=self.max_task_bytes,
+            store=store,
         )

@@ -37,8 +37,8 @@ def rerun_request(arguments: Mapping[str, Any], context: InvocationContext) -> b
     caller = context.caller
     request = {
         "arguments": arguments,
-        "capabilities": context.client_capabilities,
-        "meta": context.meta,
+        "capabilities": dict(context.client_capabilities),
+        "meta": dict(context.meta),
         "caller": None
         if caller is None
         else {"name": caller.name, "scopes": sorted(caller.scopes), "claims": dict(caller.claims)},

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bridge.errors import BridgeError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -52,7 +54,7 @@ class TaskRecord:
         return replace(self, task=replace(self.task, **changes))
 
 
-class TaskStoreError(Exception):
+class TaskStoreError(BridgeError):
     """A store cannot be read or written; the message says why."""
 
 

@@ -87,6 +87,7 @@ class TaskClient:
         states = self.states(task_id)
         assert next(states)["notifications"] == {"taskIds": [task_id]}
         while (state := self.get(task_id))["status"] not in statuses:
+            assert state["status"] not in FINAL, state
             next(states)
         states.close()  # type: ignore[attr-defined]  # a generator
         return state

@@ -1,0 +1,182 @@
+"""Store of tasks in a SQLite file, which outlives the process.
+
+One process uses a file at a time, and holds its lock. Every change is on the disk when it returns.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from functools import partial
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from pydantic_core import from_json, to_json
+
+from bridge.server.tasks.store import TaskRecord, TaskStoreError
+from bridge.tools.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_T = TypeVar("_T")
+
+_VERSION = 1
+_BUSY_SECONDS = 1.0
+_MODE = 0o600
+_SCHEMA = """
+    CREATE TABLE task (
+        id TEXT PRIMARY KEY, expires_at REAL, state BLOB NOT NULL, request BLOB NOT NULL, outcome BLOB NOT NULL
+    ) WITHOUT ROWID;
+"""
+_SAVE = "INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?)"
+_FIND = "SELECT state, request, outcome FROM task WHERE id = ?"
+_ALL = "SELECT state, request, outcome FROM task"
+_EXPIRED = "DELETE FROM task WHERE expires_at < ?"
+
+
+class SqliteTaskStore:
+    """Keeps tasks in a SQLite file; for `TaskOptions`.
+
+    Results are found after a restart. Tasks that had not ended then fail with an unknown outcome, or run again if their
+    tool is annotated as idempotent or read-only.
+
+    Args:
+        path: The file, for one server process; created if it does not exist, for its user alone.
+    """
+
+    is_durable = True
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._connection: sqlite3.Connection | None = None
+        self._one_thread = CapacityLimiter(1)
+
+    def check(self) -> None:
+        """Open and close the file, so that a server that cannot use it does not start.
+
+        Raises:
+            TaskStoreError: It cannot be opened, or another process uses it.
+        """
+        self._translated(self._open)
+        self._close()
+
+    async def open(self) -> Sequence[TaskRecord]:
+        """Open the file; return the tasks of earlier processes.
+
+        Raises:
+            TaskStoreError: It cannot be opened, or another process uses it.
+        """
+        return await self._run(self._open)
+
+    async def save(self, record: TaskRecord) -> None:
+        """Add a task, or replace it; it is on the disk when this returns.
+
+        Raises:
+            TaskStoreError: It cannot be written, such as to a full disk; the record before stays.
+        """
+        row = (record.task.id, record.expires_at, _state(record), record.request, record.task.outcome)
+        await self._run(partial(self._execute, _SAVE, row))
+
+    async def find(self, task_id: str) -> TaskRecord | None:
+        """Return a task; None if there is no such task.
+
+        Raises:
+            TaskStoreError: The file cannot be read.
+        """
+        rows = await self._run(partial(self._execute, _FIND, (task_id,)))
+        return _record(*rows[0]) if rows else None
+
+    async def delete(self, task_id: str) -> None:
+        """Delete a task, if it exists.
+
+        Raises:
+            TaskStoreError: The file cannot be written.
+        """
+        await self._run(partial(self._execute, "DELETE FROM task WHERE id = ?", (task_id,)))
+
+    async def close(self) -> None:
+        """Close the file; it may be opened again."""
+        await self._run(self._close)
+
+    async def _run(self, function: Callable[[], _T]) -> _T:
+        """Run a function of the file in a worker thread, one at a time."""
+        return await to_thread.run_sync(partial(self._translated, function), limiter=self._one_thread)
+
+    def _translated(self, function: Callable[[], _T]) -> _T:
+        try:
+            return function()
+        except (sqlite3.Error, OSError) as error:
+            raise TaskStoreError(f"the tasks in {str(self._path)!r} cannot be used: {_described(error)}") from error
+
+    def _open(self) -> list[TaskRecord]:
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, _MODE))
+        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(connection)
+            connection.execute(_EXPIRED, (time(),))
+            records = [_record(*row) for row in connection.execute(_ALL)]
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return records
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which `EXCLUSIVE` keeps
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            connection.execute(_SCHEMA)
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute("COMMIT")
+        if version not in {0, _VERSION}:
+            raise TaskStoreError(f"{str(self._path)!r} was written by another version of this package; name a new file")
+
+    def _execute(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
+        if self._connection is None:
+            raise TaskStoreError(f"the store of tasks in {str(self._path)!r} is not open")
+        return self._connection.execute(statement, values).fetchall()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _described(error: Exception) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the basic code of an extended one
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return "another process uses the file; give each server its own"
+    return str(error)
+
+
+def _state(record: TaskRecord) -> bytes:
+    """Return the record as JSON, without what has its own column."""
+    task = record.task
+    return to_json(
+        {
+            "id": task.id,
+            "status": task.status if task.is_final else "working",
+            "status_message": task.status_message,
+            "created_at": task.created_at,
+            "updated_at": task.updated_at,
+            "ttl_seconds": task.ttl_seconds,
+            "poll_interval_seconds": task.poll_interval_seconds,
+            "owner": record.owner,
+            "account": record.account,
+            "tool": record.tool,
+            "answers": record.answers,
+            "runs": record.runs,
+        }
+    )
+
+
+def _record(state: bytes, request: bytes, outcome: bytes) -> TaskRecord:
+    fields = from_json(state)
+    of_record = {name: fields.pop(name) for name in ("owner", "account", "tool", "answers", "runs")}
+    return TaskRecord(task=Task(**fields, outcome=outcome), request=request, **of_record)
