@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-llm check format conformance faults bench figures fuzz load reference docs clean
+.PHONY: help demo test test-all test-browser pictures test-llm check format conformance faults bench figures fuzz load reference docs clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -27,7 +27,15 @@ test: $(READY) ## Run the tests
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup
 
 test-all: $(READY) ## Run the slow tests too: programs of others, images, replicas that are killed, every pair of routes
-	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --hypothesis-profile all -m "not llm and not faults and not docs"
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --hypothesis-profile all -m "not llm and not faults and not docs and not browser"
+
+test-browser: $(READY) ## Test the page of `bridge inspect` in Chromium, which is installed for it, as root by apt
+	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
+	$(BIN)/python -m pip install --quiet --group browser
+	$(BIN)/python -m pytest tests/inspector/browser -m browser
+
+pictures: $(READY) ## Take the pictures of docs/command-line/inspect.md, after `make test-browser`
+	$(BIN)/python -m tests.inspector.browser.pictures
 
 test-llm: $(READY) ## Run the tests with a real model, which is installed for them (some 250 MB)
 	$(BIN)/python -m pip install --quiet --group llm

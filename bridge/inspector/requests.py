@@ -127,15 +127,16 @@ class Requests:
             channel=_PageChannel(request, self._publish), parameters={REQUEST_PARAMETER: request.number}
         )
         begun = perf_counter()
+        state: State = "cancelled"
         with request.scope:
-            await self._send(server, request, context)
-        if request.scope.cancelled_caught:
-            request.state = "cancelled"
+            state = await self._send(server, request, context)
         request.duration_ms = (perf_counter() - begun) * 1000
+        request.state = state  # last, since the page then fetches the answer
         self._forget()
         self._publish(request.summary())
 
-    async def _send(self, server: InspectedServer, request: PageRequest, context: InvocationContext) -> None:
+    async def _send(self, server: InspectedServer, request: PageRequest, context: InvocationContext) -> State:
+        """Send a request and store its answer; returns its final state."""
         params = request.params
         try:
             if request.method == "tools/call":
@@ -143,18 +144,19 @@ class Requests:
             else:
                 result = await server.connection.request(request.method, params, context=context)
         except ServerRefusedError as error:
-            request.state = "failed"
             request.answer = {"error": {"code": error.code, "message": error.message, "data": error.data}}
+            return "failed"
         except (ServerError, ArgumentsError) as error:
-            request.state, request.answer = "failed", {"error": {"message": str(error)}}
+            request.answer = {"error": {"message": str(error)}}
+            return "failed"
         except Exception as error:
             _logger.exception("internal error: a request of the page failed")
-            request.state, request.answer = "failed", {"error": {"message": f"an error in bridge: {error!r}"}}
-        else:
-            request.state = "failed" if result.get("isError") is True else "done"
-            request.answer = {"result": result}
-            request.size_bytes, request.tokens = len(to_json(result)), estimated_tokens(_for_model(result))
-            request.warning = await _violation(server, request, result)
+            request.answer = {"error": {"message": f"an error in bridge: {error!r}"}}
+            return "failed"
+        request.answer = {"result": result}
+        request.size_bytes, request.tokens = len(to_json(result)), estimated_tokens(_for_model(result))
+        request.warning = await _violation(server, request, result)
+        return "failed" if result.get("isError") is True else "done"
 
     def _forget(self) -> None:
         finished = [request for request in self._requests if request.state != "running"]

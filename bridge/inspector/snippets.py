@@ -48,9 +48,11 @@ def as_test(origin: Origin, tool: str, arguments: Json, answer: Json | None) -> 
     lines = [
         f"from bridge import {', '.join(imports)}",
         "",
+        f"SERVER = {server}",
+        "",
         "",
         f"def test_{name or 'call'}() -> None:",
-        f"    with connect({server}) as tools:",
+        "    with connect(SERVER) as tools:",
         f"        result = tools.call({origin.prefix + tool!r}, {arguments!r})",
         *(f"    assert {expectation}" for expectation in _expectations(result)),
     ]

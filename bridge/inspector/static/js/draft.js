@@ -1,7 +1,7 @@
 // Arguments that the user edits, in a form and as JSON beside it. Each follows the other.
 
 import { api } from "./api.js";
-import { makeField, read } from "./fields.js";
+import { makeForm, read } from "./fields.js";
 import { form, isEmpty } from "./form.js";
 import { visible } from "./format.js";
 import { parse, pretty } from "./json.js";
@@ -33,7 +33,7 @@ class Draft {
 
   /** Edit other arguments. */
   load(value) {
-    this.field = makeField({ type: "object", ...this.schema }, this.schema, value, { prefills: this.prefills });
+    this.field = makeForm(this.schema, value, { prefills: this.prefills });
     this.isTouched = false;
     this.takeForm();
   }
@@ -57,7 +57,7 @@ class Draft {
     try {
       const value = parse(text);
       if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("enter a JSON object");
-      this.field = makeField({ type: "object", ...this.schema }, this.schema, value);
+      this.field = makeForm(this.schema, value);
       this.read = value;
     } catch (error) {
       this.problem = error.message;

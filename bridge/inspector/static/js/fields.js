@@ -3,6 +3,7 @@
 import { compact, parse, pretty } from "./json.js";
 
 const MAX_DEPTH = 12;
+const MAX_OPEN_DEPTH = 4; // a schema that refers to itself has no end
 const TEXT_INPUTS = { date: "date", email: "email", uri: "url", url: "url" };
 let count = 0;
 
@@ -36,6 +37,11 @@ function merged(one, other) {
   };
 }
 
+/** True if a nested value is part of the form from the start. */
+function isOpen({ isRequired, depth }, start) {
+  return (isRequired && depth < MAX_OPEN_DEPTH) || start !== undefined;
+}
+
 /** Types that a schema names; empty for any. */
 function typesOf(schema) {
   if (typeof schema.type === "string") return [schema.type];
@@ -46,7 +52,7 @@ function typesOf(schema) {
 function alternativesOf(schema, root) {
   const types = typesOf(schema);
   const listed = schema.anyOf ?? schema.oneOf ?? (types.length > 1 ? types.map((type) => ({ ...schema, type })) : null);
-  if (!Array.isArray(listed)) return null;
+  if (!Array.isArray(listed) || !listed.length) return null;
   const all = listed.map((each) => ({ label: labelOf(each, root), schema: resolved(each, root) }));
   const others = all.filter(({ schema: each }) => each.type !== "null" && each.const !== null);
   return { alternatives: others, all, isNullable: others.length < all.length };
@@ -121,21 +127,22 @@ function unionField(base, { alternatives, all, isNullable }, start) {
   const { isRequired, prefills, depth, root } = base;
   const constants = constantsOf(alternatives);
   if (constants) return choice(base, constants, start);
-  const choices = isNullable && isRequired ? all : alternatives;
+  const choices = (isNullable && isRequired) || !alternatives.length ? all : alternatives;
   if (choices.length === 1) {
     const { description, default: initial } = base.schema;
     const inner = { description, ...choices[0].schema, ...(initial == null ? {} : { default: initial }) };
     return makeField(inner, root, start ?? undefined, { isRequired, prefills, depth });
   }
   const selected = start === undefined ? 0 : Math.max(0, choices.findIndex(({ schema }) => fits(schema, start, root)));
-  const field = { ...base, kind: "union", alternatives: choices, isSet: isRequired || start !== undefined };
-  select(field, selected, start);
+  const field = { ...base, kind: "union", alternatives: choices, selected, isSet: isOpen(base, start) };
+  if (field.isSet) select(field, selected, start);
   return field;
 }
 
 /** Choose an alternative of a union. */
 export function select(field, selected, value) {
   field.selected = selected;
+  field.isSet = true;
   const { schema } = field.alternatives[selected];
   field.inner = makeField(schema, field.root, value, { prefills: field.prefills, depth: field.depth + 1 });
 }
@@ -172,6 +179,15 @@ function listField(base, start) {
   return field;
 }
 
+/** The field of an object; of any object if the schema is malformed. */
+export function makeForm(schema, value, options) {
+  try {
+    return makeField({ type: "object", ...schema }, schema, value, options);
+  } catch {
+    return makeField({ type: "object" }, {}, value, options);
+  }
+}
+
 /** Add an item to a list. */
 export function addItem(field, value) {
   const { root, prefills, depth } = field;
@@ -180,7 +196,7 @@ export function addItem(field, value) {
 }
 
 function objectField(base, start) {
-  const field = { ...base, kind: "object", isSet: base.isRequired || start !== undefined, properties: [], extras: [] };
+  const field = { ...base, kind: "object", isSet: isOpen(base, start), properties: [], extras: [] };
   if (field.isSet) fill(field, start);
   return field;
 }
@@ -224,7 +240,7 @@ export function read(field, problems, name = "") {
 }
 
 const readers = {
-  constant: ({ value, isRequired }) => (isRequired ? value : undefined),
+  constant: ({ value, isRequired, schema }) => (isRequired || schema.default === value ? value : undefined),
   boolean: ({ isChecked }) => isChecked,
   text: ({ text, isRequired, schema }) => (text === "" && !(isRequired && !schema.format) ? undefined : text),
   choice: ({ options, index }) => options[index]?.value,

@@ -80,7 +80,7 @@ function optional(field, changed) {
     changed();
   };
   if (field.kind !== "choices" && !field.isSet) {
-    const add = { object: () => fill(field), list: () => addItem(field), union: () => (field.isSet = true) }[field.kind];
+    const add = { object: () => fill(field), list: () => addItem(field), union: () => select(field, field.selected) }[field.kind];
     return html`<button type="button" class="quiet" @click=${act(add)}>Add</button>`;
   }
   const remove = act(() => (field.isSet = false));

@@ -28,16 +28,20 @@ export function historyView({ number }) {
 }
 
 function row(request, isOpen) {
-  const { number, server, at, state: outcome, ms } = request;
+  const { number, server, at, state: outcome } = request;
   return html`<li class="is-${outcome}">
     <a class="row" href=${isOpen ? hrefTo("history") : hrefTo("history", number)} aria-expanded=${isOpen}>
       <time>${timeOfDay(at)}</time>
       <span class="server-of">${visible(server)}</span>
       <span class="what"><b>${visible(nameOf(request))}</b> ${visible(shortened(argumentsOf(request)))}</span>
-      <span class="figures">${outcome === "done" ? nothing : outcome} ${milliseconds(ms)} ${request.bytes ? bytes(request.bytes) : nothing}</span>
+      <span class="figures">${figures(request)}</span>
     </a>
     ${isOpen ? opened(request) : nothing}
   </li>`;
+}
+
+function figures({ state: outcome, ms, bytes: size }) {
+  return [outcome === "done" ? "" : outcome, milliseconds(ms), size ? bytes(size) : ""].filter(Boolean).join(" · ");
 }
 
 const nameOf = ({ params, method }) => params.name ?? params.uri ?? method;

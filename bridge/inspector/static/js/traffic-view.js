@@ -59,7 +59,7 @@ function row(message) {
     <button type="button" class="row" aria-expanded=${isOpen} @click=${toggle}>
       <time>${timeOfDay(at)}</time>
       <span class="server-of">${visible(server)}</span>
-      <span class="what"><span class="arrow" aria-label=${direction}>${direction === "sent" ? "→" : "←"}</span> <b>${visible(method)}</b> ${kind}</span>
+      <span class="what"><span class="arrow" role="img" aria-label=${direction}>${direction === "sent" ? "→" : "←"}</span> <b>${visible(method)}</b> ${kind}</span>
       <span class="figures">${bytes(message.bytes)}</span>
     </button>
     ${isOpen ? html`<pre class="text code">${indented(bodyOf(message))}</pre>` : nothing}

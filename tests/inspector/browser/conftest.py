@@ -1,0 +1,133 @@
+"""A real browser that shows the page of ``bridge inspect``."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.inspector.conftest import TRAVEL
+from tests.processes import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page, Playwright
+
+collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
+"""The tests are there once `make test-browser` has installed what they need."""
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+HOSTILE = Path(__file__).with_name("hostile.py")
+DEADLINE_SECONDS = 15
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder; they need a browser."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.browser)
+
+
+@contextmanager
+def launched(playwright: Playwright) -> Iterator[Browser]:
+    """Chromium without a window."""
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    assert program is not None, "there is no Chromium; `make test-browser` installs it"
+    is_root = sys.platform != "win32" and os.geteuid() == 0  # its sandbox needs another user
+    browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if is_root else [])
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The browser of all tests."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - of the group browser
+
+    with sync_playwright() as playwright, launched(playwright) as browser:
+        yield browser
+
+
+@contextmanager
+def inspected(*targets: str) -> Iterator[str]:
+    """Run ``bridge inspect``; yields the address with its token."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "bridge", "inspect", "--no-browser", *targets],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            found = re.search(r"http://\S+", process.stderr.readline())
+            assert found is not None
+            yield found[0]
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def opened(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
+    """The page in a window of its own, which has logged no error and reached no other host when it is closed."""
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"], **options)
+    context.set_default_timeout(DEADLINE_SECONDS * 1000)
+    page = context.new_page()
+    origin = url.partition("/?")[0]
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on("request", lambda request: _note_foreign(request.url, origin, errors))
+    page.on("dialog", lambda dialog: errors.append(dialog.message))
+    page.goto(url)
+    try:
+        yield page
+    finally:
+        context.close()
+    assert errors == []
+
+
+def _note_foreign(url: str, origin: str, errors: list[str]) -> None:
+    if not url.startswith((f"{origin}/", "data:")):
+        errors.append(f"requested {url}")
+
+
+@pytest.fixture(scope="module")
+def travel() -> Iterator[str]:
+    """Address of the page of the travel agency."""
+    with inspected(TRAVEL) as url:
+        yield url
+
+
+@pytest.fixture
+def page(browser: Browser, travel: str) -> Iterator[Page]:
+    """The page of the travel agency."""
+    with opened(browser, travel, viewport={"width": 1200, "height": 900}) as page:
+        yield page
+
+
+def choose(page: Page, item: str) -> None:
+    """Choose an item of the list, and wait until it is shown."""
+    links = page.get_by_role("navigation", name="Servers")
+    links.get_by_role("link", name=item, exact=True).click()
+    page.locator(".sidebar a[aria-current]", has_text=item.rpartition(" ")[2]).wait_for(state="attached")
+
+
+def call(page: Page, item: str) -> Any:
+    """Call a tool without arguments, or with those of its form; returns its outcome."""
+    choose(page, item)
+    page.get_by_role("button", name="Call", exact=True).click()
+    return page.get_by_role("region", name="Outcome")
+
+
+def arguments(page: Page) -> Any:
+    """The JSON beside the form."""
+    return page.get_by_label("Arguments as JSON")

@@ -1,0 +1,161 @@
+"""The page itself: search, keyboard, narrow and dark windows, and servers that attack it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.inspector.browser.conftest import HOSTILE, call, choose, inspected, opened
+from tests.inspector.browser.hostile import SCRIPT
+from tests.inspector.conftest import TRAVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+
+def test_search_and_keyboard_lead_to_a_tool(page: Page) -> None:
+    expect(page.locator(".item-link")).to_have_count(12)
+    page.keyboard.press("/")
+    page.keyboard.type("TIMETABLE after")
+    expect(page.locator(".item-link")).to_have_count(1)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="search", exact=True)).to_be_visible()
+    page.get_by_label("destination").focus()
+    page.keyboard.type("a/b")
+    expect(page.get_by_label("destination")).to_have_value("a/b")
+
+
+@pytest.mark.parametrize("width", [340, 700, 1000])
+def test_no_view_is_wider_than_its_window(browser: Browser, travel: str, width: int) -> None:
+    with opened(browser, travel, viewport={"width": width, "height": 700}) as page:
+        for path in ("#/", "#/tool/travel/book", "#/server/travel", "#/history", "#/traffic"):
+            page.goto(travel.partition("?")[0] + path)
+            expect(page.get_by_role("link", name="Traffic")).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_a_narrow_window_has_the_list_at_the_start(browser: Browser, travel: str) -> None:
+    with opened(browser, travel, viewport={"width": 400, "height": 700}) as page:
+        choose(page, "distance")
+        expect(page.get_by_role("navigation", name="Servers")).to_be_hidden()
+        expect(page.get_by_role("heading", name="distance")).to_be_visible()
+        page.get_by_role("link", name="Explore").click()
+        expect(page.get_by_role("navigation", name="Servers")).to_be_visible()
+
+
+def test_colours_follow_the_system(browser: Browser, travel: str) -> None:
+    shades = []
+    for scheme in ("light", "dark"):
+        with opened(browser, travel, color_scheme=scheme) as page:
+            shades.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert shades == ["rgb(255, 255, 255)", "rgb(22, 24, 29)"]
+
+
+def test_every_control_has_a_name(page: Page) -> None:
+    controls = "[...document.querySelectorAll('input, select, textarea, button')]"
+    unnamed = f"{controls}.filter(c => !c.labels?.length && !c.ariaLabel && !c.textContent.trim())"
+    for view in ("#/tool/travel/book", "#/tool/travel/search", "#/history", "#/traffic"):
+        page.goto(page.url.partition("#")[0] + view)
+        expect(page.locator("main h2")).to_be_visible()
+        assert page.evaluate(f"{unnamed}.length") == 0
+
+
+def test_the_token_is_not_in_the_address_after_the_page_has_opened(page: Page, browser: Browser, travel: str) -> None:
+    assert "token" not in page.url
+    assert page.evaluate("document.cookie") == ""
+    context = browser.new_context()
+    response = context.new_page().goto(travel.partition("?")[0])
+    assert response is not None
+    assert response.status == 403
+    context.close()
+
+
+def test_the_end_of_the_inspector_is_shown(browser: Browser) -> None:
+    context = browser.new_context()
+    with inspected(TRAVEL) as url:
+        page = context.new_page()
+        page.goto(url)
+        expect(page.locator(".item-link").first).to_be_visible()
+    expect(page.get_by_text("Connecting to the inspector…")).to_be_visible()
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def attacking() -> Iterator[str]:
+    """Address of the page of the hostile server."""
+    with inspected("--", sys.executable, str(HOSTILE)) as url:
+        yield url
+
+
+@pytest.fixture
+def attacked(browser: Browser, attacking: str) -> Iterator[Page]:
+    """The page of the hostile server; it has reached no other host, and no script of the server has run."""
+    with opened(browser, attacking) as page:
+        expect(page.locator(".item-link").first).to_be_visible()
+        yield page
+        assert page.evaluate("globalThis.pwned") is None
+        assert page.url.startswith(attacking.partition("?")[0])
+
+
+def test_texts_of_a_hostile_server_are_texts(attacked: Page) -> None:
+    for index in range(attacked.locator(".sidebar a").count()):
+        attacked.locator(".sidebar a").nth(index).click()
+        expect(attacked.locator("main h2")).to_be_visible()
+        assert attacked.locator("main script, main iframe, main [onerror], main a[href^='http']").count() == 0
+    choose(attacked, "attack")
+    expect(attacked.get_by_role("heading", name=SCRIPT)).to_be_visible()
+    expect(attacked.locator(".description")).to_contain_text("ab⟨U+202E⟩dc⟨U+200B⟩")
+
+
+def test_a_hostile_schema_is_a_form_like_any_other(attacked: Page) -> None:
+    choose(attacked, "attack")
+    attacked.locator("textarea[aria-label='__proto__']").first.fill("a")
+    expect(attacked.get_by_label("Arguments as JSON")).to_have_value(
+        re.compile(r'^\{\n  "__proto__": "a",\n  "loop": \{')
+    )
+    assert attacked.evaluate("({}).a") is None
+
+
+def test_results_of_a_hostile_server_run_nothing_and_lead_nowhere(attacked: Page) -> None:
+    choose(attacked, "attack")
+    attacked.get_by_label("Arguments as JSON").fill("{}")
+    outcome = call(attacked, "attack")
+    expect(outcome).to_contain_text("<script>pwned=1</script>")
+    expect(outcome).to_contain_text("The data is not Base64.")
+    expect(outcome.get_by_role("img")).to_have_count(1)
+    assert outcome.locator("a:not([download])").count() == 0
+    for tab in ("JSON", "Reuse"):
+        outcome.get_by_role("button", name=tab).click()
+    expect(outcome).to_contain_text("def test_attack() -> None:")
+    for view in ("Traffic", "History"):
+        attacked.get_by_role("link", name=view).click()
+        attacked.locator(".row").first.click()
+
+
+def test_a_page_to_visit_of_a_hostile_server_is_no_link(attacked: Page) -> None:
+    call(attacked, "ask")
+    question = attacked.get_by_role("region", name="Questions")
+    expect(question).to_contain_text("javascript:pwned=1")
+    assert question.get_by_role("link").count() == 0
+    question.get_by_role("button", name="Decline").click()
+    expect(question).to_have_count(0)
+
+
+def test_the_policy_stops_what_would_slip_through(browser: Browser, attacking: str) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(attacking)
+    for attempt in ('document.body.innerHTML = "<b>x</b>"', 'document.body.setAttribute("onclick", "pwned = 1")'):
+        assert page.evaluate(f"() => {{ try {{ {attempt}; return false; }} catch {{ return true; }} }}"), attempt
+    page.evaluate("() => { try { setTimeout('pwned = 1'); } catch { /* as it should be */ } }")
+    assert page.evaluate("fetch('http://127.0.0.1:9/').then(() => 'sent', error => error.message)") == "Failed to fetch"
+    assert page.evaluate("globalThis.pwned") is None
+    context.close()

@@ -1,0 +1,161 @@
+"""Results, questions, resources, history and traffic, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from tests.inspector.browser.conftest import call, choose, inspected, opened
+from tests.inspector.conftest import TRAVEL
+from tests.processes import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+
+def test_every_kind_of_content_is_shown(page: Page) -> None:
+    choose(page, "ticket")
+    page.get_by_label("reference").fill("J-1")
+    outcome = call(page, "ticket")
+    expect(outcome).to_contain_text("Ticket J-1")
+    picture = outcome.get_by_role("img")
+    expect(picture).to_have_attribute("alt", "image/png, 123 B")
+    assert picture.evaluate("image => image.naturalWidth") == 48
+    expect(outcome.locator("audio")).to_have_attribute("src", "data:audio/wav;base64,UklGRiQAAABXQVZFZm10IA==")
+    expect(outcome.get_by_role("link", name="Download").first).to_have_attribute("download", "content")
+    expect(outcome).to_contain_text("travel://timetable/rome")
+    outcome.get_by_role("button", name="JSON").click()
+    expect(outcome).to_contain_text('"mimeType": "audio/wav"')
+
+
+def test_an_error_is_shown_as_one(page: Page) -> None:
+    choose(page, "delay")
+    page.get_by_label("train").fill("X")
+    outcome = call(page, "delay")
+    expect(outcome).to_contain_text("Failed")
+    expect(outcome).to_contain_text("there is no train 'X'; name one of the timetable")
+
+
+def test_a_form_of_a_tool_is_answered(page: Page) -> None:
+    choose(page, "cancel_journey")
+    page.get_by_label("reference").fill("J-1")
+    outcome = call(page, "cancel_journey")
+    question = page.get_by_role("region", name="Questions")
+    expect(question).to_contain_text("Cancel the journey J-1?")
+    expect(question.get_by_label("Refund to the card")).to_be_checked()
+    question.get_by_label("Reason").select_option("illness")
+    question.get_by_label("Refund to the card").uncheck()
+    question.get_by_role("button", name="Submit").click()
+    expect(outcome).to_contain_text("Cancelled because of illness, refund: False.")
+    expect(question).to_have_count(0)
+    call(page, "cancel_journey")
+    question.get_by_role("button", name="Decline").click()
+    expect(outcome).to_contain_text("The journey stays booked (decline).")
+
+
+def test_a_page_is_visited_only_by_the_user(page: Page) -> None:
+    outcome = call(page, "pay")
+    question = page.get_by_role("region", name="Questions")
+    link = question.get_by_role("link", name="https://bank.example/pay?id=7")
+    expect(link).to_have_attribute("rel", "noopener noreferrer")
+    expect(question).to_contain_text("only if you trust bank.example")
+    question.get_by_role("button", name="Continue").click()
+    expect(outcome).to_contain_text("payment: accept")
+
+
+def test_a_person_answers_for_the_model_and_names_folders(page: Page) -> None:
+    outcome = call(page, "recommend")
+    question = page.get_by_role("region", name="Questions")
+    expect(question).to_contain_text("Name a city.")
+    question.get_by_label("Answer in the model's place").fill("Rome")
+    question.get_by_role("button", name="Answer").click()
+    expect(outcome).to_contain_text("The model says: Rome")
+    call(page, "recommend")
+    question.get_by_role("button", name="Refuse").click()
+    expect(outcome).to_contain_text("Failed")
+    call(page, "folders")
+    question.get_by_label("Folders").fill("file:///tmp\nfile:///srv")
+    question.get_by_role("button", name="Answer").click()
+    expect(outcome).to_contain_text("file:///srv")
+
+
+def test_resources_templates_and_prompts_are_read(page: Page) -> None:
+    outcome = page.get_by_role("region", name="Outcome")
+    choose(page, "cities")
+    page.get_by_role("button", name="Read").click()
+    expect(outcome.locator(".tree")).to_contain_text("Vienna")
+    choose(page, "timetable")
+    page.get_by_label("city").fill("São Paulo")
+    expect(page.get_by_text("travel://timetable/S%C3%A3o%20Paulo")).to_be_visible()
+    page.get_by_role("button", name="Read").click()
+    expect(outcome).to_contain_text("Trains to São Paulo: 8:00, 12:00")
+    choose(page, "plan")
+    page.get_by_label("city").fill("Rome")
+    page.get_by_role("button", name="Get").click()
+    expect(outcome).to_contain_text("Plan 3 days in Rome.")
+
+
+def test_earlier_calls_are_repeated_edited_and_copied(browser: Browser) -> None:
+    with inspected(TRAVEL) as url, opened(browser, url) as page:
+        choose(page, "distance")
+        page.get_by_label("start").fill("Vienna")
+        expect(call(page, "distance")).to_contain_text("1000")
+        page.get_by_role("link", name="History").click()
+        page.get_by_role("link", name='distance {"start":"Vienna"}').click()
+        page.get_by_role("button", name="Reuse").click()
+        page.get_by_role("button", name="Copy").first.click()
+        expect(page.get_by_role("button", name="Copied")).to_be_visible()
+        line = page.evaluate("navigator.clipboard.readText()")
+        assert line.endswith("tests/inspector/travel.py distance start=Vienna")
+        expect(page.get_by_text("def test_distance() -> None:")).to_be_visible()
+        page.get_by_role("button", name="Repeat").click()
+        expect(page.locator("a.row")).to_have_count(2)
+        page.reload()
+        expect(page.locator("a.row")).to_have_count(2)
+        page.get_by_role("button", name="Edit").click()
+        expect(page.get_by_label("start")).to_have_value("Vienna")
+        page.get_by_role("link", name="History").click()
+        page.get_by_role("button", name="Clear").click()
+        expect(page.get_by_text("Nothing has been called yet.")).to_be_visible()
+
+
+def test_the_traffic_of_both_eras_is_filtered_and_opened(browser: Browser, tmp_path: Path) -> None:
+    entry = {"command": sys.executable, "args": ["-m", "bridge", "serve", TRAVEL], "cwd": str(ROOT)}
+    servers = {"new": entry, "old": {**entry, "protocol": "legacy"}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    with inspected(str(tmp_path / "mcp.json")) as url, opened(browser, url) as page:
+        page.get_by_role("link", name="Traffic").click()
+        for first in ("server/discover", "initialize"):
+            expect(page.get_by_role("button", name=f"sent {first} request")).to_be_visible()
+        page.get_by_label("Server", exact=True).select_option("old")
+        expect(page.get_by_text("server/discover")).to_have_count(0)
+        page.get_by_label("Direction").select_option("received")
+        page.get_by_label("Method").fill("tools")
+        expect(page.locator("button.row")).to_have_count(1)
+        page.get_by_role("button", name="received tools/list result").click()
+        expect(page.locator("pre")).to_contain_text('"name": "distance"')
+
+
+def test_a_server_is_shown_and_started_again(browser: Browser) -> None:
+    with inspected(TRAVEL) as url, opened(browser, url) as page:
+        choose(page, "ready travel")
+        expect(page.get_by_text("2026-07-28 (modern era)")).to_be_visible()
+        expect(page.locator("main .dot.ready")).to_be_visible()
+        page.get_by_role("link", name="Traffic").click()
+        expect(page.get_by_role("button", name="sent server/discover request")).to_have_count(1)
+        choose(page, "ready travel")
+        page.get_by_role("button", name="Restart").click()
+        page.get_by_role("link", name="Traffic").click()
+        expect(page.get_by_role("button", name="sent server/discover request")).to_have_count(2)
+
+
+def test_a_server_that_does_not_start_says_why(browser: Browser) -> None:
+    command = ["--", sys.executable, "-c", "raise SystemExit('no key')"]
+    with inspected(*command) as url, opened(browser, url) as page:
+        choose(page, "failed python")
+        expect(page.locator("main .error")).to_contain_text("no key")
