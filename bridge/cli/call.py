@@ -12,7 +12,7 @@ import click
 
 from bridge.cli.assignments import read_assignments
 from bridge.cli.completion import complete_words
-from bridge.cli.list import DEFAULT_TIMEOUT_SECONDS
+from bridge.cli.features import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option, users_traceback
 from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target

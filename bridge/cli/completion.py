@@ -1,13 +1,14 @@
-"""Shell completion: installation, and completion of targets, tools and arguments (click, "Shell Completion").
+"""Shell completion: installation, and completion of targets, names and arguments (click, "Shell Completion").
 
-Python targets are imported to complete the names of their tools, as `bridge call` would do; servers are not started.
+Python targets are imported to complete the names of what they offer, as `bridge call` would do. Servers are not
+started.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,12 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from bridge.cli.targets import FileTarget, ModuleTarget, parse_target
-from bridge.hosting.process import print_message
+from bridge.hosting.process import print_message, run_interruptible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from bridge.tools.specification import ToolSpecification
+    from bridge.server.features import Features
 
 PROGRAMS = ("bridge", "mcp-toolbridge")
 """Names of the command."""
@@ -118,33 +119,72 @@ def complete_words(ctx: click.Context, param: click.Parameter, incomplete: str) 
     words = [*(ctx.params.get(str(param.name)) or ())]
     if not words:
         return complete_targets(ctx, param, incomplete)
-    tools = _tools_of(words[0])
+    tools = {tool.name: tool.specification for tool in _features_of(words[0]).tools}
     if len(words) == 1:
-        return [CompletionItem(name) for name in tools if name.startswith(incomplete)]
+        return _items(tools, incomplete)
     if words[1] not in tools:
         return []
-    given = {word.partition("=")[0] for word in words[2:]}
     properties = tools[words[1]].parameters.get("properties", {})
+    return _arguments(words[2:], incomplete, properties, lambda name, _: properties.get(name, {}).get("enum", ()))
+
+
+def complete_uris(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Complete a target, then the URI of a resource."""
+    words = [*(ctx.params.get(str(param.name)) or ())]
+    if not words:
+        return complete_targets(ctx, param, incomplete)
+    resources = _features_of(words[0]).resources
+    return _items([each.uri for each in resources.resources] if resources else (), incomplete)
+
+
+def complete_prompts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Complete a target, then the name of a prompt, then its arguments and, by its completions, their values."""
+    words = [*(ctx.params.get(str(param.name)) or ())]
+    if not words:
+        return complete_targets(ctx, param, incomplete)
+    prompts = {prompt.name: prompt for prompt in _features_of(words[0]).prompts or ()}
+    if len(words) == 1:
+        return _items(prompts, incomplete)
+    if (prompt := prompts.get(words[1])) is None:
+        return []
+    from bridge.tools.context import InvocationContext  # noqa: PLC0415 - only for values
+
+    known = dict(word.split("=", 1) for word in words[2:] if "=" in word)
+
+    def values(name: str, start: str) -> Iterable[str]:
+        with _silence(), suppress(Exception):  # the functions of users
+            return run_interruptible(prompt.complete, name, start, known, InvocationContext()).values
+        return ()
+
+    return _arguments(words[2:], incomplete, [argument.name for argument in prompt.arguments], values)
+
+
+def _items(values: Iterable[str], incomplete: str) -> list[CompletionItem[Any]]:
+    return [CompletionItem(value) for value in values if value.startswith(incomplete)]
+
+
+def _arguments(
+    given: Iterable[str], incomplete: str, names: Iterable[str], values: Callable[[str, str], Iterable[object]]
+) -> list[CompletionItem[Any]]:
+    """Complete ``name=`` of arguments that are not given, or ``name=value``."""
     name, equals, start = incomplete.partition("=")
     if equals:
-        choices = map(str, properties.get(name, {}).get("enum", ()))
-        return [CompletionItem(f"{name}={choice}") for choice in choices if choice.startswith(start)]
-    return [CompletionItem(f"{each}=") for each in properties if each.startswith(incomplete) and each not in given]
+        return _items((f"{name}={value}" for value in values(name, start)), incomplete)
+    known = {word.partition("=")[0] for word in given}
+    return _items((f"{each}=" for each in names if each not in known), incomplete)
 
 
-def _tools_of(text: str) -> dict[str, ToolSpecification]:
-    """Tools of a Python target by name; empty for other targets, and after any error of its code."""
-    from bridge.cli.loading import load_features  # noqa: PLC0415 - only for tools
+def _features_of(text: str) -> Features:
+    """All that a Python target offers; nothing for other targets, and after any error of its code."""
+    from bridge.cli.loading import load_features  # noqa: PLC0415 - only for what targets offer
     from bridge.errors import BridgeError  # noqa: PLC0415 - likewise
+    from bridge.server.features import Features  # noqa: PLC0415 - likewise
 
-    try:
+    with _silence(), suppress(BridgeError):
         target = parse_target(text)
-        if not isinstance(target, FileTarget | ModuleTarget):
-            return {}
-        with _silence():
-            return {tool.name: tool.specification for tool in load_features([target]).tools}
-    except BridgeError:
-        return {}
+        if isinstance(target, FileTarget | ModuleTarget):
+            return load_features([target])
+    return Features()
 
 
 @contextmanager

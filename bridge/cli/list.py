@@ -1,83 +1,121 @@
-"""``bridge list``: list the tools of a target."""
+"""``bridge list``: list the tools, resources and prompts of a target."""
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bridge.cli.assignments import parameters_of
 from bridge.cli.completion import complete_targets
+from bridge.cli.features import DEFAULT_TIMEOUT_SECONDS, with_features
 from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import configure_logging, log_level_option
-from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, only_target
+from bridge.cli.targets import TargetCommand, only_target
 from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from bridge.cli.targets import Target
+    from bridge.prompts.prompt import Prompt
+    from bridge.resources.resource import Resource, ResourceTemplate
+    from bridge.server.features import Features
     from bridge.tools.specification import ToolSpecification
 
-DEFAULT_TIMEOUT_SECONDS = 60.0
-"""Default maximum seconds of a server."""
-
 _SHOWN_LEVELS = 10
-_SHOWN_KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
-@click.command(cls=TargetCommand, short_help="List the tools of a TARGET.")
+@click.command(cls=TargetCommand, short_help="List the tools, resources and prompts of a TARGET.")
 @click.argument("target", required=False, shell_complete=complete_targets)
-@click.option("--json", "as_json", is_flag=True, help="Write an array of objects, with the schemas.")
+@click.option("--json", "as_json", is_flag=True, help="Write all that a server lists, as MCP's JSON.")
 @server_options(f"Timeout of a server; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
 @log_level_option("warning")
 @click.pass_context
 def command(ctx: click.Context, /, target: str | None, as_json: bool, log_level: str, **settings: Any) -> None:
-    """List the tools of a TARGET, in its order.
+    """List the tools of a TARGET, its resources and its prompts, in its order.
 
-    For a configuration, the tools of all its servers are listed, each name prefixed with its server's. An unavailable
+    For a configuration, those of all its servers are listed, each name prefixed with its server's. An unavailable
     server that is not required is only reported.
     """
     configure_logging(log_level)
     options = group_values(ServerOptions, settings)
     [chosen] = with_headers(ctx, [only_target(ctx, target)], options.headers)
     check_pins(ctx, [chosen])
+
+    async def listed(features: Features) -> Features:
+        return features
+
     with redirect_stdout():
-        specifications = _specifications(chosen, options)
-    if as_json:
-        write_json([_as_json(specification) for specification in specifications])
-    elif specifications:
-        write_data("\n\n".join(map(described, specifications)))
+        features = with_features(chosen, options, listed)
+        data = _as_json(features) if as_json else _as_text(features)
+    if isinstance(data, dict):
+        write_json(data)
+    elif data:
+        write_data(data)
 
 
-def _specifications(target: Target, options: ServerOptions) -> Sequence[ToolSpecification]:
-    if not isinstance(target, FileTarget | ModuleTarget):
-        from bridge.cli import servers  # noqa: PLC0415 - the SDK takes most of a second to import
+def _as_json(features: Features) -> dict[str, Any]:
+    from bridge.wire.prompts import prompt_to_wire  # noqa: PLC0415 - not needed for text
+    from bridge.wire.resources import resource_to_wire, template_to_wire  # noqa: PLC0415 - as above
+    from bridge.wire.tools import tool_to_wire  # noqa: PLC0415 - as above
 
-        return servers.list_tools(servers.servers_for_command(target, options))
-    from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - not needed for remote targets
+    resources = features.resources
+    return {
+        "tools": [tool_to_wire(tool.specification) for tool in features.tools],
+        "resources": [resource_to_wire(each) for each in resources.resources] if resources else [],
+        "resourceTemplates": [template_to_wire(each) for each in resources.templates] if resources else [],
+        "prompts": [prompt_to_wire(prompt) for prompt in features.prompts or ()],
+    }
 
-    return [tool.specification for tool in load_toolbox([target])]
+
+def _as_text(features: Features) -> str:
+    """Describe tools; resources and prompts follow under headings."""
+    box = features.resources
+    resources: list[Resource | ResourceTemplate] = [] if box is None else [*box.resources, *box.templates]
+    lists = {
+        "Tools:": [described(tool.specification) for tool in features.tools],
+        "Resources:": list(map(_described_resource, resources)),
+        "Prompts:": list(map(_described_prompt, features.prompts or ())),
+    }
+    given = {heading: texts for heading, texts in lists.items() if texts}
+    if given.keys() <= {"Tools:"}:
+        return "\n\n".join(lists["Tools:"])
+    parts = [part for heading, texts in given.items() for part in (heading, *(indent(text, "  ") for text in texts))]
+    return "\n\n".join(parts)
 
 
-def _as_json(specification: ToolSpecification) -> dict[str, Any]:
-    from bridge.wire.tools import tool_to_wire  # noqa: PLC0415 - not needed for text
+def _described_resource(item: Resource | ResourceTemplate) -> str:
+    """Describe a resource: its URI, or that of a template, its title and media type, and its description."""
+    uri = str(item.uri_template) if hasattr(item, "uri_template") else item.uri
+    return _entry(uri, item.title or item.name, item.description, item.mime_type)
 
-    wire = tool_to_wire(specification)
-    return {key: wire.get(key) for key in _SHOWN_KEYS}
+
+def _described_prompt(prompt: Prompt) -> str:
+    """Describe a prompt: its name, its description, and one line for each argument."""
+    lines = [_entry(prompt.name, prompt.title, prompt.description)]
+    for argument in prompt.arguments:
+        optional = "" if argument.required else ": optional"
+        description = f"  {_one_line(argument.description)}" if argument.description else ""
+        lines.append(f"    {_one_line(argument.name)}{optional}{description}")
+    return "\n".join(lines)
 
 
 def described(specification: ToolSpecification) -> str:
     """Describe a tool: its name, its description, and one line for each parameter."""
-    title = f" ({_one_line(specification.title)})" if specification.title else ""
-    lines = [f"{specification.name}{title}"]
-    lines += [f"  {line}".rstrip() for line in (specification.description or "").splitlines()]
+    lines = [_entry(specification.name, specification.title, specification.description)]
     required = specification.parameters.get("required")
     for name, schema in parameters_of(specification.parameters).items():
         is_required = isinstance(required, list) and name in required
         lines.append(f"    {_one_line(name)}: {_parameter(schema, is_required=is_required)}")
     return "\n".join(lines)
+
+
+def _entry(key: str, title: str | None, description: str | None, kind: str | None = None) -> str:
+    """Describe an item: a line with its key, title and media type, and its description."""
+    first = key + (f" ({_one_line(title)})" if title else "") + (f"  {_one_line(kind)}" if kind else "")
+    return "\n".join([first, *(f"  {line}".rstrip() for line in (description or "").splitlines())])
 
 
 def _one_line(text: str) -> str:

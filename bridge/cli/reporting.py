@@ -16,7 +16,14 @@ import click
 
 import bridge
 from bridge.cli.options import option
-from bridge.errors import ArgumentsError, BridgeError, ServerError, TargetError, UnknownToolError
+from bridge.errors import (
+    ArgumentsError,
+    BridgeError,
+    ResourceNotFoundError,
+    ServerError,
+    TargetError,
+    UnknownToolError,
+)
 from bridge.hosting.process import INTERRUPTED, exit_process, print_message, set_message_format
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip, escape_controls, escaped_json, to_json_line, utc_time
@@ -38,18 +45,23 @@ MAX_TRACEBACK_CHARS = 32 * 1024
 """Maximum characters of a traceback, from its beginning and end, since exceptions may quote input."""
 LEVELS = ("debug", "info", "warning", "error", "critical")
 """Values of ``--log-level``."""
+_USAGE_ERRORS = (TargetError, UnknownToolError, ResourceNotFoundError, ArgumentsError)
 _ABOUT_REQUESTS = ("uvicorn.", "opentelemetry.")
 """Loggers that log a line for each invalid request."""
 
 _FORMAT = "%(levelname)s %(name)s: %(message)s"
 
 
-class ImportFailedError(TargetError):
-    """A target raised an exception on import; ``users_traceback`` has the user's frames only."""
+class UsersCodeError(BridgeError):
+    """Code of a target raised an exception; ``users_traceback`` has the user's frames only."""
 
     def __init__(self, message: str, users_traceback: str) -> None:
         super().__init__(message)
         self.users_traceback = users_traceback
+
+
+class ImportFailedError(UsersCodeError, TargetError):
+    """A target raised an exception on import."""
 
 
 class CommandError(BridgeError):
@@ -100,11 +112,11 @@ def exit_code_of(command: Callable[[], object]) -> int:
 
 
 def _reported(error: BridgeError | OSError) -> int:
-    traceback = error.users_traceback if isinstance(error, ImportFailedError) else None
+    traceback = error.users_traceback if isinstance(error, UsersCodeError) else None
     print_message(f"bridge: {error_line(error) if isinstance(error, ServerError) else error}", "error", traceback)
     if traceback is not None:
         return FAILED
-    return USAGE if isinstance(error, TargetError | UnknownToolError | ArgumentsError) else FAILED
+    return USAGE if isinstance(error, _USAGE_ERRORS) else FAILED
 
 
 def _explained(error: click.ClickException) -> int:

@@ -155,16 +155,6 @@ def is_ready(status: ServerStatus) -> bool:
     return status.is_listed and status.problem is None
 
 
-def list_tools(servers: list[ServerConfig]) -> list[ToolSpecification]:
-    """List the tools of servers in order, by their local names; raises as `provided_tools` does."""
-
-    async def work() -> list[ToolSpecification]:
-        async with provided_tools(servers) as provider:
-            return [tool.specification for tool in provider.tools]
-
-    return run_interruptible(work)
-
-
 def call_tool(
     servers: list[ServerConfig], name: str, arguments_for: Callable[[ToolSpecification], Mapping[str, Any]]
 ) -> ToolExecutionResult:

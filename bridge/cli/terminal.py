@@ -107,6 +107,20 @@ def write_data(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
+def write_content(content: str | bytes) -> None:
+    """Write the content of a resource to standard output, unchanged.
+
+    On a terminal, control characters are escaped, and a last line without an end gets one.
+    """
+    if isinstance(content, str):
+        if sys.stdout.isatty():
+            content = escape_controls(content) + ("" if content.endswith("\n") else "\n")
+        content = content.encode("utf-8", "replace")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
 def write_json(data: Any) -> None:
     """Write indented JSON; control characters are escaped on a terminal."""
     text = json.dumps(data, indent=2, ensure_ascii=False)

@@ -29,7 +29,7 @@ from bridge.server.served import ServedPrompts, ServedResources
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tool_list import ToolViews
 from bridge.tools.execution import LOCAL, execute
-from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
+from bridge.tools.tool import OneTool, ToolExecutionRequest, ToolExecutionResult
 from bridge.wire.tasks import TASKS_EXTENSION
 from bridge.wire.tools import result_to_wire
 
@@ -181,7 +181,7 @@ class ServerCore:
         try:
             if self.memory_id_of is not None:
                 context.memory_id = self.memory_id_of(context)
-            result = await self._execute(_One(tool), request, context, self._producing)
+            result = await self._execute(OneTool(tool), request, context, self._producing)
         except (ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError, ProtocolError):
             raise
         except BaseException as error:  # noqa: BLE001 - answered without its text
@@ -255,20 +255,6 @@ class ServerCore:
             if isinstance(error, UnknownToolError) and error.name == name and name not in tools:
                 raise ProtocolError(INVALID_PARAMS, str(error)) from None
             raise reported(name, error, self.running) from None
-
-
-class _One:
-    """One tool, under any name."""
-
-    __slots__ = ("_tool",)
-
-    def __init__(self, tool: Tool) -> None:
-        self._tool = tool
-
-    def get(self, _: str, /) -> Tool:
-        return self._tool
-
-    find = get
 
 
 def _check_scopes(name: str, tools: ToolBox, access: Access) -> None:

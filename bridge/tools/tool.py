@@ -177,6 +177,21 @@ class Tools(Protocol):
         ...
 
 
+class OneTool:
+    """One tool, under any name."""
+
+    __slots__ = ("_tool",)
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+
+    def get(self, _: str, /) -> Tool:
+        """Return the tool."""
+        return self._tool
+
+    find = get
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProviderRequest:
     """The invocation for which a provider is asked for tools (LangChain4j's ToolProviderRequest)."""

@@ -36,6 +36,42 @@ def wind(city: str) -> str:
 """
 
 
+OFFERING = """
+from bridge import prompt, resource
+
+print("printed")
+
+
+@resource("notes://today")
+def today() -> str:
+    return ""
+
+
+@resource("notes://tomorrow")
+def tomorrow() -> str:
+    return ""
+
+
+def cities(text, others, context):
+    print("printed")
+    return [f"{others['country']}-1"]
+
+
+@prompt(completions={"country": ["France", "Spain"], "city": cities})
+def trip(country: str, city: str) -> str:
+    return ""
+
+
+def fail(text, others, context):
+    raise ValueError
+
+
+@prompt(completions={"x": fail})
+def broken(x: str) -> str:
+    return ""
+"""
+
+
 def completed(run: Run, *words: str) -> list[str]:
     """Kind and value of the completions of the last word, as zsh gets them."""
     *before, incomplete = words
@@ -54,7 +90,22 @@ def test_commands_and_options_are_completed(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["serve", "list", "call", "chat", "inspect", "doctor", "status", "login", "logout", "pin", "install"]
+    "command",
+    [
+        "serve",
+        "list",
+        "call",
+        "read",
+        "prompt",
+        "chat",
+        "inspect",
+        "doctor",
+        "status",
+        "login",
+        "logout",
+        "pin",
+        "install",
+    ],
 )
 def test_a_target_is_completed_by_the_shells_own_files(run: Run, command: str) -> None:
     assert completed(run, command, "calc") == ["file:calc"]
@@ -67,6 +118,18 @@ def test_servers_of_a_configuration_are_completed(run: Run, directory: Path) -> 
     (directory / "mcp.json").write_text("{")
     assert completed(run, "list", "mcp.json#fi") == []
     assert completed(run, "list", "missing.json#fi") == []
+
+
+def test_resources_and_prompts_and_their_arguments_are_completed(run: Run, directory: Path) -> None:
+    (directory / "offering.py").write_text(OFFERING)
+    assert completed(run, "read", "offering.py", "notes") == ["plain:notes://today", "plain:notes://tomorrow"]
+    assert completed(run, "prompt", "offering.py", "tr") == ["plain:trip"]
+    assert completed(run, "prompt", "offering.py", "trip", "") == ["plain:country=", "plain:city="]
+    assert completed(run, "prompt", "offering.py", "trip", "country=F") == ["plain:country=France"]
+    assert completed(run, "prompt", "offering.py", "trip", "country=France", "city=") == ["plain:city=France-1"]
+    assert completed(run, "prompt", "offering.py", "broken", "x=") == []
+    assert completed(run, "prompt", "offering.py", "nothing", "") == []
+    assert completed(run, "read", "calculator.py", "n") == []
 
 
 def test_tools_and_their_arguments_are_completed_whatever_the_file_prints(run: Run, directory: Path) -> None:

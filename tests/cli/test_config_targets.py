@@ -40,7 +40,7 @@ def listed(run: Run, *arguments: str, **environment: str) -> list[str]:
     """The names that ``bridge list`` gives."""
     done = run("list", *arguments, "--json", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
-    return [each["name"] for each in json.loads(done.stdout)]
+    return [each["name"] for each in json.loads(done.stdout)["tools"]]
 
 
 def test_all_servers_are_listed_together_with_their_names_before_those_of_their_tools(run: Run, config: Path) -> None:
@@ -64,7 +64,7 @@ def test_what_never_has_a_prefix_and_cannot_be_told_apart_is_said(run: Run, conf
 
 def test_one_server_is_listed_under_its_own_names(run: Run, config: Path) -> None:
     done = run("list", "mcp.json#other", "--json")
-    assert [each["name"] for each in json.loads(done.stdout)] == ["add", "shout"]
+    assert [each["name"] for each in json.loads(done.stdout)["tools"]] == ["add", "shout"]
 
 
 def test_a_tool_of_a_configuration_is_called_by_the_name_that_it_is_listed_under(run: Run, config: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_server_that_is_not_meant_is_wrong_usage(run: Run, config: Path, targe
 def test_a_server_that_is_not_there_costs_only_its_own_tools(run: Run, config: Path) -> None:
     with_server(config, "dead", **DEAD)
     done = run("list", "mcp.json#calc", "--json")
-    assert (done.returncode, len(json.loads(done.stdout))) == (0, 2)
+    assert (done.returncode, len(json.loads(done.stdout)["tools"])) == (0, 2)
     done = run("list", "mcp.json", "--json")
-    assert (done.returncode, len(json.loads(done.stdout))) == (0, 4)
+    assert (done.returncode, len(json.loads(done.stdout)["tools"])) == (0, 4)
     assert "'dead'" in done.stderr
     assert "connection refused" in done.stderr
 
@@ -133,7 +133,7 @@ def test_what_is_wrong_with_one_server_costs_that_server_alone(run: Run, config:
     assert reason in rows["bad"]["lastError"]
     assert done.returncode == 0
     done = run("list", "mcp.json", "--json")
-    assert (done.returncode, len(json.loads(done.stdout))) == (0, 4)
+    assert (done.returncode, len(json.loads(done.stdout)["tools"])) == (0, 4)
     assert reason in done.stderr
     alone = run("list", "mcp.json#bad")
     assert (alone.returncode, alone.stdout) == (1, "")
@@ -153,7 +153,12 @@ def test_secrets_of_a_configuration_do_not_appear_in_errors(run: Run, directory:
 def test_a_configuration_is_served_again_over_stdio(run: Run, config: Path) -> None:
     server = [sys.executable, "-m", "bridge", "serve", "mcp.json"]
     done = run("list", "--json", "--", *server)
-    assert [each["name"] for each in json.loads(done.stdout)] == ["calc_add", "calc_divide", "other_add", "other_shout"]
+    assert [each["name"] for each in json.loads(done.stdout)["tools"]] == [
+        "calc_add",
+        "calc_divide",
+        "other_add",
+        "other_shout",
+    ]
     assert run("call", "other_add", "a=40", "--", *server).stdout == "42\n"
 
 
@@ -163,7 +168,7 @@ def test_a_gateways_tools_are_held_to_a_lock_file(run: Run, config: Path, direct
     (directory / "calculator.py").write_text(changed)
     server = [sys.executable, "-m", "bridge", "serve", "mcp.json", "--pins", "mcp.lock.json"]
     done = run("list", "--json", "--", *server)
-    assert [each["name"] for each in json.loads(done.stdout)] == ["calc_add", "calc_divide", "other_add"]
+    assert [each["name"] for each in json.loads(done.stdout)["tools"]] == ["calc_add", "calc_divide", "other_add"]
 
 
 def test_a_configuration_and_one_of_its_servers_can_be_installed(run: Run, config: Path, directory: Path) -> None:

@@ -74,7 +74,7 @@ def test_what_was_written_starts_a_server_from_anywhere(run: Run, tmp_path: Path
         timeout=40,
         check=True,
     )
-    assert [tool["name"] for tool in json.loads(listed.stdout)] == ["add"]
+    assert [tool["name"] for tool in json.loads(listed.stdout)["tools"]] == ["add"]
 
 
 def test_a_module_of_the_working_directory_brings_the_path_that_it_needs(run: Run, directory: Path) -> None:

@@ -16,7 +16,7 @@ TOOL = "from bridge import tool\n@tool\ndef {name}() -> str:\n    return '{text}
 
 
 def names_of(listing: str) -> list[str]:
-    return [tool["name"] for tool in json.loads(listing)]
+    return [tool["name"] for tool in json.loads(listing)["tools"]]
 
 
 def test_a_file_is_imported_as_python_would_run_it(run: Run, directory: Path) -> None:

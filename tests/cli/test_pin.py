@@ -93,12 +93,12 @@ def test_a_configuration_names_its_lock_file_and_is_held_to_it(run: Run, config:
     assert run("pin", "mcp.json").returncode == 0
     assert pinned(directory / "all.lock.json") == {"one": NAMES}
     assert pinned(directory / "two.lock.json") == {"two": NAMES}
-    assert len(json.loads(run("list", "mcp.json", "--json").stdout)) == 8
+    assert len(json.loads(run("list", "mcp.json", "--json").stdout)["tools"]) == 8
 
     change(directory)
     assert run("pin", "mcp.json", "--check").returncode == 1
     changed = run("list", "mcp.json", "--json")
-    assert len(json.loads(changed.stdout)) == 7
+    assert len(json.loads(changed.stdout)["tools"]) == 7
     for became in (
         "server 'one': difference from its pins (left out)",
         "server 'two': difference from its pins (reported only)",
@@ -120,7 +120,12 @@ def test_one_server_can_be_pinned_anew(run: Run, config: Path, directory: Path) 
 def test_a_server_that_nobody_looked_at_has_no_tools(run: Run, config: Path) -> None:
     run("pin", "mcp.json#one", "--lock", "one.json")
     done = run("list", "mcp.json", "--json", "--pins", "one.json", "--log-level", "error")
-    assert [each["name"] for each in json.loads(done.stdout)] == ["one_add", "one_shout", "one_divide", "one_crash"]
+    assert [each["name"] for each in json.loads(done.stdout)["tools"]] == [
+        "one_add",
+        "one_shout",
+        "one_divide",
+        "one_crash",
+    ]
 
 
 def test_a_server_that_is_not_there_leaves_the_lock_file_as_it_was(run: Run, config: Path, directory: Path) -> None:

@@ -77,7 +77,7 @@ def test_only_the_server_judges_arguments_that_the_schema_does_not_settle(run: R
 def test_every_page_is_read_and_a_result_without_text_is_shown_as_data(run: Run, directory: Path) -> None:
     (directory / "paged.py").write_text(PAGED)
     server = [sys.executable, "paged.py"]
-    listed = json.loads(run("list", "--json", "--", *server).stdout)
+    listed = json.loads(run("list", "--json", "--", *server).stdout)["tools"]
     assert [tool["name"] for tool in listed] == ["t0", "t1", "t2"]
     assert listed[0]["inputSchema"] == {"type": "object", "default": {"a": None}}
     done = run("call", "t2", "a=1", "b=x", "--", *server)

@@ -257,7 +257,7 @@ def test_the_exit_codes_are_those_that_the_table_gives(directory: Path, environm
 def tools_of(path: str, environment: dict[str, str]) -> list[str]:
     done = run_line(f"bridge list --json {path}", ROOT, environment)
     assert done.returncode == 0, done.stderr
-    return [each["name"] for each in json.loads(done.stdout)]
+    return [each["name"] for each in json.loads(done.stdout)["tools"]]
 
 
 @pytest.mark.parametrize("row", SERVE.table("server"), ids=lambda row: str(row[0].strip("`")))

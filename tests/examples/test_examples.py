@@ -48,7 +48,9 @@ def test_an_example_runs_from_anywhere_and_shows_something(name: str, tmp_path: 
     ],
 )
 def test_an_example_is_a_target_of_the_command(name: str, offered: list[str], tmp_path: Path) -> None:
-    listed = json.loads(run("-m", "bridge", "list", str(EXAMPLES / name), "--json", working_directory=tmp_path))
+    listed = json.loads(run("-m", "bridge", "list", str(EXAMPLES / name), "--json", working_directory=tmp_path))[
+        "tools"
+    ]
     assert [tool["name"] for tool in listed] == offered
 
 

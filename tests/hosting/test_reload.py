@@ -18,7 +18,7 @@ TOOL = "from bridge import tool\n@tool\ndef {name}() -> str: ...\n"
 
 
 def names(run: Run, url: str) -> list[str]:
-    return [tool["name"] for tool in json.loads(run("list", url, "--json").stdout)]
+    return [tool["name"] for tool in json.loads(run("list", url, "--json").stdout)["tools"]]
 
 
 def serves(run: Run, url: str, name: str) -> bool:

@@ -1,0 +1,83 @@
+"""Tools, resources and prompts of a target, during one command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from bridge.cli.reporting import UsersCodeError, users_traceback
+from bridge.cli.targets import FileTarget, ModuleTarget
+from bridge.errors import BridgeError
+from bridge.hosting.process import run_interruptible
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from bridge.cli.options import ServerOptions
+    from bridge.cli.targets import Target
+    from bridge.server.features import Features
+    from bridge.tools.tool import Tool, ToolExecutionResult
+
+DEFAULT_TIMEOUT_SECONDS = 60.0
+"""Default maximum seconds of a server, call or read."""
+
+T = TypeVar("T")
+
+
+def with_features(target: Target, options: ServerOptions, work: Callable[[Features], Awaitable[T]]) -> T:
+    """Load a target, or connect to its servers, and run a coroutine function with all that it offers.
+
+    Raises:
+        TargetError: The target offers nothing.
+        ImportFailedError: The target raised an exception when it was imported.
+        ServerError: A required server, or the only one, is unavailable.
+        CommandError: All servers are unavailable.
+    """
+    if isinstance(target, FileTarget | ModuleTarget):
+        from bridge.cli.loading import load_features  # noqa: PLC0415 - not needed for remote targets
+
+        return run_interruptible(work, load_features([target]))
+    from bridge.cli import servers  # noqa: PLC0415 - importing the SDK takes most of a second
+    from bridge.server.features import Features  # noqa: PLC0415 - as above
+
+    found = servers.servers_for_command(target, options)
+
+    async def connected() -> T:
+        async with servers.provided_tools(found) as provider:
+            await provider.resources.list()
+            await provider.prompts.list()
+            return await work(Features(tools=provider.tools, resources=provider.resources, prompts=provider.prompts))
+
+    return run_interruptible(connected)
+
+
+async def produced(tool: Tool, arguments: Mapping[str, Any], options: ServerOptions) -> ToolExecutionResult:
+    """Read a resource or render a prompt by its tool; progress is shown on a terminal.
+
+    Raises:
+        ResourceNotFoundError: There is no such resource.
+        ArgumentsError: An argument is missing or invalid.
+        BridgeError: It failed.
+        UsersCodeError: A function of the target raised an exception.
+    """
+    from bridge.cli.terminal import TerminalProgress  # noqa: PLC0415 - after standard output is diverted
+    from bridge.tools.context import InvocationContext  # noqa: PLC0415 - as above
+    from bridge.tools.execution import ExecutionPolicy, execute  # noqa: PLC0415 - as above
+    from bridge.tools.tool import OneTool, ToolExecutionRequest  # noqa: PLC0415 - as above
+
+    policy = ExecutionPolicy(
+        on_arguments_error=_raise,
+        on_execution_error=_raise,
+        timeout_seconds=options.timeout or DEFAULT_TIMEOUT_SECONDS,
+    )
+    request = ToolExecutionRequest(tool.name, arguments)
+    try:
+        with TerminalProgress() as channel:
+            return await execute(OneTool(tool), request, InvocationContext(channel=channel), policy)
+    except BridgeError:
+        raise
+    except Exception as error:
+        raise UsersCodeError(f"{tool.name!r} failed: {error}", users_traceback(error)) from error
+
+
+def _raise(error: Exception, *_: object) -> NoReturn:
+    raise error

@@ -1,0 +1,72 @@
+"""``bridge prompt``: render one prompt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bridge.cli.assignments import read_assignments
+from bridge.cli.completion import complete_prompts
+from bridge.cli.features import DEFAULT_TIMEOUT_SECONDS, produced, with_features
+from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
+from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.targets import TargetCommand, command_target, only_target
+from bridge.cli.terminal import write_data, write_json
+from bridge.errors import TargetError
+from bridge.hosting.process import redirect_stdout
+from bridge.text import nearest
+
+if TYPE_CHECKING:
+    from bridge.prompts.prompt import Prompt
+    from bridge.server.features import Features
+    from bridge.tools.tool import ToolExecutionResult
+
+
+@click.command(cls=TargetCommand, short_help="Render one prompt of a TARGET.")
+@click.argument("words", nargs=-1, metavar="TARGET PROMPT [NAME=VALUE...]", shell_complete=complete_prompts)
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Write the text of the messages, or the complete result as MCP's JSON.",
+)
+@server_options(f"Timeout; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
+@log_level_option("warning")
+@click.pass_context
+def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_level: str, **settings: Any) -> None:
+    """Render one PROMPT of a TARGET with these arguments, and write its messages.
+
+    A single message is written as its text, several with the role of each. Content other than text is described;
+    --output json has it. With a command as the target: bridge prompt PROMPT name=value -- command args…
+    """
+    configure_logging(log_level)
+    options, waiting = group_values(ServerOptions, settings), list(words)
+    given = only_target(ctx, None if command_target(ctx) or not waiting else waiting.pop(0))
+    [target] = with_headers(ctx, [given], options.headers)
+    check_pins(ctx, [target])
+    if not waiting or "=" in waiting[0]:
+        raise click.UsageError("the name of a PROMPT is missing", ctx)
+    name, *assignments = waiting
+    texts = {"properties": {word.partition("=")[0]: {"type": "string"} for word in assignments}}
+
+    async def render(features: Features) -> tuple[Prompt, ToolExecutionResult]:
+        prompt = None if features.prompts is None else features.prompts.find(name)
+        if prompt is None:
+            near = nearest(name, (each.name for each in features.prompts or ()))
+            raise TargetError(f"there is no prompt {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        return prompt, await produced(prompt.tool, read_assignments(assignments, texts), options)
+
+    with redirect_stdout():
+        prompt, result = with_features(target, options, render)
+    if output == "json":
+        from bridge.wire.prompts import messages_to_wire  # noqa: PLC0415 - not needed for text
+
+        write_json(messages_to_wire(prompt, result))
+        return
+    from bridge.tools.content import describe_block  # noqa: PLC0415 - after standard output is diverted
+
+    is_one = len(result.value) == 1
+    messages = ((message.role, describe_block(message.content)) for message in result.value)
+    write_data("\n\n".join(text if is_one else f"{role}:\n{text}" for role, text in messages))

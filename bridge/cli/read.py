@@ -1,0 +1,78 @@
+"""``bridge read``: read one resource."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bridge.cli.completion import complete_uris
+from bridge.cli.features import DEFAULT_TIMEOUT_SECONDS, produced, with_features
+from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
+from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.targets import TargetCommand, command_target, only_target
+from bridge.cli.terminal import write_content, write_json
+from bridge.errors import ResourceNotFoundError
+from bridge.hosting.process import print_message, redirect_stdout
+
+if TYPE_CHECKING:
+    from bridge.server.features import Features
+    from bridge.tools.tool import ToolExecutionResult
+
+
+@click.command(cls=TargetCommand, short_help="Read one resource of a TARGET.")
+@click.argument("words", nargs=-1, metavar="TARGET URI", shell_complete=complete_uris)
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Write the content as it is, or the complete result as MCP's JSON.",
+)
+@server_options(f"Timeout of the read; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
+@log_level_option("warning")
+@click.pass_context
+def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_level: str, **settings: Any) -> None:
+    """Read the resource with this URI, and write its content.
+
+    The content is written unchanged, also if it is binary. The URI may belong to a template, with its variables filled
+    in. With a command as the target: bridge read URI -- command args…
+    """
+    configure_logging(log_level)
+    options, waiting = group_values(ServerOptions, settings), list(words)
+    given = only_target(ctx, None if command_target(ctx) or not waiting else waiting.pop(0))
+    [target] = with_headers(ctx, [given], options.headers)
+    check_pins(ctx, [target])
+    if len(waiting) != 1:
+        raise click.UsageError(f"one URI is expected, not {len(waiting)}", ctx)
+    [uri] = waiting
+
+    async def read(features: Features) -> ToolExecutionResult:
+        found = None if features.resources is None else features.resources.find(uri)
+        if found is None:
+            raise ResourceNotFoundError(uri)
+        return await produced(found.tool, found.arguments, options)
+
+    with redirect_stdout():
+        result = with_features(target, options, read)
+    if output == "json":
+        from bridge.wire.resources import contents_to_wire  # noqa: PLC0415 - not needed for text
+
+        write_json(contents_to_wire(result))
+    else:
+        _write(result)
+
+
+def _write(result: ToolExecutionResult) -> None:
+    """Write the contents one after another; on a terminal, control characters are escaped and bytes are described."""
+    from bridge.tools.content import File, describe_block  # noqa: PLC0415 - after standard output is diverted
+
+    for block in result.content:
+        assert isinstance(block, File)
+        if len(result.content) > 1:
+            print_message(f"[{block.uri}]")
+        if isinstance(block.content, bytes) and sys.stdout.isatty():
+            print_message(f"{describe_block(block)}; redirect standard output to a file")
+        else:
+            write_content(block.content)
