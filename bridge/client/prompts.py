@@ -29,6 +29,8 @@ class RemotePrompts(PromptBox):
 
     def __init__(self, servers: RemoteServers) -> None:
         super().__init__()
+        self.local: PromptBox | None = None
+        """Local prompts that are used together with these; no remote prompt gets the name of one."""
         self._servers = servers
 
     async def list(self, server: str | None = None) -> tuple[Prompt, ...]:
@@ -100,7 +102,8 @@ class RemotePrompts(PromptBox):
         """
         upstreams = self._servers.upstreams
         names = rules.prompt_names(
-            {name: (server.config, [prompt.name for prompt in server.prompts]) for name, server in upstreams.items()}
+            {name: (server.config, [prompt.name for prompt in server.prompts]) for name, server in upstreams.items()},
+            taken=() if self.local is None else [prompt.name for prompt in self.local],
         )
         self.replace(
             replace(prompt, name=names[server.name, prompt.name])  # type: ignore[index]  # equal to a RemoteName

@@ -361,7 +361,10 @@ class McpToolProvider:
         if self._defers_naming:
             return
         try:
-            self._rebuild(feature)
+            if feature == "resources":
+                self._rebuild("resources", "tools")  # whose apps are resources
+            else:
+                self._rebuild(feature)
         except Exception:
             _logger.exception("the %s cannot be named; the previous ones stay in use", feature)
 
@@ -384,7 +387,7 @@ class McpToolProvider:
         beside = self.resources.tools() if self._offers_resources else ()
         listed = ((upstream.config, upstream.tools) for upstream in self._upstreams.values())
         self._catalog = rules.build(listed, beside, {tool.name for tool in self._local})
-        self.tools.replace(self._catalog.tools)
+        self.tools.replace(map(self.resources.localized, self._catalog.tools))
         if self._change_listeners and (change := self._catalog.change_from(before)):
             self._change_listeners.notify(change)
         return self._catalog.left_out

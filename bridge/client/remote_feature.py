@@ -65,6 +65,13 @@ class RemoteReader:
     server: RemoteServer
     uris: UriNames = field(compare=False)
     """The local URIs of resources."""
+    options: CallOptions = NO_OPTIONS
+    """Options of its requests."""
+
+    @property
+    def label(self) -> str:
+        """The server, for messages."""
+        return f"the server {self.server.name!r}"
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Read the resource whose local URI is the name of the request.
@@ -115,6 +122,13 @@ class RemoteRenderer:
     """The prompt's name on the server."""
     uris: UriNames = field(compare=False)
     """The local URIs of resources in its messages."""
+    options: CallOptions = NO_OPTIONS
+    """Options of its requests."""
+
+    @property
+    def label(self) -> str:
+        """The prompt and its server, for messages."""
+        return f"the prompt {self.prompt!r} of the server {self.server.name!r}"
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Render the prompt.

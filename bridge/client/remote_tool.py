@@ -63,6 +63,11 @@ class RemoteExecutor:
     uris: UriNames | None = field(default=None, compare=False)
     """The local URIs of resources in its results; None if they are those of the server."""
 
+    @property
+    def label(self) -> str:
+        """The tool and its server, for messages."""
+        return f"the tool {self.tool!r} of the server {self.server.name!r}"
+
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request.
 
@@ -121,7 +126,7 @@ class RemoteExecutor:
         return result
 
     def _unusable(self, answer: str) -> ToolError:
-        return ToolError(f"the tool {self.tool!r} of the server {self.server.name!r} returned {answer}")
+        return ToolError(f"{self.label} returned {answer}")
 
 
 def remote_tool(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 from bridge.client.remote_feature import RemoteReader, template_of
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from bridge.types import Feature, Json
 
 _READ_ONLY = ToolAnnotations(read_only=True)
+_OLDER_APP_KEY = "ui/resourceUri"
+_APP_KEYS = ("ui", _OLDER_APP_KEY)
 _NOT_FOR_MODELS = ("icons", "_meta", "annotations")
 
 
@@ -58,6 +60,13 @@ class _UnknownServerError(DefinitionError, ToolError):
     """There is no such server: an error of a program, or of a model."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Watcher:
+    """One who watches a resource; a listener may be there several times."""
+
+    listener: Callable[[str], None]
+
+
 class RemoteResources(ResourceBox):
     """Resources and templates of a provider's servers, by local URI.
 
@@ -70,7 +79,7 @@ class RemoteResources(ResourceBox):
         self.uris = UriNames()
         """The local URIs."""
         self._servers = servers
-        self._watchers_of: defaultdict[RemoteUri, list[Callable[[str], None]]] = defaultdict(list)
+        self._watchers_of: defaultdict[RemoteUri, list[_Watcher]] = defaultdict(list)
 
     async def list(self, server: str | None = None) -> tuple[Resource | ResourceTemplate, ...]:
         """Return the resources and templates, of one server or of all that can be reached.
@@ -150,18 +159,14 @@ class RemoteResources(ResourceBox):
         """
         server = await self._server_of(uri)
         remote = RemoteUri(server.name, self.uris.of_server(server.name, uri))
-        listeners = self._watchers_of[remote]
-        listeners.append(listener)
+        watcher = _Watcher(listener)
+        self._watchers_of[remote].append(watcher)
+        stop = partial(self._unwatch, remote, watcher)
         try:
             await server.connection.watch(remote.uri)
         except BaseException:
-            self._unwatch(remote, listener)
+            stop()
             raise
-
-        def stop() -> None:
-            if listener in listeners:
-                self._unwatch(remote, listener)
-
         return stop
 
     def find(self, uri: str) -> Readable | None:
@@ -208,9 +213,21 @@ class RemoteResources(ResourceBox):
         local = self.uris.local(server, uri)
         for remote, listeners in tuple(self._watchers_of.items()):
             if remote.server == server and uri.startswith(remote.uri):
-                for listener in tuple(listeners):
-                    listener(local)
+                for watcher in tuple(listeners):
+                    watcher.listener(local)
         self.updated(local)
+
+    def localized(self, tool: Tool) -> Tool:
+        """Return a tool with the local URI of its app (extension ``io.modelcontextprotocol/ui``)."""
+        metadata, server = tool.specification.metadata, tool.server
+        if server is None or self.uris.are_unchanged or metadata.keys().isdisjoint(_APP_KEYS):
+            return tool
+        changed = dict(metadata)
+        if isinstance(app := metadata.get("ui"), dict) and isinstance(uri := app.get("resourceUri"), str):
+            changed["ui"] = {**app, "resourceUri": self.uris.local(server, uri)}
+        if isinstance(uri := metadata.get(_OLDER_APP_KEY), str):
+            changed[_OLDER_APP_KEY] = self.uris.local(server, uri)
+        return replace(tool, specification=replace(tool.specification, metadata=changed))
 
     def tools(self) -> tuple[Tool, ...]:
         """Create the two tools by which a model lists and reads resources.
@@ -277,10 +294,12 @@ class RemoteResources(ResourceBox):
             replace(item, uri=local) if isinstance(item, Resource) else replace(item, uri_template=template_of(local))
         )
 
-    def _unwatch(self, remote: RemoteUri, listener: Callable[[str], None]) -> None:
-        listeners = self._watchers_of[remote]
-        listeners.remove(listener)
-        if not listeners:
+    def _unwatch(self, remote: RemoteUri, watcher: _Watcher) -> None:
+        watchers = self._watchers_of.get(remote, [])
+        if watcher not in watchers:
+            return
+        watchers.remove(watcher)
+        if not watchers:
             del self._watchers_of[remote]
             if (server := self._servers.upstreams.get(remote.server)) is not None:
                 server.connection.unwatch(remote.uri)

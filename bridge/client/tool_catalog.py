@@ -298,7 +298,9 @@ class CatalogRules:
             left_out={server: tuple(sorted(reasons)) for server, reasons in left_out.items()},
         )
 
-    def prompt_names(self, servers: Mapping[str, tuple[ServerConfig, Iterable[str]]]) -> dict[RemoteName, str]:
+    def prompt_names(
+        self, servers: Mapping[str, tuple[ServerConfig, Iterable[str]]], taken: Collection[str] = ()
+    ) -> dict[RemoteName, str]:
         """Return the local names of the prompts of these servers, given by their names there, without those left out.
 
         They are named like tools, except that a name mapper is for tools only.
@@ -309,7 +311,7 @@ class CatalogRules:
             for name in names
         }
         default = _default(servers)
-        return local_names(wishes, [self._named(config, default) for config, _ in servers.values()])
+        return local_names(wishes, [self._named(config, default) for config, _ in servers.values()], taken=taken)
 
     def uri_modes(self, configs: Collection[ServerConfig]) -> dict[str, Prefixing]:
         """Return when each server's name is prepended to the URIs of its resources, by server name."""

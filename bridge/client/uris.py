@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bridge.client.config.servers import Prefixing
+    from bridge.types import Json
 
 APP = "ui://"
 """Beginning of the URIs of apps' pages, which hosts recognise by it (extension ``io.modelcontextprotocol/ui``)."""
@@ -109,6 +110,12 @@ class UriNames:
         if self.are_unchanged or not isinstance(content, File | ResourceLink):
             return content
         return replace(content, uri=self.local(server, content.uri))
+
+    def localized_json(self, server: str, block: Json) -> Json:
+        """Return MCP's ``ContentBlock`` of a server, or contents of a resource, with a local URI, if it has a URI."""
+        if isinstance(resource := block.get("resource"), dict):
+            return {**block, "resource": self.localized_json(server, resource)}
+        return {**block, "uri": self.local(server, uri)} if isinstance(uri := block.get("uri"), str) else block
 
     def _split(self, uri: str) -> RemoteUri | None:
         if uri.startswith(APP):

@@ -1,6 +1,6 @@
-"""Gateway: the tools of several servers and local tools in one ToolBox.
+"""Gateway: the tools, resources and prompts of several servers, and local ones, as those of one server.
 
-Gateway ── .tools ── local tools under their names, and proxies for remote ones under unused names
+Gateway ── .features ── local tools, resources and prompts, and proxies for remote ones under unused names
    ╰── McpToolProvider ── the servers (`bridge.client.provider`)
 """
 
@@ -16,10 +16,14 @@ import anyio
 
 from bridge.client.provider import McpToolProvider
 from bridge.client.redaction import names_secret
+from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import DefinitionError
-from bridge.gateway.proxy import ProxyExecutor, proxy_handlers
+from bridge.gateway.features import GatewayResources, merged
+from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer, proxy_handlers
 from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, SuspendedCalls
+from bridge.prompts.box import PromptBox
+from bridge.server.features import Features
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.connection.state import ReconnectPolicy
     from bridge.client.tool_catalog import ServerStatus
+    from bridge.prompts.prompt import Prompt
+    from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
 
@@ -55,11 +61,11 @@ _PREFIXES = ("content-", "mcp-", "proxy-", "sec-")
 class Gateway:
     """Remote servers published as one server. Belongs to the event loop in which it is opened.
 
-    Publish `tools` with a `bridge.server.publisher.Publisher` over any transport while the gateway is open.
+    Publish `features` with a `bridge.server.publisher.Publisher` over any transport while the gateway is open.
 
     Args:
         servers: The servers, with unique names (see `bridge.gateway.gateway.merged_servers`).
-        local: Local tools, which keep their names; changes apply.
+        local: Local tools, or features with resources and prompts, which keep their names; changes apply.
         prefix: Use of server names as prefixes of tool names; see `bridge.client.provider.McpToolProvider`.
         forward_headers: Headers of a caller to forward to servers over HTTP. Defaults to none; credentials are never
             forwarded.
@@ -78,7 +84,7 @@ class Gateway:
         self,
         servers: Iterable[ServerConfig] = (),
         *,
-        local: ToolBox | None = None,
+        local: ToolBox | Features | None = None,
         prefix: Prefixing | None = None,
         forward_headers: Iterable[str] = (),
         held_seconds: float = HELD_SECONDS,
@@ -89,7 +95,8 @@ class Gateway:
     ) -> None:
         self.tools = ToolBox()
         """The tools to publish."""
-        self._local = ToolBox() if local is None else local
+        features = local if isinstance(local, Features) else Features(tools=ToolBox() if local is None else local)
+        self._local = features.tools
         self.provider = McpToolProvider(
             list(servers),
             prefix=prefix,
@@ -98,14 +105,28 @@ class Gateway:
             headers_supplier=forwarded_headers(forward_headers),
             auth=auth,
             reconnect=reconnect,
+            features=("resources", "prompts"),
             validates_results=False,
         )
-        """The provider of the servers' tools."""
+        """The provider of the servers' tools, resources and prompts."""
         self._start_seconds = start_seconds
         self._suspended_calls = SuspendedCalls(held_seconds=held_seconds, max_held_calls=max_held_calls)
         self._local.on_change(self._rebuild)
         self.provider.tools.on_change(self._rebuild)
         self._rebuild()
+        self.resources = GatewayResources(self.provider.resources, features.resources, self._proxied_resource)
+        """The resources to publish."""
+        self.prompts = PromptBox()
+        """The prompts to publish."""
+        self._local_prompts = self.provider.prompts.local = features.prompts or PromptBox()
+        self._local_prompts.on_change(self._rebuild_prompts)
+        self.provider.prompts.on_change(self._rebuild_prompts)
+        self._rebuild_prompts()
+
+    @property
+    def features(self) -> Features:
+        """The tools, resources and prompts to publish."""
+        return Features(tools=self.tools, resources=self.resources, prompts=self.prompts)
 
     async def open(self) -> None:
         """Open all servers concurrently, and wait for their lists of tools.
@@ -167,6 +188,20 @@ class Gateway:
                 connection = connections[origins[tool.name].server]
                 remote.append(replace(tool, executor=ProxyExecutor(executor, connection, self._suspended_calls)))
         self.tools.replace([*self._local, *remote])
+
+    def _rebuild_prompts(self) -> None:
+        remote = map(self._proxied_prompt, self.provider.prompts)
+        self.prompts.replace(merged(self.prompts, self._local_prompts, remote))
+
+    def _proxied_resource(self, item: Resource | ResourceTemplate) -> Resource | ResourceTemplate:
+        assert isinstance(item.reader, RemoteReader)
+        connection = self.provider.connections[item.reader.server.name]
+        return replace(item, reader=ProxyReader(item.reader, connection, self._suspended_calls))
+
+    def _proxied_prompt(self, prompt: Prompt) -> Prompt:
+        assert isinstance(prompt.renderer, RemoteRenderer)
+        connection = self.provider.connections[prompt.renderer.server.name]
+        return replace(prompt, renderer=ProxyRenderer(prompt.renderer, connection, self._suspended_calls))
 
 
 def _require_listed(status: ServerStatus) -> None:

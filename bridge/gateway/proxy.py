@@ -1,4 +1,4 @@
-"""Proxies for remote tools: arguments, results and questions are passed on unchanged.
+"""Proxies for remote tools, resources and prompts: arguments, results and questions are passed on unchanged.
 
 A server of protocol version 2026-07-28 ends a call with its questions. They are passed on, with the server's state
 inside the gateway's state. An earlier server asks while the call runs; the call is kept open, and suspended between two
@@ -8,13 +8,15 @@ requests of its caller if necessary (`bridge.gateway.suspended_calls`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
 import anyio
 
 from bridge.client.connection.cancelled_calls import GIVEN_UP_SECONDS
 from bridge.client.connection.handlers import ClientHandlers, QuestionRefusedError
+from bridge.client.remote_feature import RemoteReader, RemoteRenderer
+from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
 from bridge.gateway.suspended_calls import TooManySuspendedError
 from bridge.server.channel import missing_capability
@@ -28,7 +30,9 @@ from bridge.server.protocol import (
 from bridge.text import with_count
 from bridge.tools.questions import InputRequired
 from bridge.tools.tool import ToolExecutionResult
+from bridge.wire.prompts import ReceivedMessages
 from bridge.wire.questions import answer_from_wire, answer_to_wire, question_from_wire
+from bridge.wire.resources import ReceivedContents
 from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
@@ -36,7 +40,6 @@ if TYPE_CHECKING:
 
     from bridge.client.connection.call import CallOptions
     from bridge.client.connection.connection import Connection
-    from bridge.client.remote_tool import RemoteExecutor
     from bridge.gateway.suspended_calls import PendingQuestions, SuspendedCall, SuspendedCalls
     from bridge.tools.context import InvocationContext
     from bridge.tools.questions import Answer, Question
@@ -51,12 +54,15 @@ _QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 _UPSTREAM = "upstream"
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyExecutor:
-    """Runs a remote tool on behalf of a caller of the gateway."""
+Remote = TypeVar("Remote", RemoteExecutor, RemoteReader, RemoteRenderer)
 
-    remote: RemoteExecutor
-    """Executor of the remote tool."""
+
+@dataclass(frozen=True, slots=True)
+class Proxy(Generic[Remote]):
+    """Base of what runs, reads or renders on behalf of a caller of the gateway."""
+
+    remote: Remote
+    """Executor of the remote tool, reader of the remote resource, or renderer of the remote prompt."""
     connection: Connection = field(compare=False)
     """Connection to the server; provides the protocol era."""
     holding: SuspendedCalls = field(compare=False)
@@ -66,37 +72,14 @@ class ProxyExecutor:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_options", replace(self.remote.options, hands_on_questions=True))
 
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        """Run one request.
-
-        Raises:
-            ToolError: The server is unavailable, refused, or returned a malformed result; the message names server and
-                tool.
-            InputRequired: The server asked a question that only the caller's next request can answer.
-            CallRefused: An answer does not match its question, or the server requires pages to be visited first.
-            ArgumentsError: The arguments are text that is not a JSON object.
-        """
-        arguments = request.arguments_by_name()
-        try:
-            if context.resumption is None and self.connection.era == "modern":
-                wire = await self.remote.call(arguments, context, self._options)  # most calls ask nothing
-                if wire.get("resultType") == "input_required":
-                    wire = await self._answered(wire, arguments, context)
-            else:
-                wire = await self._call(arguments, context)
-            return ToolExecutionResult.passing_on(ReceivedResult.of(wire))
-        except ServerRefusedError as error:
-            if error.code != URL_ELICITATION_REQUIRED:
-                raise ToolError(error.brief) from error
-            # Clients handle this protocol error: the user has to visit pages before the call can be repeated.
-            message = self.connection.config.transport.scrub(error.message)
-            raise CallRefused(ProtocolError(error.code, message, error.data)) from error
-        except ServerError as error:
-            raise ToolError(error.brief) from error
+    def _refusal(self, error: ServerRefusedError, data: Any) -> CallRefused:
+        """Return the error of a server for the caller of the gateway."""
+        message = self.connection.config.transport.scrub(error.message)
+        return CallRefused(ProtocolError(error.code, message, data))
 
     @property
     def _label(self) -> str:
-        return f"the tool {self.remote.tool!r} of the server {self.remote.server.name!r}"
+        return self.remote.label
 
     def _call(self, arguments: Mapping[str, Any], context: InvocationContext) -> Coroutine[Any, Any, Json]:
         state = context.resumption.state if context.resumption is not None else {}
@@ -197,6 +180,103 @@ class ProxyExecutor:
                 pending.settle(error)
             else:
                 raise InputRequired(waiting.questions, state) from None
+
+
+class ProxyExecutor(Proxy[RemoteExecutor]):
+    """Runs a remote tool on behalf of a caller of the gateway."""
+
+    __slots__ = ()
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        """Run one request.
+
+        Raises:
+            ToolError: The server is unavailable, refused, or returned a malformed result; the message names server and
+                tool.
+            InputRequired: The server asked a question that only the caller's next request can answer.
+            CallRefused: An answer does not match its question, or the server requires pages to be visited first.
+            ArgumentsError: The arguments are text that is not a JSON object.
+        """
+        arguments = request.arguments_by_name()
+        try:
+            if context.resumption is None and self.connection.era == "modern":
+                wire = await self.remote.call(arguments, context, self._options)  # most calls ask nothing
+                if wire.get("resultType") == "input_required":
+                    wire = await self._answered(wire, arguments, context)
+            else:
+                wire = await self._call(arguments, context)
+            received = ReceivedResult.of(wire)
+            uris = self.remote.uris
+            if uris is not None and not uris.are_unchanged and _has_resources(received):
+                server = self.remote.server.name
+                content = [uris.localized_json(server, block) for block in received["content"]]
+                received = ReceivedResult.of({**received, "content": content})
+            return ToolExecutionResult.passing_on(received)
+        except ServerRefusedError as error:
+            if error.code != URL_ELICITATION_REQUIRED:
+                raise ToolError(error.brief) from error
+            # Clients handle this protocol error: the user has to visit pages before the call can be repeated.
+            raise self._refusal(error, error.data) from error
+        except ServerError as error:
+            raise ToolError(error.brief) from error
+
+
+class ProxyReader(Proxy[RemoteReader]):
+    """Reads remote resources on behalf of a caller of the gateway."""
+
+    __slots__ = ()
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        """Read the resource whose local URI is the name of the request.
+
+        Raises:
+            ResourceNotFoundError: The server has no such resource.
+            ToolError: The server is unavailable, or returned malformed contents.
+            InputRequired: The server asked a question that only the caller's next request can answer.
+            CallRefused: The server refused.
+        """
+        server, uris = self.remote.server.name, self.remote.uris
+        try:
+            wire = await self._call({"uri": uris.of_server(server, request.name)}, context)
+        except ServerRefusedError as error:
+            raise self._refusal(error, {"uri": request.name}) from error
+        except ServerError as error:
+            raise ToolError(error.brief) from error
+        if not uris.are_unchanged:
+            wire = {**wire, "contents": [uris.localized_json(server, each) for each in wire["contents"]]}
+        return ToolExecutionResult.passing_on(ReceivedContents(wire))
+
+
+class ProxyRenderer(Proxy[RemoteRenderer]):
+    """Renders a remote prompt on behalf of a caller of the gateway."""
+
+    __slots__ = ()
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        """Render the prompt.
+
+        Raises:
+            ToolError: The server is unavailable, or returned malformed messages.
+            InputRequired: The server asked a question that only the caller's next request can answer.
+            CallRefused: The server refused, for example because an argument is missing.
+        """
+        server, uris = self.remote.server.name, self.remote.uris
+        try:
+            wire = await self._call(request.arguments_by_name(), context)
+        except ServerRefusedError as error:
+            raise self._refusal(error, error.data) from error
+        except ServerError as error:
+            raise ToolError(error.brief) from error
+        if not uris.are_unchanged:
+            messages = [{**each, "content": uris.localized_json(server, each["content"])} for each in wire["messages"]]
+            wire = {**wire, "messages": messages}
+        return ToolExecutionResult.passing_on(ReceivedMessages(wire))
+
+
+def _has_resources(result: ReceivedResult) -> bool:
+    if result.text is not None:
+        return b'"resource' in result.text
+    return any(isinstance(block, dict) and block.keys() & {"uri", "resource"} for block in result.get("content", ()))
 
 
 def _answer_from(pending: PendingQuestions, answers: Mapping[str, Any]) -> bool:

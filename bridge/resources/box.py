@@ -67,6 +67,21 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         """The templates."""
         return tuple(item for item in self if isinstance(item, ResourceTemplate))
 
+    async def begin_watch(self, uri: str) -> Callable[[], None]:  # noqa: ARG002 - for boxes of remote resources
+        """Make sure that `updated` is called for a resource; a server does so for each client that watches it.
+
+        Args:
+            uri: URI of the resource.
+
+        Returns:
+            A function that ends it.
+
+        Raises:
+            ResourceNotFoundError: There is no such resource.
+            ToolError: Changes of the resource are not announced.
+        """
+        return _nothing
+
     def updated(self, uri: str) -> None:
         """Tell those who watch a resource that its content has changed; from any thread.
 
@@ -80,3 +95,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         """Call ``watcher`` with the URI after each `updated`, in its thread. Returns a function that unsubscribes."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
+
+
+def _nothing() -> None:
+    """End nothing: this process says which of its resources have changed."""

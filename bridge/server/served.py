@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from bridge.errors import ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError
@@ -20,7 +22,7 @@ from bridge.wire.prompts import messages_to_wire, prompt_to_wire
 from bridge.wire.resources import contents_to_wire, resource_to_wire, template_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 
     from bridge.prompts.box import PromptBox
     from bridge.prompts.prompt import Prompt
@@ -155,6 +157,7 @@ class ServedResources(_Served):
         self.views = _views(box, page_size, _RESOURCES, _TEMPLATES)
         """The resources by access."""
         self._watched = ClientValues[set[str]](set)
+        self._ends = ClientValues[dict[str, Callable[[], None]]](dict)
         self.on_watch: Callable[[str, str, bool], Awaitable[None]] | None = None
         """Called with a session's id, a URI, and True if the session watches it now, before the client is answered."""
 
@@ -183,6 +186,9 @@ class ServedResources(_Served):
         if length > MAX_WATCHED_BYTES:
             message = f"a session may watch URIs of {MAX_WATCHED_BYTES} bytes, not {length}; unsubscribe from others"
             raise ProtocolError(LIMIT_EXCEEDED, message)
+        ends = self._ends.of(client)
+        if uri not in ends:
+            ends[uri] = await self._begin_watch(uri)
         watched.add(uri)
         if session is not None and self.on_watch is not None:
             await self.on_watch(session, uri, True)
@@ -190,8 +196,34 @@ class ServedResources(_Served):
     async def unwatch(self, client: object, session: str | None, uri: str) -> None:
         """Let a client of the handshake era no longer watch a resource."""
         self._watched.of(client).discard(uri)
+        self._ends.of(client).pop(uri, _nothing)()
         if session is not None and self.on_watch is not None:
             await self.on_watch(session, uri, False)
+
+    def end_watches(self, client: object) -> None:
+        """End what is done for a client of the handshake era that watches resources, after its session."""
+        ends = self._ends.of(client)
+        while ends:
+            ends.popitem()[1]()
+
+    @asynccontextmanager
+    async def watching(self, uris: Iterable[str]) -> AsyncIterator[list[str]]:
+        """Watch resources in this block, for a client of the modern era; yields those whose changes are announced."""
+        ends: dict[str, Callable[[], None]] = {}
+        try:
+            for uri in uris:
+                with suppress(ProtocolError):
+                    ends[uri] = await self._begin_watch(uri)
+            yield [*ends]
+        finally:
+            for end in ends.values():
+                end()
+
+    async def _begin_watch(self, uri: str) -> Callable[[], None]:
+        try:
+            return await self.box.begin_watch(uri)
+        except (ToolError, ResourceNotFoundError) as error:
+            raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri[:MAX_URI_CHARS]}) from None
 
     def find(self, uri: str, access: Access = EVERYTHING) -> Readable | None:
         """Return what reads a URI; None if the caller sees no such resource."""
@@ -330,6 +362,10 @@ class ServedPrompts(_Served):
             ProtocolError: The caller sees no such prompt.
         """
         return await self._completed(self.required(name, access), argument, text, known, context)
+
+
+def _nothing() -> None:
+    """End nothing."""
 
 
 def _not_found(uri: str, *, modern: bool) -> ProtocolError:

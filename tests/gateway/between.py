@@ -76,7 +76,7 @@ async def caller(
     state_keys: Sequence[bytes] = STATE_KEYS,
 ) -> AsyncIterator[Connection]:
     """A caller of a gateway, of that era."""
-    publisher = Publisher(gateway.tools, name="gateway", state_keys=state_keys)
+    publisher = Publisher(gateway.features, name="gateway", state_keys=state_keys)
     pin: Any = era
     config = ServerConfig(name="gateway", transport=MemoryTransport(publisher.server), protocol=pin)
     handlers = (handlers or ClientHandlers(elicitation=_accept)) if can_be_asked else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.cli.loading import Serving, load_features
@@ -59,7 +58,7 @@ def serve_gateway(
 
     features = load_features(local) if local else Features()
     try:
-        gateway = Gateway(read(), local=features.tools, prefix=options.prefix, forward_headers=forward_headers)
+        gateway = Gateway(read(), local=features, prefix=options.prefix, forward_headers=forward_headers)
     except DefinitionError as error:
         raise TargetError(str(error)) from error
     files = [target.path for target in remote if isinstance(target, ConfigTarget)]
@@ -80,7 +79,7 @@ def serve_gateway(
                     await following
 
     return Serving(
-        replace(features, tools=gateway.tools),
+        gateway.features,
         lifespan,
         kill_all_children,
         lambda: [*map(status_as_json, gateway.status())],

@@ -94,7 +94,11 @@ class Listen(Method):
             with self._shares.taking(account), ending_with_credential(waiting.close):
                 honoured = self._honoured(params.notifications, request.access)
                 task_ids = await self._task_ids(request.sdk)
-                return await self._serve(request.sdk, honoured, task_ids, waiting)
+                if not honoured.resource_subscriptions or self._core.resources is None:
+                    return await self._serve(request.sdk, honoured, task_ids, waiting)
+                async with self._core.resources.watching(honoured.resource_subscriptions) as uris:
+                    honoured = honoured.model_copy(update={"resource_subscriptions": uris or None})
+                    return await self._serve(request.sdk, honoured, task_ids, waiting)
         finally:
             self._open.discard(waiting)
 
@@ -280,6 +284,8 @@ class ChangeNotifier:
         finally:
             end()
             del self._notified[session]
+            if resources is not None:
+                resources.end_watches(client)
 
     def _is_notified(self, session: object, sdk: ServerSession) -> bool:
         """Return True if a session is notified; without an id, by what its client said last of itself."""

@@ -1,0 +1,76 @@
+"""Resources and prompts of a gateway: local ones, and remote ones through proxies."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import ServerError, ToolError
+from bridge.resources.box import Readable, ResourceBox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from bridge.client.resources import RemoteResources
+    from bridge.resources.resource import Resource, ResourceTemplate
+    from bridge.tools.box import Box
+
+_logger = logging.getLogger("bridge.gateway")
+
+
+class GatewayResources(ResourceBox):
+    """Local resources, then those of the servers.
+
+    Args:
+        remote: Resources of the servers.
+        local: Local resources; None for none.
+        proxied: Makes a resource readable for callers of the gateway.
+    """
+
+    def __init__(
+        self, remote: RemoteResources, local: ResourceBox | None, proxied: Callable[[Any], Resource | ResourceTemplate]
+    ) -> None:
+        super().__init__()
+        self._remote = remote
+        self._local = ResourceBox() if local is None else local
+        self._proxied = proxied
+        for box in (self._local, remote):
+            box.on_change(self._rebuild)
+            box.on_update(self.updated)
+        self._rebuild()
+
+    def find(self, uri: str) -> Readable | None:
+        """Return what reads a URI, also one that is not listed but is a server's; None if there is none."""
+        if (found := super().find(uri)) is not None or (remote := self._remote.find(uri)) is None:
+            return found
+        resource: Any = self._proxied(remote.resource)
+        return Readable(resource, resource.tool, {})
+
+    async def begin_watch(self, uri: str) -> Callable[[], None]:
+        """Subscribe to a resource of a server, once for all who watch it; see `ResourceBox.begin_watch`."""
+        found = self.find(uri)
+        if found is None or found.resource.server is None:
+            return await self._local.begin_watch(uri)
+        try:
+            return await self._remote.watch(uri, _ignore)  # the box itself is notified
+        except ServerError as error:
+            raise ToolError(error.brief) from error
+
+    def _rebuild(self) -> None:
+        self.replace(merged(self, self._local, (self._proxied(item) for item in self._remote)))
+
+
+def merged(box: Box[Any], local: Iterable[Any], remote: Iterable[Any]) -> list[Any]:
+    """Return the local items, then the remote ones whose keys are free."""
+    items = list(local)
+    taken = {box.key_of(item) for item in items}
+    for item in remote:
+        if (key := box.key_of(item)) in taken:
+            _logger.warning("left out %r of the %s: a local one has the same key", key, item.source)
+        else:
+            items.append(item)
+    return items
+
+
+def _ignore(_uri: str) -> None:
+    """Do nothing."""

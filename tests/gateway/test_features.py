@@ -1,0 +1,217 @@
+"""Resources and prompts through a gateway, from callers of each era to servers of each era."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge import (
+    Features,
+    File,
+    MemoryTransport,
+    PromptBox,
+    ResourceBox,
+    ResourceLink,
+    ServerConfig,
+    ToolBox,
+    resource,
+    tool,
+)
+from bridge import prompt as prompt_
+from bridge.client import Connection, McpToolProvider
+from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES
+from bridge.errors import ServerRefusedError
+from bridge.gateway import Gateway
+from bridge.server import Publisher
+from tests.client.served_features import FEATURES, all_bytes
+from tests.client.test_remote_features import HANDLERS
+from tests.gateway.between import DEADLINE_SECONDS, STATE_KEYS, between, caller
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bridge.types import Json
+
+ERAS = ("2026-07-28", "legacy")
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.usefixtures("deadline"),
+    pytest.mark.parametrize("server_era", ERAS),
+    pytest.mark.parametrize("era", ERAS),
+]
+
+ASSISTANT = Features(
+    tools=FEATURES.tools,
+    resources=ResourceBox(*FEATURES.resources or (), all_bytes),
+    prompts=FEATURES.prompts,
+)
+
+
+@pytest.fixture
+async def deadline() -> AsyncIterator[None]:
+    """No test waits for ever."""
+    with anyio.fail_after(DEADLINE_SECONDS):
+        yield
+
+
+def served(features: object, era: str, name: str = "notes") -> ServerConfig:
+    """A server in this process."""
+    pin: Any = era
+    transport = MemoryTransport(Publisher(features, name=name, state_keys=STATE_KEYS).server)
+    return ServerConfig(name=name, transport=transport, protocol=pin)
+
+
+async def said(connection: Connection, method: str, params: Json) -> Any:
+    """The result of a request without what belongs to its era, or its error."""
+    try:
+        result = await connection.request(method, params)
+    except ServerRefusedError as error:
+        return error.code, error.message, error.data
+    return {key: value for key, value in result.items() if key not in {"_meta", "resultType", "ttlMs", "cacheScope"}}
+
+
+REQUESTS: list[tuple[str, Json]] = [
+    ("resources/read", {"uri": "notes://all"}),
+    ("resources/read", {"uri": "notes://milk?style=loud"}),
+    ("resources/read", {"uri": "bytes://all"}),
+    ("resources/read", {"uri": "notes://nothing"}),
+    ("resources/read", {"uri": "question://dish"}),
+    ("prompts/get", {"name": "review", "arguments": {"code": "pass"}}),
+    ("prompts/get", {"name": "review"}),
+    ("prompts/get", {"name": "nothing"}),
+    (
+        "completion/complete",
+        {
+            "ref": {"type": "ref/resource", "uri": "notes://{title}{?style}"},
+            "argument": {"name": "title", "value": "mi"},
+        },
+    ),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "review"}, "argument": {"name": "language", "value": "pe"}},
+    ),
+]
+
+
+async def test_one_server_answers_through_a_gateway_as_directly(era: str, server_era: str) -> None:
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(Gateway([served(ASSISTANT, server_era)]))
+        through = await stack.enter_async_context(caller(gateway, era=era, handlers=HANDLERS))
+        direct = await stack.enter_async_context(Connection(served(ASSISTANT, era), handlers=HANDLERS))
+        for method in (RESOURCES, TEMPLATES, PROMPTS):
+            assert await through.list_items(method) == await direct.list_items(method)
+        for method_name, params in REQUESTS:
+            assert await said(through, method_name, params) == await said(direct, method_name, params), params
+
+
+@resource("ui://page", mime_type="text/html;profile=mcp-app", metadata={"ui": {"csp": {}}})
+def page() -> str:
+    """A page of an app."""
+    return "<p>"
+
+
+@tool(metadata={"ui": {"resourceUri": "ui://page", "visibility": ["model"]}, "ui/resourceUri": "ui://page"})
+def show() -> list[Any]:
+    """Show the page."""
+    return [File("ui://page", "<p>", "text/html"), ResourceLink("notes://milk", "milk"), "said"]
+
+
+@prompt_
+def look() -> File:
+    """Look at the page."""
+    return File("ui://page", "<p>", "text/html")
+
+
+APP = Features(tools=ToolBox(show), resources=ResourceBox(page), prompts=PromptBox(look))
+
+
+async def test_two_servers_apps_stay_two(era: str, server_era: str) -> None:
+    servers = [served(APP, server_era, "One"), served(APP, server_era, "two")]
+    async with between(*servers, era=era) as (_, connection):
+        tools = (await connection.list_tools()).tools
+        assert [(each["name"], each["_meta"]["ui"], each["_meta"]["ui/resourceUri"]) for each in tools] == [
+            ("One_show", {"resourceUri": "ui://one/page", "visibility": ["model"]}, "ui://one/page"),
+            ("two_show", {"resourceUri": "ui://two/page", "visibility": ["model"]}, "ui://two/page"),
+        ]
+        listed = (await connection.list_items(RESOURCES)).items
+        assert [(each["uri"], each["_meta"]) for each in listed] == [
+            ("ui://one/page", {"ui": {"csp": {}}}),
+            ("ui://two/page", {"ui": {"csp": {}}}),
+        ]
+        read = await connection.request("resources/read", {"uri": "ui://two/page"})
+        assert read["contents"][0]["uri"] == "ui://two/page"
+        embedded, link, text = (await connection.call_tool("two_show", {}))["content"]
+        assert (embedded["resource"]["uri"], link["uri"]) == ("ui://two/page", "two+notes://milk")
+        assert text["text"] == "said"
+        rendered = await connection.request("prompts/get", {"name": "One_look"})
+        assert rendered["messages"][0]["content"]["resource"]["uri"] == "ui://one/page"
+
+
+async def test_local_resources_and_prompts_come_first(era: str, server_era: str) -> None:
+    @prompt_
+    def review() -> str:
+        """Review nothing."""
+        return "nothing"
+
+    local = Features(resources=ResourceBox(page), prompts=PromptBox(review))
+    async with between(served(ASSISTANT, server_era), era=era, local=local) as (_, connection):
+        listed = [each["uri"] for each in (await connection.list_items(RESOURCES)).items]
+        assert listed[0] == "ui://page"
+        assert "notes://all" in listed
+        assert [each["name"] for each in (await connection.list_items(PROMPTS)).items] == ["review", "notes_review"]
+
+
+async def test_all_who_watch_share_one_subscription(era: str, server_era: str) -> None:
+    features = Features(
+        tools=FEATURES.tools, resources=ResourceBox(*FEATURES.resources or ()), prompts=FEATURES.prompts
+    )
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(Gateway([served(features, server_era)]))
+        publisher = Publisher(gateway.features, name="gateway", state_keys=STATE_KEYS)
+        changes, receive = anyio.create_memory_object_stream[str](10)
+        stops = []
+        for name in ("one", "two"):
+            config = ServerConfig(name=name, transport=MemoryTransport(publisher.server), protocol=era)  # type: ignore[arg-type]
+            provider = await stack.enter_async_context(McpToolProvider(config))
+            stops.append(await provider.resources.watch("notes://milk", changes.send_nowait))
+        wanted = gateway.provider.connections["notes"]._events.wanted
+        assert wanted.uris == {"notes://milk"}
+        assert features.resources is not None
+        features.resources.updated("notes://milk")
+        assert [await receive.receive(), await receive.receive()] == ["notes://milk"] * 2
+        changed = wanted.changed
+        for stop in stops:
+            stop()
+        await changed.wait()
+        assert wanted.uris == set()
+        changes.close()
+        receive.close()
+
+
+async def test_changed_lists_are_announced(era: str, server_era: str) -> None:
+    features = Features(resources=ResourceBox(page), prompts=PromptBox(look))
+    async with (
+        Gateway([served(features, server_era)]) as gateway,
+        McpToolProvider(
+            ServerConfig(
+                name="gateway",
+                transport=MemoryTransport(Publisher(gateway.features, name="gateway").server),
+                protocol=era,  # type: ignore[arg-type]
+            ),
+            features=["resources", "prompts"],
+        ) as provider,
+    ):
+        assert features.resources is not None
+        assert features.prompts is not None
+        changed, rendered = anyio.Event(), anyio.Event()
+        provider.resources.on_change(changed.set)
+        provider.prompts.on_change(rendered.set)
+        features.resources.add(all_bytes)
+        features.prompts.remove("look")
+        await changed.wait()
+        await rendered.wait()
+        assert "bytes://all" in provider.resources
+        assert len(provider.prompts) == 0
