@@ -14,6 +14,7 @@ from pydantic_core import from_json, to_json
 
 from bridge.errors import BridgeError
 from bridge.types import ValueBounds
+from bridge.wire.tasks import REQUIRED_CAPABILITIES, TASKS_EXTENSION
 from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
@@ -75,6 +76,12 @@ class ProtocolError(BridgeError):
         self.code = code
         self.message = message
         self.data = data
+
+
+def missing_tasks_extension(what: str) -> ProtocolError:
+    """Return the error for a client that does not support tasks; ``what`` needs them."""
+    message = f"{what} needs a client that declares the extension {TASKS_EXTENSION!r} of version 2026-07-28"
+    return ProtocolError(MISSING_CAPABILITY, message, REQUIRED_CAPABILITIES)
 
 
 class CallRefused(BaseException):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bridge.server.fast_path import FastPath, PlainResponder, answerable, protocol_error, refusal
 from bridge.server.protocol import INTERNAL_ERROR, MISSING_CAPABILITY, ProtocolError, result_message
 from bridge.telemetry import switch
-from bridge.telemetry.conventions import INPUT_REQUIRED, TOOL_ERROR
+from bridge.telemetry.conventions import INPUT_REQUIRED, TASK, TOOL_ERROR
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.operations import ServerOperation
 from bridge.tools.questions import InputRequired
@@ -93,11 +93,13 @@ class ObservedResponder(PlainResponder):
         write = request.written
         operation = request.operation or self._begun(request, context.caller, context.headers)
 
-        def written(result: Json) -> tuple[bytes | Json, bool]:
-            return write(result), "isError" in result and result["isError"]
+        def written(result: Json) -> tuple[bytes | Json, str | None]:
+            if result.get("isError"):
+                return write(result), TOOL_ERROR
+            return write(result), TASK if result.get("resultType") == TASK else None
 
         try:
-            response, failed = await self._run(request, context, written)
+            response, error_type = await self._run(request, context, written)
         except (Exception, InputRequired) as raised:  # noqa: BLE001 - logged and answered
             error = answerable(self._method, raised)
             if request.is_passed_on(error) and isinstance(error, InputRequired):
@@ -109,7 +111,7 @@ class ObservedResponder(PlainResponder):
         except BaseException:
             operation.end_cancelled()
             raise
-        operation.end(TOOL_ERROR if failed else None)
+        operation.end(error_type)
         return request.response(response), 0
 
     def _start_observed(self, request: PlainRequest, step: Step) -> bytes | None:

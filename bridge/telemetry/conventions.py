@@ -56,6 +56,9 @@ CHILDREN = "bridge.children"
 DRAINING = "bridge.draining"
 AUDIT_LOST = "bridge.audit.lost"
 REFUSALS = "bridge.http.refusals"
+TASKS = "bridge.tasks"
+TASK_DURATION = "bridge.task.duration"
+TASK_STATUS = "bridge.task.status"
 
 HTTP_STATUS = "http.response.status_code"
 """HTTP status of a response, named as in the conventions for HTTP."""
@@ -63,10 +66,15 @@ TOOL_ERROR = "tool_error"
 """Error type of a call whose result is an error."""
 CANCELLED = "cancelled"
 """Error type of a cancelled request."""
+TASK = "task"
+"""Outcome of a call that became a task; not an error."""
 INPUT_REQUIRED = "input_required"
 """Outcome of a call whose result asks its client questions; not an error."""
 OTHER = "_OTHER"
 """Replacement for an unknown name, which a client may have invented."""
+
+NO_ERRORS = frozenset({INPUT_REQUIRED, TASK})
+"""Outcomes beside success that are no errors."""
 
 TOOLS_CALL = "tools/call"
 
@@ -78,7 +86,7 @@ METHODS = frozenset(
         "notifications/resources/updated", "notifications/roots/list_changed", "notifications/tools/list_changed",
         "ping", "prompts/get", "prompts/list", "resources/list", "resources/read", "resources/subscribe",
         "resources/templates/list", "resources/unsubscribe", "roots/list", "sampling/createMessage", "server/discover",
-        "subscriptions/listen", "tools/call", "tools/list",
+        "subscriptions/listen", "tasks/cancel", "tasks/get", "tasks/update", "tools/call", "tools/list",
     }
 )  # fmt: skip
 """Methods of MCP; unknown methods are recorded as `OTHER`."""

@@ -16,10 +16,10 @@ from bridge.telemetry.conventions import (
     CONNECTS,
     DESCRIPTIONS,
     ERROR_TYPE,
-    INPUT_REQUIRED,
     METHOD,
     NETWORK_PROTOCOL,
     NETWORK_TRANSPORT,
+    NO_ERRORS,
     OPERATION,
     PROTOCOL_VERSION,
     RECONNECTS,
@@ -100,7 +100,7 @@ class OperationSeries:
 
     def record(self, seconds: float, error_type: str | None, code: int | None) -> None:
         """Record the duration of one operation. ``input_required`` is not a failure."""
-        if error_type is None or error_type == INPUT_REQUIRED:
+        if error_type is None or error_type in NO_ERRORS:
             self._histogram.record(seconds, self.labels)
             return
         labels = self._failed.get((error_type, code))

@@ -23,6 +23,7 @@ from bridge.telemetry.gen_ai import GenAi
 from bridge.telemetry.instruments import Instruments, OperationSeries, Peer, failure_labels
 from bridge.telemetry.operations import ClientOperation, Recorder, ServerOperation, classify_error
 from bridge.telemetry.records import CallDetails, recorded_arguments, recorded_names
+from bridge.telemetry.tasks import TaskTelemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,6 +45,7 @@ class Observer(Recorder):
         is_draining: Returns whether this process is draining; set by the server.
         methods: The methods that have series of their own.
         gen_ai: Starts the operations of AI services.
+        tasks: Observes tasks.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Observer(Recorder):
         self.is_draining: Callable[[], bool] = lambda: False
         self.methods = set(METHODS)
         self.gen_ai = GenAi(self.instruments, tracer)
+        self.tasks = TaskTelemetry(self)
         self._shows_arguments = shows_arguments
         self._open_sessions = 0
         self._connects: Counter[str] = Counter()

@@ -7,7 +7,7 @@ from threading import Lock
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any
 
-from bridge.telemetry.conventions import CANCELLED, IN_FLIGHT, INPUT_REQUIRED, TOOL_ERROR
+from bridge.telemetry.conventions import CANCELLED, IN_FLIGHT, NO_ERRORS, TOOL_ERROR
 from bridge.telemetry.instruments import Instruments
 from bridge.telemetry.records import EndedCall, call_record
 
@@ -117,7 +117,7 @@ class ServerOperation:
             recorder.calls_in_flight -= 1
         if span is not None:
             trace_id = span.trace_id
-            span.end(None if error_type == INPUT_REQUIRED else error_type, code, message)
+            span.end(None if error_type in NO_ERRORS else error_type, code, message)
         call = None
         if details is not None:
             call = EndedCall(details, self._request_id, time() - seconds, seconds, error_type, trace_id)
@@ -174,10 +174,11 @@ class ClientOperation:
 
 
 def _error_type_of(result: Mapping[str, Any]) -> str | None:
-    """The error type of a call's result: ``tool_error``, ``input_required``, or None."""
+    """The error type of a call's result: ``tool_error``, ``input_required``, ``task``, or None."""
     if result.get("isError") is True:
         return TOOL_ERROR
-    return INPUT_REQUIRED if result.get("resultType") == INPUT_REQUIRED else None
+    kind = result.get("resultType")
+    return kind if kind in NO_ERRORS else None
 
 
 def classify_error(error: BaseException | int | None) -> tuple[str | None, int | None]:

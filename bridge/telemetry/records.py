@@ -7,7 +7,7 @@ from itertools import islice
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, TOOL_ERROR
+from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, NO_ERRORS, TASK, TOOL_ERROR
 from bridge.text import clip, to_json_line, utc_time
 
 if TYPE_CHECKING:
@@ -28,9 +28,16 @@ MAX_ARGUMENTS_BYTES = 16 * 1024
 MAX_ID = 2**63
 """Bound below which a numeric request id is recorded as a number; larger ones are recorded as text."""
 
-_EVENTS = {"tool": "call", "resource": "read", "prompt": "render"}
-_OUTCOMES = {None: "ok", INPUT_REQUIRED: INPUT_REQUIRED, TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED}
-_LEVELS = {"ok": "info", INPUT_REQUIRED: "info", TOOL_ERROR: "warning", CANCELLED: "warning", "error": "error"}
+_EVENTS = {"tool": "call", "resource": "read", "prompt": "render", "task": "task"}
+_OUTCOMES = {None: "ok", TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED} | {each: each for each in NO_ERRORS}
+_LEVELS = {
+    "ok": "info",
+    INPUT_REQUIRED: "info",
+    TASK: "info",
+    TOOL_ERROR: "warning",
+    CANCELLED: "warning",
+    "error": "error",
+}
 _LOG_ENDS = {outcome: f',"level":"{level}","logger":"bridge.calls"}}' for outcome, level in _LEVELS.items()}
 """Ends of log lines, by the outcome of the call."""
 
@@ -44,12 +51,12 @@ class CallDetails(NamedTuple):
     """The upstream server of the tool; None for a local tool."""
     caller: str | None
     """The caller's name; None where callers are not authenticated."""
-    transport: str
-    """The transport of the client."""
+    transport: str | None
+    """The transport of the client; None for a task."""
     arguments: str
     """The arguments in JSON: `recorded_names` or `recorded_arguments`."""
     noun: str = "tool"
-    """``tool`` for a call, ``resource`` for a read, ``prompt`` for a rendered prompt."""
+    """``tool`` for a call, ``task`` for the end of one, ``resource`` for a read, ``prompt`` for a rendered prompt."""
 
 
 class EndedCall(NamedTuple):
@@ -69,7 +76,7 @@ class CallRecord(NamedTuple):
     """The record of a call, which all sinks share."""
 
     outcome: str
-    """``ok``, ``input_required``, ``tool_error``, ``cancelled`` or ``error``."""
+    """``ok``, ``input_required``, ``task``, ``tool_error``, ``cancelled`` or ``error``."""
     line: str
     """An object in JSON, in one line."""
 
@@ -108,18 +115,19 @@ def call_record(call: EndedCall) -> CallRecord:
     """The record of a call."""
     name, server, caller, transport, arguments, noun = call.details
     outcome = _OUTCOMES.get(call.error_type, "error")
+    target = "tool" if noun == "task" else noun
     record = {
         "time": utc_time(call.started_at),
         "event": _EVENTS[noun],
         "request_id": recorded_id(call.request_id),
-        noun: name and clip(name, MAX_TARGET_CHARS[noun]),
+        target: name and clip(name, MAX_TARGET_CHARS[target]),
         "server": server,
         "caller": caller and clip(caller),
         "transport": transport,
         "duration_ms": round(call.duration_seconds * 1_000_000) / 1000,
         "outcome": outcome,
     }
-    if outcome not in {"ok", INPUT_REQUIRED}:
+    if outcome != "ok" and outcome not in NO_ERRORS:
         record["error"] = call.error_type
     if call.trace_id is not None:
         record["trace_id"] = call.trace_id

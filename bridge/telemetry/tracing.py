@@ -90,6 +90,11 @@ class Tracing:
         span = self._tracer.start_span(name, None, kind, attributes, record_exception=False)
         return CurrentSpan(span, trace.set_span_in_context(span))
 
+    def current_trace_id(self) -> str | None:
+        """Return the id of the current trace in hexadecimal digits; None if there is none, or it is not sampled."""
+        current = trace.get_current_span().get_span_context()  # of a span that may have ended
+        return trace.format_trace_id(current.trace_id) if current.is_valid and current.trace_flags.sampled else None
+
     def carry(self, meta: MutableMapping[str, Any]) -> None:
         """Write the current trace context into ``_meta``."""
         if _is_unsampled():  # W3C Trace Context, "Sampled flag"

@@ -14,7 +14,14 @@ import anyio
 
 from bridge.server.changes import Change
 from bridge.server.methods.method import Method, session_id
-from bridge.server.protocol import CAPABILITIES_KEY, INVALID_PARAMS, LIMIT_EXCEEDED, MODERN_VERSIONS, ProtocolError
+from bridge.server.protocol import (
+    CAPABILITIES_KEY,
+    INVALID_PARAMS,
+    LIMIT_EXCEEDED,
+    MODERN_VERSIONS,
+    ProtocolError,
+    missing_tasks_extension,
+)
 from bridge.wire.tasks import supports_tasks, task_notification_to_wire
 
 if TYPE_CHECKING:
@@ -123,10 +130,9 @@ class Listen(Method):
         wanted = params["notifications"].get(_TASK_IDS)
         if not (isinstance(wanted, list) and wanted and self._core.has_tasks):
             return []
-        from bridge.server.tasks.tasks import missing_extension
 
         if not supports_tasks((params.get("_meta") or {}).get(CAPABILITIES_KEY) or {}):
-            raise missing_extension(f"a subscription with {_TASK_IDS!r}")
+            raise missing_tasks_extension(f"a subscription with {_TASK_IDS!r}")
         ids = dict.fromkeys(each for each in wanted if isinstance(each, str))
         return [each for each in ids if await self._task_of(each) is not None]
 

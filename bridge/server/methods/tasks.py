@@ -11,6 +11,7 @@ from bridge.server.protocol import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     ProtocolError,
+    missing_tasks_extension,
 )
 from bridge.wire.tasks import supports_tasks, task_to_wire
 
@@ -56,14 +57,13 @@ class _TaskMethod(Method):
     async def handle(self, request: HandlerRequest, params: RequestParams) -> Json:  # noqa: ARG002 - see `params_type`
         """Answer the request."""
         from bridge.server.auth.identity import caller_of_request
-        from bridge.server.tasks.tasks import missing_extension
 
         sdk = request.sdk
         given = sdk.params or {}
         if not (request.modern and self._core.has_tasks):
             raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
         if not supports_tasks((given.get("_meta") or {}).get(CAPABILITIES_KEY) or {}):
-            raise missing_extension(f"the method {self.name!r}")
+            raise missing_tasks_extension(f"the method {self.name!r}")
         task_id = given.get(_TASK_ID)
         if not isinstance(task_id, str):
             raise ProtocolError(INVALID_PARAMS, f"{_TASK_ID!r} must be a string")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from time import time
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from bridge.server.failures import failed
 from bridge.server.protocol import INTERNAL_ERROR, ProtocolError
+from bridge.telemetry.tasks import error_type_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from bridge.server.tasks.channel import TaskChannel
     from bridge.server.tasks.store import TaskRecord
+    from bridge.telemetry.tasks import TaskOperation
     from bridge.tools.task import TaskStatus
     from bridge.types import Json
 
@@ -45,6 +47,8 @@ class RunningTask:
         self.is_expired = False
         self._changed = changed
         self._is_cancelled = False
+        self.operation: TaskOperation | None = None
+        """Its observation; None without telemetry."""
         channel.become_task(self._update)
 
     def cancel(self) -> None:
@@ -66,7 +70,7 @@ class RunningTask:
 
     def _outcome(self) -> tuple[TaskStatus, bytes]:
         if self.work.cancelled():
-            if self._is_cancelled:
+            if self._is_cancelled or self.is_expired:
                 return "cancelled", b""
             return "failed", _as_json(outcome_unknown(self.record.tool))
         error = self.work.exception()
@@ -83,7 +87,18 @@ class RunningTask:
             self.record = self.record.changed(
                 status=status, status_message=message, questions=questions, updated_at=time()
             )
+            if self.operation is not None:
+                self.operation.is_waiting = bool(questions)
             self._changed(self)
+
+    def error_type(self, record: TaskRecord) -> str | None:
+        """Return the error type of its last state, for telemetry; None for a success."""
+        task, code, is_error = record.task, None, False
+        if task.status == "failed":
+            code = from_json(task.outcome)["code"]
+        elif task.status == "completed":
+            is_error = bool(self.work.result()[1].get("isError"))
+        return error_type_of(task.status, code, is_error=is_error)
 
 
 def outcome_unknown(tool: str) -> ProtocolError:

@@ -20,22 +20,24 @@ from anyio import CancelScope
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.failures import reported
 from bridge.server.limits.accounts import current_account
-from bridge.server.protocol import LIMIT_EXCEEDED, MISSING_CAPABILITY, ProtocolError, write_result
+from bridge.server.protocol import LIMIT_EXCEEDED, ProtocolError, missing_tasks_extension, write_result
 from bridge.server.tasks.channel import TaskChannel
 from bridge.server.tasks.kept_tasks import MAX_BYTES_OPTION, KeptTasks, unavailable
 from bridge.server.tasks.restarts import may_run_again, read_rerun, rerun_request
 from bridge.server.tasks.running_task import RunningTask, failed_record, outcome_unknown
 from bridge.server.tasks.store import TaskRecord, TaskStoreError
+from bridge.telemetry import switch
 from bridge.tools.task import Task, TaskPolicy
-from bridge.wire.tasks import REQUIRED_CAPABILITIES, TASKS_EXTENSION, created_task_to_wire, supports_tasks
+from bridge.wire.tasks import created_task_to_wire, supports_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from bridge.server.auth.access import Access
     from bridge.server.running_calls import RunningCalls
     from bridge.server.tasks.options import TaskOptions
     from bridge.server.tasks.running_task import Work
+    from bridge.telemetry.tasks import TaskTelemetry
     from bridge.tools.context import Caller, InvocationContext
     from bridge.tools.tool import Tool
     from bridge.tools.toolbox import ToolBox
@@ -85,6 +87,7 @@ class Tasks:
         self._listeners: dict[str, set[Callable[[str], None]]] = {}
         self._endings: set[asyncio.Task[None]] = set()
         self._is_closing = False
+        self._watched = None if (observer := switch.observer()) is None else observer.tasks
 
     def takes(self, tool: Tool, capabilities: Mapping[str, Any], *, modern: bool) -> bool:
         """Return True if a call of a tool may become a task.
@@ -103,7 +106,7 @@ class Tasks:
         if modern and supports_tasks(capabilities):
             return _is_on_asyncio()
         if policy is not None and policy.required:
-            raise missing_extension(f"the tool {tool.name!r}")
+            raise missing_tasks_extension(f"the tool {tool.name!r}")
         return False
 
     # --- calls -------------------------------------------------------------------------------------------------------
@@ -140,7 +143,7 @@ class Tasks:
         """Run a call, which becomes a task when its function says so, or after a time."""
         if policy.required:
             self._kept.check_room(context.account)
-        work = self._work(tool.name, arguments, context, access)
+        work = self._work(tool.name, arguments, context, access, is_task=False)
         wanted = asyncio.get_running_loop().create_task(channel.wants_task.wait())
         try:
             await asyncio.wait([work, wanted], timeout=self.options.after_seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -165,8 +168,18 @@ class Tasks:
                 with CancelScope(shield=True):
                     await asyncio.wait([work])
 
-    def _work(self, name: str, arguments: Mapping[str, Any], context: InvocationContext, access: Access) -> Work:
+    def _work(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        context: InvocationContext,
+        access: Access,
+        *,
+        is_task: bool = True,
+    ) -> Work:
         call = self._calls.call(name, arguments, context, _written, modern=True, access=access)
+        if is_task and self._watched is not None:
+            call = _observed(call, name, self._watched)
         return asyncio.get_running_loop().create_task(call)
 
     def _new_record(
@@ -202,6 +215,9 @@ class Tasks:
             ending.add_done_callback(self._endings.discard)
 
         work.add_done_callback(begin_end)
+        if self._watched is not None:
+            task = record.task
+            running.operation = self._watched.started(task.id, record.tool, record.owner or None, task.created_at)
         return running
 
     # --- the end of a task -------------------------------------------------------------------------------------------
@@ -224,6 +240,8 @@ class Tasks:
             self._running.pop(record.task.id, None)
             self._kept.end(record.account)
             self._calls.running.leave(running.work)
+            if self._watched is not None and running.operation is not None:
+                self._watched.ended(running.operation, record.task.status, running.error_type(record))
             self._notify(running)
 
     @property
@@ -357,15 +375,16 @@ class Tasks:
             await self._kept.close()
 
 
-def missing_extension(what: str) -> ProtocolError:
-    """Return the error for a client that does not support tasks."""
-    message = f"{what} needs a client that declares the extension {TASKS_EXTENSION!r} of version 2026-07-28"
-    return ProtocolError(MISSING_CAPABILITY, message, REQUIRED_CAPABILITIES)
-
-
 def _owner_of(caller: Caller | None) -> str:
     """Return the name that a task is bound to; empty without authentication."""
     return "" if caller is None else caller.name
+
+
+async def _observed(
+    call: Coroutine[Any, Any, tuple[bytes, Json]], tool: str, watched: TaskTelemetry
+) -> tuple[bytes, Json]:
+    with watched.work(tool):
+        return await call
 
 
 def _written(result: Json) -> tuple[bytes, Json]:

@@ -1,0 +1,77 @@
+"""Tasks in metrics, audit lines and traces, on the fast path and by the SDK."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge import InvocationContext, ToolError, tool
+from bridge.server import Publisher, http_app
+from bridge.telemetry.switch import enabled
+from tests.server import http_server
+from tests.server.tasks.client import TaskClient
+from tests.server.test_telemetry_paths import Watched
+
+FORM: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+@tool(task=True)
+async def add(a: int, b: int) -> int:
+    """Adds."""
+    return a + b
+
+
+@tool(task=True)
+async def fail() -> str:
+    """Fails."""
+    raise ToolError("it failed")
+
+
+@tool(task=True)
+async def ask(context: InvocationContext) -> str:
+    """Asks."""
+    await context.elicit("Sure?", FORM)
+    return "sure"
+
+
+@pytest.mark.parametrize("fast_path", [True, False], ids=["the fast path", "the SDK"])
+def test_tasks_are_recorded_with_their_calls(fast_path: bool) -> None:
+    watched = Watched()
+    with enabled(watched.observer):
+        publisher = Publisher([add, fail, ask], name="tests")
+        app = http_app(publisher.tools, publisher=publisher, fast_path=fast_path)
+        with http_server.serving(app, http="direct") as origin, TaskClient(origin) as client:
+            ids = [client.created("add", a=1, b=2), client.created("fail")]
+            for each in ids:
+                client.settled(each)
+            waiting = client.created("ask")
+            client.state(waiting, "input_required")
+            open_tasks = list(watched.observer.tasks._running)
+            assert [each.is_waiting for each in open_tasks] == [True]
+            client.cancel(waiting)
+            client.settled(waiting)
+    assert list(watched.observer.tasks._running) == []
+    told = [(each["event"], each["tool"], each["outcome"]) for each in watched.records]
+    assert [each for each in told if each[0] == "task"] == [
+        ("task", "add", "ok"),
+        ("task", "fail", "tool_error"),
+        ("task", "ask", "cancelled"),
+    ]
+    assert [each for each in told if each[0] == "call"] == [("call", name, "task") for name in ("add", "fail", "ask")]
+    ends = [each for each in watched.records if each["event"] == "task"]
+    assert [each["request_id"] for each in ends] == [each[:8] for each in (*ids, waiting)]
+    calls = [each for each in watched.records if each["event"] == "call"]
+    assert [each["trace_id"] for each in ends] == [each["trace_id"] for each in calls]
+    counted = watched.counts("bridge.task.duration")
+    assert {(labels["gen_ai.tool.name"], labels["bridge.task.status"], count) for labels, count in counted} == {
+        ("add", "completed", 1),
+        ("fail", "completed", 1),
+        ("ask", "cancelled", 1),
+    }
+    spans = {span.name: span for span in watched.finished}
+    for name in ("add", "fail", "ask"):
+        work, call = spans[f"task {name}"], spans[f"tools/call {name}"]
+        assert work.parent is not None
+        assert call.context is not None
+        assert work.parent.span_id == call.context.span_id
