@@ -14,16 +14,17 @@ import httpx
 import pytest
 import uvicorn
 
-from bridge.client import ServerConfig, StdioTransport
+from bridge.client import HttpTransport, ServerConfig, StdioTransport
 from bridge.hosting import sockets
 from bridge.hosting.server import BackgroundServer
 from bridge.inspector.app import inspector_app
 from bridge.inspector.inspector import Inspector
 from bridge.inspector.snippets import Origin
+from tests.client.conftest import RemoteServer
 from tests.processes import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 TOKEN = "a-token"
 DEADLINE_SECONDS = 30
@@ -34,6 +35,15 @@ def travel(**settings: Any) -> ServerConfig:
     """The travel agency as a child."""
     transport = StdioTransport(sys.executable, args=("-m", "bridge", "serve", TRAVEL), cwd=str(ROOT))
     return replace(ServerConfig(name="travel", transport=transport), **settings)
+
+
+@pytest.fixture(scope="module")
+def agency() -> Iterator[RemoteServer]:
+    """The travel agency over HTTP."""
+    server = RemoteServer(TRAVEL)
+    anyio.run(server.start)
+    yield server
+    server.kill()
 
 
 class OpenPage:
@@ -129,8 +139,8 @@ async def inspecting(*configs: ServerConfig, origin: Origin | None = None) -> As
 
 
 @pytest.fixture
-async def page() -> AsyncIterator[OpenPage]:
+async def page(agency: RemoteServer) -> AsyncIterator[OpenPage]:
     """The page of the travel agency, whose tools are listed."""
-    async with inspecting(travel()) as opened:
+    async with inspecting(travel(transport=HttpTransport(agency.url))) as opened:
         await opened.listed()
         yield opened

@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridge.client import HttpTransport
 from tests.inspector.conftest import inspecting, travel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tests.client.conftest import RemoteServer
     from tests.inspector.conftest import OpenPage
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(params=["legacy", "2026-07-28"])
-async def page(request: pytest.FixtureRequest) -> AsyncIterator[OpenPage]:
+async def page(request: pytest.FixtureRequest, agency: RemoteServer) -> AsyncIterator[OpenPage]:
     """The page of the travel agency in an era."""
-    async with inspecting(travel(protocol=request.param)) as opened:
+    async with inspecting(travel(protocol=request.param, transport=HttpTransport(agency.url))) as opened:
         await opened.listed()
         yield opened
 

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from bridge.client import ServerConfig, StdioTransport
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_server_is_shown_with_what_it_says_about_itself(page: OpenPage) -> None:
     server = await page.listed()
-    assert (server["name"], server["state"], server["transport"]) == ("travel", "ready", "stdio")
+    assert (server["name"], server["state"], server["transport"]) == ("travel", "ready", "http")
     assert (server["era"], server["protocolVersion"]) == ("modern", "2026-07-28")
     assert server["info"]["name"] == "travel"
     assert server["problems"] == []
@@ -52,15 +53,15 @@ async def test_a_server_that_cannot_be_started_is_shown_with_the_reason() -> Non
         await page.listed()
 
 
-async def test_a_restarted_server_is_another_process(page: OpenPage) -> None:
-    await page.post("/servers/travel/restart")
-    await page.event("server", state="closed")
-    count = len(page.events)
-    while not any(kind == "server" and data["state"] == "ready" for kind, data in page.events[count:]):
-        await anyio.lowlevel.checkpoint()
-    ended = await page.ended(await page.call("distance", {"start": "A"}))
-    assert ended["state"] == "done"
-    assert page.inspector.servers["travel"].connection.status().connects == 1
+async def test_a_restarted_server_is_another_process() -> None:
+    async with inspecting(travel()) as page:
+        await page.listed()
+        await page.post("/servers/travel/restart")
+        ended = await page.ended(await page.call("distance", {"start": "A"}))
+        assert ended["state"] == "done"
+        await page.event("server", state="closed")
+        messages = [(each["method"], each["kind"]) for each in page.inspector.traffic.summaries()]
+        assert messages.count(("server/discover", "result")) == 2
 
 
 async def test_malformed_tools_are_named_and_the_others_listed() -> None:
