@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bridge.client.output_schema import OutputSchema
 from bridge.errors import WireError
-from bridge.inspector.access import AccessGuard
+from bridge.inspector.access import SANDBOX_PATH, AccessGuard
 from bridge.inspector.requests import METHODS
 from bridge.inspector.snippets import as_call_line, as_test
 
@@ -49,6 +49,7 @@ def inspector_app(inspector: Inspector, token: str) -> ASGIApp:
         Route("/requests/{number:int}", page.request),
         Route("/requests/{number:int}/cancel", page.cancel, methods=["POST"]),
         Route("/requests/{number:int}/snippets", page.snippets),
+        Route(f"{SANDBOX_PATH}{{number:int}}/{{index:int}}", page.frame),
         Route("/questions/{number:int}", page.answer, methods=["POST"]),
         Route("/messages/clear", page.clear_messages, methods=["POST"]),
         Route("/messages/{number:int}", page.message),
@@ -99,6 +100,14 @@ class _Page:
         return _json(
             {"line": as_call_line(origin, name, arguments), "test": as_test(origin, name, arguments, found.answer)}
         )
+
+    async def frame(self, request: Request) -> Response:
+        """A resource as a document, which the policy of its path keeps apart from the page."""
+        result = (self._request(request).answer or {}).get("result", {})
+        contents, index = result.get("contents"), request.path_params["index"]
+        if not (isinstance(contents, list) and index < len(contents) and isinstance(contents[index].get("text"), str)):
+            raise HTTPException(404, "there is no text to show")
+        return HTMLResponse(contents[index]["text"])
 
     async def clear_requests(self, _: Request) -> Response:
         self._inspector.requests.clear()

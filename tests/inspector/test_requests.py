@@ -70,6 +70,21 @@ async def test_resources_templates_and_prompts_are_read(page: OpenPage) -> None:
     assert got["answer"]["result"]["messages"][0]["content"]["text"] == "Plan 3 days in Rome."
 
 
+async def test_a_resource_is_a_document_in_a_sandbox(page: OpenPage) -> None:
+    number = await page.start("resources/read", uri="travel://timetable/%3Cb%3Erome")
+    await page.ended(number)
+    document = await page.client.get(f"/frames/{number}/0")
+    assert document.text == "Trains to <b>rome: 8:00, 12:00"
+    directives = [each.strip() for each in document.headers["content-security-policy"].split(";")]
+    assert {"sandbox allow-scripts", "default-src 'none'", "frame-ancestors 'self'"} <= set(directives)
+    assert (await page.client.get(f"/frames/{number}/1")).status_code == 404
+    call = await page.call("distance", {"start": "A"})
+    await page.ended(call)
+    assert (await page.client.get(f"/frames/{call}/0")).status_code == 404
+    page.client.cookies.clear()
+    assert (await page.client.get(f"/frames/{number}/0")).status_code == 403
+
+
 async def test_a_wrong_request_of_the_page_is_refused(page: OpenPage) -> None:
     wrong: list[tuple[Any, int]] = [
         ({"server": "none", "method": "tools/call", "params": {"name": "a", "arguments": {}}}, 404),

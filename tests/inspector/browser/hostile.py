@@ -9,6 +9,13 @@ from typing import Any
 
 ELSEWHERE = "http://attacker.example"
 SCRIPT = f"<img src=x onerror=\"pwned=1\"><script>pwned=1</script><a href='{ELSEWHERE}'>x</a>"
+DOCUMENT = """<p>A document</p><script>
+    let found = [origin];
+    for (const attempt of [() => (parent.pwned = 1), () => parent.document.title, () => localStorage.length]) {
+        try { attempt(); found.push("reached"); } catch { found.push("kept out"); }
+    }
+    document.body.append(found.join(", "));
+</script>"""
 REVERSED = "ab\u202edc\u200b"
 SVG = f'<svg xmlns="http://www.w3.org/2000/svg"><image href="{ELSEWHERE}/i"/><script>parent.pwned=1</script></svg>'
 
@@ -53,6 +60,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "tools/list": {"tools": TOOLS},
     "resources/list": {"resources": [{"uri": "javascript:pwned=1", "name": SCRIPT, "mimeType": SCRIPT}]},
+    "resources/read": {"contents": [{"uri": "ui://page", "mimeType": "text/html;profile=mcp-app", "text": DOCUMENT}]},
     "resources/templates/list": {"resourceTemplates": [{"uriTemplate": f"x://{{a}}{SCRIPT}", "name": SCRIPT}]},
     "prompts/list": {"prompts": [{"name": SCRIPT, "arguments": [{"name": SCRIPT, "description": SCRIPT}]}]},
     "tools/call": RESULT,

@@ -140,6 +140,16 @@ def test_results_of_a_hostile_server_run_nothing_and_lead_nowhere(attacked: Page
         attacked.locator(".row").first.click()
 
 
+def test_a_document_of_a_hostile_server_is_kept_apart(attacked: Page) -> None:
+    attacked.locator(".item-link[href*='resource']").click()
+    attacked.get_by_role("button", name="Read").click()
+    assert attacked.locator("iframe").count() == 0
+    attacked.get_by_role("button", name="Show as a document").click()
+    expect(attacked.locator("iframe")).to_have_attribute("sandbox", "allow-scripts")
+    document = attacked.frame_locator("iframe").locator("body")
+    expect(document).to_contain_text("null, kept out, kept out, kept out")
+
+
 def test_a_page_to_visit_of_a_hostile_server_is_no_link(attacked: Page) -> None:
     call(attacked, "ask")
     question = attacked.get_by_role("region", name="Questions")

@@ -91,12 +91,12 @@ const panels = {
 };
 
 /** What a reader wants to see of an answer. */
-function outcome({ answer, method }) {
+function outcome({ number, answer, method }) {
   if (!answer) return html`<p class="muted">There is no result.</p>`;
   if (answer.error) return failure(answer.error);
   const { result } = answer;
   if (method === "resources/read" && Array.isArray(result.contents)) {
-    return result.contents.map((contents) => html`<div class="block">${resourceContents(contents)}</div>`);
+    return result.contents.map((contents, index) => resource(contents, `${number}/${index}`));
   }
   if (method === "prompts/get" && Array.isArray(result.messages)) {
     return html`${result.description ? html`<p>${visible(result.description)}</p>` : nothing}
@@ -109,6 +109,24 @@ function outcome({ answer, method }) {
   return html`<div class="columns">
     ${blocks.length ? html`<section>${contentBlocks(blocks)}</section>` : nothing} ${structured(result)}
     ${blocks.length || result.structuredContent != null ? nothing : html`<p class="muted">The result is empty.</p>`}
+  </div>`;
+}
+
+/** Documents that the user has asked to see, by the number of their request and their index. */
+const documents = new Set();
+
+/** The contents of a resource; HTML also as a document, which has no origin and cannot reach the page or a network. */
+function resource(contents, address) {
+  const show = () => {
+    documents.add(address);
+    changed();
+  };
+  const isHtml = /^text\/html\b/.test(contents.mimeType ?? "") && typeof contents.text === "string";
+  return html`<div class="block">
+    ${!isHtml ? nothing : documents.has(address)
+      ? html`<iframe title="document of the server" sandbox="allow-scripts" src="/frames/${address}"></iframe>`
+      : html`<button type="button" @click=${show}>Show as a document</button>`}
+    ${resourceContents(contents)}
   </div>`;
 }
 
