@@ -49,6 +49,7 @@ class ToolsCall(Method):
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
         self._plain = PlainCalls(core)
+        self._may_all_be_tasks = core.task_options.after_seconds is not None
 
     def plan(self, request: PlainRequest) -> PlainRequest | None:
         """Return the request if it calls a known tool."""
@@ -65,9 +66,7 @@ class ToolsCall(Method):
         # over HTTP, a missing scope has its own status.
         if listed is None or listed.header_schema is not None or (access is not EVERYTHING and access.missing(name)):
             return None
-        if (listed.tool.task is not None or core.task_options.after_seconds is not None) and not self._plan_task(
-            request, listed.tool
-        ):
+        if (listed.tool.task is not None or self._may_all_be_tasks) and not self._plan_task(request, listed.tool):
             return None
         if listed.is_plain and core.is_plain and request.found is None:
             request.tool = listed.tool
@@ -143,7 +142,7 @@ class ToolsCall(Method):
             tool = core.views.of(access).tools.find(params.name)
             if (
                 tool is not None
-                and (tool.task is not None or core.task_options.after_seconds is not None)
+                and (tool.task is not None or self._may_all_be_tasks)
                 and not access.missing(params.name)
                 and core.tasks.takes(tool, context.client_capabilities, modern=request.modern)
             ):

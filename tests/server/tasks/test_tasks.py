@@ -329,6 +329,19 @@ def test_a_task_over_the_maximum_is_refused_with_the_time_to_try_again() -> None
         client.created("wait")
 
 
+@PATHS
+def test_a_task_of_a_function_without_a_context_belongs_to_its_caller(fast_path: bool) -> None:
+    auth = Auth(ApiKeys(ApiKey(name="a", key=KEY), ApiKey(name="b", key=OTHER_KEY)))
+    with (
+        served(auth=auth, fast_path=fast_path) as origin,
+        TaskClient(origin, KEY) as client,
+        TaskClient(origin, OTHER_KEY) as other,
+    ):
+        task_id = client.created("add", a=1, b=2)
+        assert client.settled(task_id)["result"]["structuredContent"] == {"result": 3}
+        assert other.get(task_id)["code"] == -32602
+
+
 def test_a_result_without_room_fails_the_task_and_says_so() -> None:
     @tool(task=True)
     def large() -> str:
