@@ -41,9 +41,27 @@ async def order(context: Context) -> str:
     return f"{answer.action}: {getattr(answer, 'data', None)}"
 
 
+def notes() -> str:
+    """All notes."""
+    return "milk"
+
+
+def note(title: str) -> str:
+    """A note."""
+    return f"about {title}"
+
+
+def review(code: str) -> str:
+    """Review code."""
+    return f"Review {code}"
+
+
 server = FastMCP("fast")
 for function in (add, mirror, fail, count, order):
     server.tool(function)
+server.resource("notes://all", title="All notes", mime_type="text/plain")(notes)
+server.resource("notes://{title}")(note)
+server.prompt(title="Review")(review)
 
 if __name__ == "__main__":
     if sys.argv[1] == "stdio":

@@ -75,6 +75,30 @@ async def grow(context: Context) -> str:
     return "grown"
 
 
+@server.resource("notes://all", title="All notes", mime_type="text/plain")
+def notes() -> str:
+    """All notes."""
+    return "milk"
+
+
+@server.resource("notes://{title}")
+def note(title: str) -> str:
+    """A note."""
+    return f"about {title}"
+
+
+@server.resource("bytes://some", mime_type="application/octet-stream")
+def some_bytes() -> bytes:
+    """Some bytes."""
+    return bytes(range(256))
+
+
+@server.prompt(title="Review")
+def review(code: str) -> str:
+    """Review code."""
+    return f"Review {code}"
+
+
 def late() -> str:
     """Come later."""
     return "here"
