@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from pydantic_core import to_json
 
 from bridge.client.connection.connection import Connection
+from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES
 from bridge.client.connection.state import ConnectionState
 from bridge.errors import ServerError, ServerRefusedError
 from bridge.service.memory.chat_memory import estimate_tokens
 from bridge.service.messages import SystemMessage
-from bridge.types import Feature
+from bridge.types import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.list_methods import ListMethod
     from bridge.client.connection.state import MessageDirection
     from bridge.inspector.snippets import Origin
     from bridge.types import Json
-
-MAX_ITEMS = 10_000
-"""Maximum resources, templates or prompts of a server that are listed, over all pages."""
 
 _METHOD_NOT_FOUND = -32601
 _DEFINITION_KEYS = ("name", "description", "inputSchema")
@@ -72,7 +71,7 @@ class InspectedServer:
         self._wanted = anyio.Event()
         self.connection.on_message(lambda direction, text: on_message(config.name, direction, text))
         self.connection.on_state(self._state_changed)
-        for feature in get_args(Feature):
+        for feature in FEATURES:
             self.connection.on_list_changed(feature, self.refresh)
 
     async def run(self) -> None:
@@ -141,10 +140,10 @@ class InspectedServer:
         if "tools" in capabilities:
             await self._list_tools(offers)
         if "resources" in capabilities:
-            offers.resources = await self._pages("resources/list", "resources", offers)
-            offers.templates = await self._pages("resources/templates/list", "resourceTemplates", offers)
+            offers.resources = await self._items(RESOURCES, offers)
+            offers.templates = await self._items(TEMPLATES, offers)
         if "prompts" in capabilities:
-            offers.prompts = await self._pages("prompts/list", "prompts", offers)
+            offers.prompts = await self._items(PROMPTS, offers)
         return offers
 
     async def _list_tools(self, offers: Offers) -> None:
@@ -156,24 +155,16 @@ class InspectedServer:
         offers.tools = [tool for tool in listing.tools if self.config.admits(tool["name"])]
         offers.problems += [*listing.malformed, *listing.refused]
 
-    async def _pages(self, method: str, key: str, offers: Offers) -> list[Json]:
-        """Request all pages of a list."""
-        found: list[Json] = []
-        params: Json = {}
+    async def _items(self, method: ListMethod, offers: Offers) -> list[Json]:
+        """List items other than tools."""
         try:
-            while len(found) < MAX_ITEMS:
-                page = await self.connection.request(method, params)
-                items = page.get(key)
-                found += [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-                cursor = page.get("nextCursor")
-                if cursor is None or cursor == params.get("cursor"):
-                    return found
-                params = {"cursor": cursor}
-            offers.problems.append(f"{method}: only the first {MAX_ITEMS:,} are shown")
+            listed = await self.connection.list_items(method)
         except ServerError as error:
             if not (isinstance(error, ServerRefusedError) and error.code == _METHOD_NOT_FOUND):
                 offers.problems.append(str(error))
-        return found[:MAX_ITEMS]
+            return []
+        offers.problems += listed.malformed
+        return listed.items
 
 
 def definition_tokens(tool: Json) -> int:

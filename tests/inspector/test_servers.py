@@ -12,10 +12,12 @@ import pytest
 from bridge.client import ServerConfig, StdioTransport
 from bridge.inspector import events
 from bridge.inspector.events import Events
+from bridge.types import FEATURES
 from tests.client.scripted import listed, scripted_config
 from tests.inspector.conftest import inspecting, travel
 
 if TYPE_CHECKING:
+    from bridge.types import Feature
     from tests.inspector.conftest import OpenPage
 
 pytestmark = pytest.mark.anyio
@@ -84,6 +86,16 @@ async def test_lists_are_fetched_again_on_request(page: OpenPage) -> None:
     while server.offers is before:
         await anyio.lowlevel.checkpoint()
     assert server.offers == before
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+async def test_lists_follow_announced_changes(page: OpenPage, feature: Feature) -> None:
+    server = page.inspector.servers["travel"]
+    before = server.offers
+    server.connection._events.list_listeners[feature].notify()
+    while server.offers is before:
+        await anyio.lowlevel.checkpoint()
+    assert [prompt["name"] for prompt in server.offers.prompts] == ["plan"]
 
 
 async def test_a_page_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
