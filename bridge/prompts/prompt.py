@@ -139,7 +139,7 @@ class MessagesWriter:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._text = ResultWriter(name, str, "prompt").write
+        self._text = ResultWriter(name, str, "prompt").checked_text
 
     def write(self, value: Any) -> ToolExecutionResult:
         """Convert a return value.
@@ -156,7 +156,7 @@ class MessagesWriter:
         if isinstance(item, PromptMessage):
             return item
         if isinstance(item, str):
-            return PromptMessage(self._text(item).content[0])
+            return PromptMessage(Text(self._text(item)))
         if isinstance(item, Block):
             return PromptMessage(item)  # type: ignore[arg-type]  # the kinds of content are the kinds of block
         returned = f"a value of type {type(item).__qualname__!r}; return text, content, messages, or a list of these"

@@ -41,6 +41,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
 
     def __init__(self, *sources: object) -> None:
         self._watchers: list[Callable[[str], None]] = []
+        self._templates: tuple[ResourceTemplate, ...] | None = None
         super().__init__(*sources)
 
     def key_of(self, item: Resource | ResourceTemplate) -> str:
@@ -65,7 +66,14 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
     @property
     def templates(self) -> tuple[ResourceTemplate, ...]:
         """The templates."""
-        return tuple(item for item in self if isinstance(item, ResourceTemplate))
+        if (templates := self._templates) is None:
+            templates = tuple(item for item in self if isinstance(item, ResourceTemplate))
+            self._templates = templates
+        return templates
+
+    def _notify(self) -> None:
+        self._templates = None
+        super()._notify()
 
     async def begin_watch(self, uri: str) -> Callable[[], None]:  # noqa: ARG002 - for boxes of remote resources
         """Make sure that `updated` is called for a resource; a server does so for each client that watches it.

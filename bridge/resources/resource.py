@@ -8,6 +8,7 @@ content of the result are `bridge.File` blocks.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -118,13 +119,18 @@ class ResourceTemplate(_Described):
 
     uri_template: UriTemplate
     completions: Completing | None = field(default=None, compare=False)
+    _prototype: Tool = field(init=False, compare=False, repr=False)
+    """The tool of no URI, of which those of URIs are copies."""
 
     def __post_init__(self) -> None:
         self._check(f"the resource template {str(self.uri_template)!r}")
+        object.__setattr__(self, "_prototype", self._tool(str(self.uri_template)))
 
     def tool_of(self, uri: str) -> Tool:
         """Return the tool that reads one of its resources; its arguments are the values of the template's variables."""
-        return self._tool(uri)
+        tool = copy(self._prototype)  # which costs a tenth of a new one
+        object.__setattr__(tool, "executor", _Reading(self.reader, uri))
+        return tool
 
     async def complete(
         self, variable: str, text: str, values: Mapping[str, str], context: InvocationContext
@@ -163,12 +169,13 @@ class ContentsWriter:
         mime_type: The declared media type; None to choose one by the value.
     """
 
-    __slots__ = ("_json", "_mime_type", "_name")
+    __slots__ = ("_json", "_mime_type", "_name", "_text")
 
     def __init__(self, name: str, mime_type: str | None) -> None:
         self._name = name
         self._mime_type = mime_type
-        self._json = ResultWriter(name, Any, "resource").write
+        writer = ResultWriter(name, Any, "resource")
+        self._json, self._text = writer.write, writer.checked_text
 
     def write(self, value: Any) -> ToolExecutionResult:
         """Convert a return value.
@@ -186,6 +193,8 @@ class ContentsWriter:
     write_json = write
 
     def _content(self, value: Any) -> File:
+        if type(value) is str:
+            return File("", self._text(value), self._mime_type or TEXT)
         if isinstance(value, File):
             return value if value.mime_type else replace(value, mime_type=self._mime_type)
         if isinstance(value, Media):

@@ -73,7 +73,7 @@ class Features:
         boxes = [source for source in flat if isinstance(source, Box)]
         found = [item for source in flat if not isinstance(source, Box) for item in found_in(source)]
         if not (found or boxes) and sources:
-            raise nothing_in(sources[0] if len(sources) == 1 else sources)
+            raise nothing_in(sources[0] if len(sources) == 1 else sources, "tools", "resources", "prompts")
         tools = _one_box(ToolBox, boxes, [item for item in found if isinstance(item, Tool)]) or ToolBox()
         if all(isinstance(each, Tool | ToolBox) for each in (*boxes, *found)):
             return cls(tools=tools)

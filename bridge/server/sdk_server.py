@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server")
 _EMPTY: Mapping[str, Any] = {}
-_OF_SESSIONS = frozenset({ResourcesSubscribe.name, ResourcesUnsubscribe.name})
+_OF_SESSIONS = frozenset({SetLevel.name, ResourcesSubscribe.name, ResourcesUnsubscribe.name})
 
 STATE_TTL_SECONDS = 3600.0
 """Seconds within which a client must answer the questions of a call."""
@@ -135,8 +135,10 @@ class SdkServer(Server[Any]):
             experimental_capabilities,
             extensions,
         )
-        if self.is_stateless and options.capabilities.resources is not None:
-            options.capabilities.resources.subscribe = False
+        if self.is_stateless:
+            options.capabilities.logging = None
+            if options.capabilities.resources is not None:
+                options.capabilities.resources.subscribe = False
         return options
 
     def get_capabilities(
@@ -236,7 +238,8 @@ class _HandlerRequest:
             return ModernChannel(sdk, meta.get(CAPABILITIES_KEY) or {}, level if level in LOG_LEVELS else None)
         declared = sdk.session.client_capabilities
         capabilities = {} if declared is None else declared.model_dump(by_alias=True, mode="json", exclude_none=True)
-        level = self._levels.of(sdk.session.client_params)
+        client = sdk.session.client_params  # None without a session, whose client was not told of log messages
+        level = None if client is None else self._levels.of(client)
         session, close_post = _session_of(sdk), sdk.close_sse_stream
         peer = self._publisher.stdio_client if sdk.request is None else session
         end_stream = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from bridge.errors import ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError
@@ -106,22 +107,27 @@ class _Served:
         self._core = core
 
     async def _produced(
-        self, what: str, tool: Tool, arguments: Mapping[str, Any], context: InvocationContext, absent: ProtocolError
+        self,
+        tool: Tool,
+        request: ToolExecutionRequest,
+        context: InvocationContext,
+        what: Callable[[], str],
+        absent: Callable[[], ProtocolError],
     ) -> ToolExecutionResult:
         """Run what reads, renders or completes.
 
         Raises:
-            ProtocolError: It failed; ``absent`` if it says that there is no such resource.
+            ProtocolError: It failed; ``absent()`` if it says that there is no such resource.
         """
         try:
-            return await self._core.produce(tool, ToolExecutionRequest(tool.name, arguments), context)
+            return await self._core.produce(tool, request, context)
         except ArgumentsError as error:
             problems = "; ".join(map(str, error.problems))
-            raise ProtocolError(INVALID_PARAMS, f"invalid arguments for {what}: {problems}", absent.data) from None
+            raise ProtocolError(INVALID_PARAMS, f"invalid arguments for {what()}: {problems}", absent().data) from None
         except ResourceNotFoundError:
-            raise absent from None
+            raise absent() from None
         except (ToolError, ToolTimeoutError) as error:
-            raise ProtocolError(INTERNAL_ERROR, str(error), absent.data) from None
+            raise ProtocolError(INTERNAL_ERROR, str(error), absent().data) from None
 
     async def _completed(
         self,
@@ -141,8 +147,14 @@ class _Served:
             return ToolExecutionResult((), value=await item.complete(argument, text, known, context))
 
         tool = Tool(ToolSpecification(name=item.name), CallableExecutor(execute, item.name), policy=item.policy)
-        nothing = ProtocolError(INTERNAL_ERROR, f"there is nothing to complete {argument!r} of {item.name!r} with")
-        completion: Completion = (await self._produced(f"{item.name!r}", tool, {}, context, nothing)).value
+
+        def nothing() -> ProtocolError:
+            return ProtocolError(INTERNAL_ERROR, f"there is nothing to complete {argument!r} of {item.name!r} with")
+
+        completed = await self._produced(
+            tool, ToolExecutionRequest(tool.name), context, lambda: repr(item.name), nothing
+        )
+        completion: Completion = completed.value
         return completion
 
 
@@ -226,8 +238,9 @@ class ServedResources(_Served):
             raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri[:MAX_URI_CHARS]}) from None
 
     def find(self, uri: str, access: Access = EVERYTHING) -> Readable | None:
-        """Return what reads a URI; None if the caller sees no such resource."""
-        return self.views.of(access).box.find(uri)
+        """Return what reads a URI; None if the caller sees no such resource, though another template has it, too."""
+        found = self.box.find(uri)
+        return found if found is not None and access.shows(found.resource.name) else None
 
     def is_readable(self, uri: str, access: Access) -> bool:
         """Return True if the caller sees a resource, and was granted its scopes."""
@@ -268,8 +281,11 @@ class ServedResources(_Served):
             ProtocolError: It cannot be read, or the function says that there is no such resource.
             InputRequired: The function asked a question that needs another round.
         """
-        absent = _not_found(uri, modern=modern)
-        result = await self._produced(f"the URI {clip(uri)!r}", found.tool, found.arguments, context, absent)
+        request, absent = (
+            ToolExecutionRequest(found.tool.name, found.arguments),
+            partial(_not_found, uri, modern=modern),
+        )
+        result = await self._produced(found.tool, request, context, lambda: f"the URI {clip(uri)!r}", absent)
         wire = contents_to_wire(result)
         if modern:
             wire |= {"resultType": "complete", "ttlMs": LIST_TTL_MS, "cacheScope": CACHE_SCOPE}
@@ -348,8 +364,13 @@ class ServedPrompts(_Served):
             InputRequired: The function asked a question that needs another round.
         """
         name = prompt.name
-        absent = ProtocolError(INTERNAL_ERROR, f"the prompt {name!r} uses a resource that does not exist")
-        result = await self._produced(f"the prompt {name!r}", prompt.tool, arguments, context, absent)
+
+        def absent() -> ProtocolError:
+            return ProtocolError(INTERNAL_ERROR, f"the prompt {name!r} uses a resource that does not exist")
+
+        result = await self._produced(
+            prompt.tool, ToolExecutionRequest(name, arguments), context, lambda: f"the prompt {name!r}", absent
+        )
         wire = messages_to_wire(prompt, result)
         return self._core.write_produced(name, wire | {"resultType": "complete"} if modern else wire, write)
 

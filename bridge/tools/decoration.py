@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MethodType, ModuleType
 from typing import Any, TypeVar
@@ -113,11 +113,18 @@ def _required(source: object, found: list[Published]) -> list[Published]:
     return found
 
 
-def nothing_in(source: object, noun: str = "tools") -> DefinitionError:
-    """Return the error for a source without any of a kind."""
+def nothing_in(source: object, *nouns: str) -> DefinitionError:
+    """Return the error for a source without any of some kinds, given in the plural; by default, of tools."""
+    nouns = nouns or ("tools",)
+    decorators = _alternatives([f"@{noun[:-1]}" for noun in nouns])
     return DefinitionError(
-        f"there are no {noun} in {described(source)}; decorate functions or methods with @{noun[:-1]}"
+        f"there are no {_alternatives(nouns)} in {described(source)}; decorate functions or methods with {decorators}"
     )
+
+
+def _alternatives(words: Sequence[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _of_module(module: ModuleType) -> list[Published]:

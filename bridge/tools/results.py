@@ -132,7 +132,7 @@ class ResultWriter:
 
     def _text_as_json(self, value: Any) -> bytes | ToolExecutionResult:
         if isinstance(value, str) and self.write != self._write_nothing:
-            return _JSON_OF_TEXT % to_json(self._text(value))
+            return _JSON_OF_TEXT % to_json(self.checked_text(value))
         return self.write(value)
 
     def _dumped(self, value: Any) -> tuple[Any, bytes]:
@@ -160,7 +160,7 @@ class ResultWriter:
 
     def _write_text(self, value: Any) -> ToolExecutionResult:
         if isinstance(value, str):
-            return ToolExecutionResult((Text(self._text(value)),), value=value)
+            return ToolExecutionResult((Text(self.checked_text(value)),), value=value)
         if isinstance(value, ToolExecutionResult):
             return value
         raise self._mismatch(value)
@@ -170,7 +170,7 @@ class ResultWriter:
 
     def _write_by_value(self, value: Any) -> ToolExecutionResult:
         if isinstance(value, str):
-            return ToolExecutionResult((Text(self._text(value)),), value=value)
+            return ToolExecutionResult((Text(self.checked_text(value)),), value=value)
         if isinstance(value, ToolExecutionResult):
             return value
         if isinstance(value, _BLOCK_LIKE):
@@ -191,7 +191,7 @@ class ResultWriter:
             content: Content = item  # type: ignore[assignment]  # the kinds of content are the kinds of block
             return content
         if isinstance(item, str):
-            return Text(self._text(item))
+            return Text(self.checked_text(item))
         if isinstance(item, _BINARY):
             return File(f"tool:///{self._tool}/result/{position}", bytes(item), "application/octet-stream")
         return Text(self._json(item).decode())
@@ -205,7 +205,12 @@ class ResultWriter:
         self._refuse_non_finite(value, raw, _ANYTHING)
         return raw
 
-    def _text(self, value: str) -> str:
+    def checked_text(self, value: str) -> str:
+        """Return a text that can be sent.
+
+        Raises:
+            ResultError: It has lone surrogates.
+        """
         value = str.__str__(value)  # str() of an enum of strings returns the member's name
         if not value.isascii():
             try:

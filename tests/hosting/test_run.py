@@ -90,7 +90,7 @@ def test_a_program_serves_over_http_and_ends_by_ctrl_c(program: str, arguments: 
 @pytest.mark.parametrize(
     ("tools", "options", "told"),
     [
-        ([], {}, "there are no tools in"),
+        ([], {}, "there are no tools, resources or prompts in"),
         ([add], {"transport": "sse"}, "transport must be 'stdio' or 'http', not 'sse'"),
         ([add], {"auth": AUTH}, "auth needs transport='http'"),
         (

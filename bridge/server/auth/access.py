@@ -73,6 +73,10 @@ class Access:
     tool_scopes: ToolScopes = field(default=_NO_SCOPES, compare=False)
     """Scopes that the tools require."""
 
+    def shows(self, name: str) -> bool:
+        """True if the tool, resource or prompt of a name is visible to the caller."""
+        return self.tools is None or matches(self.tools, name)
+
     def missing(self, tool: str) -> frozenset[str]:
         """Return the scopes that a tool requires and the caller was not granted."""
         return _EMPTY if self.tool_scopes is _NO_SCOPES else self.tool_scopes.of(tool) - self.scopes

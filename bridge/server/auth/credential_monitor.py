@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
     from mcp.server.auth.provider import AccessToken
 
+    from bridge.server.auth.access import Access
     from bridge.server.auth.auth import Auth
 
 _logger = logging.getLogger("bridge.server.auth")
@@ -47,6 +48,11 @@ class MonitoredCredential:
         """Functions that end the open streams."""
         self.watching = CancelScope()
         """Scope of the task that verifies it again, while there are streams."""
+
+    @property
+    def access(self) -> Access:
+        """Permissions of the bearer, by the last verification."""
+        return self._monitor.access_of(self.token)
 
     @contextmanager
     def ending(self, end: Callable[[], object]) -> Iterator[None]:
@@ -74,6 +80,10 @@ class CredentialMonitor:
         self._tasks: TaskGroup | None = None
         self._changed = Event()
         auth.on_change(self._verify_all)
+
+    def access_of(self, token: AccessToken) -> Access:
+        """Return the permissions of the bearer of a credential."""
+        return self._auth.access_of(token)
 
     def __len__(self) -> int:
         return len(self._open)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +15,7 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.tools.context import Caller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from mcp.server.auth.provider import AccessToken
@@ -69,6 +69,28 @@ def ending_with_credential(end: Callable[[], object]) -> AbstractContextManager[
     user = auth_context_var.get()
     monitored = user.monitored if isinstance(user, RequestUser) else None
     return nullcontext() if monitored is None else monitored.ending(end)
+
+
+@contextmanager
+def current_access() -> Iterator[Callable[[], Access | None]]:
+    """Context of a long request; yields a function that returns its caller's permissions now.
+
+    They may change, as the credential is verified again meanwhile; None once it is no longer valid.
+    """
+    user = auth_context_var.get()
+    monitored = user.monitored if isinstance(user, RequestUser) else None
+    if monitored is None:
+        access = access_of_request()
+        yield lambda: access
+        return
+    is_valid = True
+
+    def end() -> None:
+        nonlocal is_valid
+        is_valid = False
+
+    with monitored.ending(end):
+        yield lambda: monitored.access if is_valid else None
 
 
 def _caller_of(token: AccessToken, name: str | None = None) -> Caller:

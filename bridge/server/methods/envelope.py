@@ -24,6 +24,8 @@ _ENVELOPE = (
     frozenset({PROTOCOL_VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, "progressToken"}) | TRACE_KEYS
 )
 _OF_ONE_REQUEST = TRACE_KEYS | {"progressToken"}
+_MAX_ID_CHARS = 256
+"""Maximum length of the id of a plain request; `bridge.server.http.requests` refuses much longer ones."""
 _LOG_LEVELS = (None, *LOG_LEVELS)
 _IMPLEMENTATION = frozenset({"name", "version", "title", "description", "websiteUrl"})
 
@@ -32,7 +34,7 @@ def is_plain_message(message: Json) -> bool:
     """True for a request with JSON-RPC's members only, and an id that all JSON writers write alike."""
     request = message["id"]
     members = 4 if "params" in message else 3  # with jsonrpc, id and method, which every request has
-    return len(message) == members and (type(request) is int or request.isascii())
+    return len(message) == members and (type(request) is int or (request.isascii() and len(request) <= _MAX_ID_CHARS))
 
 
 def is_plain_meta(meta: object) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from bridge.server.auth.access import EVERYTHING
 from bridge.server.changes import Change
 from bridge.server.methods.method import Method, session_id
 from bridge.server.protocol import (
@@ -25,7 +26,7 @@ from bridge.server.protocol import (
 from bridge.wire.tasks import supports_tasks, task_notification_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.session import ServerSession
@@ -81,7 +82,7 @@ class Listen(Method):
             ProtocolError: Too many are open, of all callers or of this one, the parameters are too large, or the client
                 subscribes to tasks, and does not support them.
         """
-        from bridge.server.auth.identity import ending_with_credential
+        from bridge.server.auth.identity import current_access, ending_with_credential
         from bridge.server.http.session import MAX_KEPT_BYTES, kept_bytes
         from bridge.server.limits.accounts import account_of
 
@@ -98,14 +99,14 @@ class Listen(Method):
         waiting = _Waiting()
         self._open.add(waiting)
         try:
-            with self._shares.taking(account), ending_with_credential(waiting.close):
+            with self._shares.taking(account), ending_with_credential(waiting.close), current_access() as access:
                 honoured = self._honoured(params.notifications, request.access)
                 task_ids = await self._task_ids(request.sdk)
                 if not honoured.resource_subscriptions or self._core.resources is None:
-                    return await self._serve(request.sdk, honoured, task_ids, waiting)
+                    return await self._serve(request.sdk, honoured, task_ids, waiting, access)
                 async with self._core.resources.watching(honoured.resource_subscriptions) as uris:
                     honoured = honoured.model_copy(update={"resource_subscriptions": uris or None})
-                    return await self._serve(request.sdk, honoured, task_ids, waiting)
+                    return await self._serve(request.sdk, honoured, task_ids, waiting, access)
         finally:
             self._open.discard(waiting)
 
@@ -145,7 +146,12 @@ class Listen(Method):
             return None
 
     async def _serve(
-        self, sdk: ServerRequestContext[Any, Any], honoured: SubscriptionFilter, task_ids: list[str], waiting: _Waiting
+        self,
+        sdk: ServerRequestContext[Any, Any],
+        honoured: SubscriptionFilter,
+        task_ids: list[str],
+        waiting: _Waiting,
+        access: Callable[[], Access | None],
     ) -> SubscriptionsListenResult:
         """Send the acknowledgement, then notifications."""
         from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
@@ -156,7 +162,9 @@ class Listen(Method):
         uris = frozenset(honoured.resource_subscriptions or ())
 
         def on_change(changes: frozenset[Change]) -> None:
-            waiting.put(*(change for change in changes if event_matches(honoured, uris, _event_of(change))))
+            now = access()
+            told = (each for each in changes if _may_be_told(each, self._core.resources, now))
+            waiting.put(*(change for change in told if event_matches(honoured, uris, _event_of(change))))
 
         async def send(method: str, params: Json) -> None:
             await _send_on(sdk, method, {**params, "_meta": meta})
@@ -235,6 +243,13 @@ def _notification_type() -> type[BaseModel]:
     return create_model("_Notification", method=(str, ...), params=(dict[str, Any], ...))
 
 
+def _may_be_told(change: Change, resources: ServedResources | None, access: Access | None) -> bool:
+    """Return True if a caller may be notified of a change: its permissions may have shrunk since it asked."""
+    if access is None or access == EVERYTHING or change.uri is None:
+        return access is not None
+    return resources is not None and resources.is_readable(change.uri, access)
+
+
 def _event_of(change: Change) -> ServerEvent:
     from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
 
@@ -265,6 +280,8 @@ class ChangeNotifier:
         return result
 
     async def _notify(self, request: ServerRequestContext[Any, Any]) -> None:
+        from bridge.server.auth.identity import current_access
+
         session = session_id(request) or request.session
         if self._is_notified(session, request.session):
             return
@@ -280,13 +297,15 @@ class ChangeNotifier:
         end = self._changes.listen(on_change)
         self._notified[session] = request.session
         try:
-            while True:
-                await changed.wait()
-                changed = anyio.Event()
-                while waiting:
-                    change = next(iter(waiting))
-                    del waiting[change]
-                    await _send(request.session, change)
+            with current_access() as access:
+                while True:
+                    await changed.wait()
+                    changed = anyio.Event()
+                    while waiting:
+                        change = next(iter(waiting))
+                        del waiting[change]
+                        if _may_be_told(change, resources, access()):
+                            await _send(request.session, change)
         finally:
             end()
             del self._notified[session]

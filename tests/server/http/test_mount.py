@@ -83,9 +83,9 @@ def test_clients_are_told_what_the_server_is(
 
 
 def test_what_holds_no_tools_cannot_be_served() -> None:
-    with pytest.raises(DefinitionError, match=r"there are no tools in \[\]"):
+    with pytest.raises(DefinitionError, match=r"there are no tools, resources or prompts in \[\]"):
         http_app([])
-    with pytest.raises(DefinitionError, match="there are no tools in 5"):
+    with pytest.raises(DefinitionError, match="there are no tools, resources or prompts in 5"):
         mount(Starlette(), "/tools", 5)
 
 

@@ -284,7 +284,7 @@ async def test_a_server_without_them_says_so() -> None:
             client.get_prompt("a"),
         ):
             assert (await error_of(request))[0] == -32601
-    with pytest.raises(DefinitionError, match="there are no tools in"):
+    with pytest.raises(DefinitionError, match="there are no tools, resources or prompts in"):
         Publisher([], name="tests")
 
 
