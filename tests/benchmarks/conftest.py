@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.benchmarks.meter import Meter
+from tests.benchmarks.peers import FASTMCP, OFFICIAL, ROUTE, Peers
 from tests.benchmarks.table import Table
+from tests.interop.packages import fastmcp_python
 
 _TABLE = pytest.StashKey[Table]()
 
@@ -47,6 +50,23 @@ def meter(benchmark: Any, table: Table, heading: str) -> Meter:
 
 
 @pytest.fixture
+def every_kind(tmp_path: Path) -> Path:
+    """A file with resources and a prompt, those of `peer_server.py`."""
+    path = tmp_path / "notes.py"
+    path.write_text(
+        "from bridge import prompt, resource\n\n\n"
+        '@resource("notes://today")\nasync def today() -> str:\n'
+        '    """A text."""\n    return "It rains."\n\n\n'
+        '@resource("notes://by/{name}")\nasync def note(name: str) -> str:\n'
+        '    """A text of a template."""\n    return f"A note of {name}"\n\n\n'
+        "@prompt\nasync def review(code: str) -> str:\n"
+        '    """A prompt."""\n    return f"Review this: {code}"\n',
+        encoding="utf-8",
+    )
+    return path
+
+
+@pytest.fixture
 def one_tool(tmp_path: Path) -> Path:
     """A file with one tool, as a newcomer writes it."""
     path = tmp_path / "calculator.py"
@@ -56,3 +76,15 @@ def one_tool(tmp_path: Path) -> Path:
         encoding="utf-8",
     )
     return path
+
+
+@pytest.fixture(scope="session")
+def peers(request: pytest.FixtureRequest) -> Peers:
+    """The peers; FastMCP is left out where it cannot be installed."""
+    found = {OFFICIAL: (sys.executable, "official"), ROUTE: (sys.executable, "route")}
+    if request.config.getoption("--benchmark-disable"):
+        return found
+    try:
+        return found | {FASTMCP: (fastmcp_python(), "fastmcp")}
+    except pytest.skip.Exception:
+        return found

@@ -119,8 +119,8 @@ def post(message: dict[str, Any], era: Era, session_id: str | None = None) -> by
     headers = _HEADERS | {"mcp-protocol-version": era.value, "content-length": str(len(body))}
     if era is Era.MODERN:
         headers["mcp-method"] = message["method"]
-        if "name" in message["params"]:
-            headers["mcp-name"] = message["params"]["name"]
+        if (name := message["params"].get("name", message["params"].get("uri"))) is not None:
+            headers["mcp-name"] = name
     elif session_id is not None:
         headers["mcp-session-id"] = session_id
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())

@@ -1,4 +1,4 @@
-"""One tool that adds two integers, served as a peer serves it: ``peer_server.py official|fastmcp|route stdio|http``.
+"""A tool, two resources and a prompt, as a peer serves them: ``peer_server.py official|fastmcp|route stdio|http``.
 
 ``peer_server.py fastmcp-proxy|mcp-proxy http FILE`` serves the servers of a configuration, as a peer passes calls on.
 
@@ -24,12 +24,30 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
+async def today() -> str:
+    """A text."""
+    return "It rains."
+
+
+async def note(name: str) -> str:
+    """A text of a template."""
+    return f"A note of {name}"
+
+
+async def review(code: str) -> str:
+    """A prompt."""
+    return f"Review this: {code}"
+
+
 def official(transport: str, *, keeps_sessions: bool) -> Any:
     """The high-level server of the official SDK."""
     from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 - FastMCP's Python may have another version
 
     server = MCPServer("peer")
     server.tool()(add)
+    server.resource("notes://today")(today)
+    server.resource("notes://by/{name}")(note)
+    server.prompt()(review)
     if transport == "stdio":
         return server.run("stdio")
     return server.streamable_http_app(json_response=True, stateless_http=not keeps_sessions)
@@ -41,6 +59,9 @@ def fastmcp(transport: str, *, keeps_sessions: bool) -> Any:
 
     server = FastMCP("peer")
     server.tool(add)
+    server.resource("notes://today")(today)
+    server.resource("notes://by/{name}")(note)
+    server.prompt(review)
     if transport == "stdio":
         return server.run("stdio", show_banner=False)
     return server.http_app(path=PATH, json_response=True, stateless_http=not keeps_sessions)

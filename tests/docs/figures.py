@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks import bench_peers, bench_telemetry
+from tests.benchmarks import bench_peers, bench_telemetry, peers
 from tests.markdown import ROOT
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Chart:
             if name.startswith(self.starts_with) and figure is not None:
                 label, value = name.removeprefix(self.starts_with), figure * self.times
                 digits = max(0, 3 - len(str(int(float(f"{value:.3g}")))))
-                is_ours = label == bench_peers.OURS or self.group == OBSERVING
+                is_ours = label == peers.OURS or self.group == OBSERVING
                 yield Bar(label, value, f"{value:,.{digits}f} {self.unit}", is_ours)
 
     def svg(self, stored: dict[str, Any]) -> str:
