@@ -13,11 +13,12 @@ import click
 from pydantic_core import to_json
 
 from bridge.cli.completion import complete_targets
+from bridge.cli.mentions import message_of
 from bridge.cli.options import group_values, header_option, option, prefix_option, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
 from bridge.cli.targets import TargetCommand, given_targets, split_targets
 from bridge.cli.terminal import InteractiveInput, run_interruptible
-from bridge.errors import ChatModelError, DefinitionError, InvocationError, MemoryStoreError, ServerError
+from bridge.errors import BridgeError, DefinitionError, MemoryStoreError
 from bridge.hosting.process import INTERRUPTED, exit_process, print_message
 from bridge.redis import is_redis_url
 from bridge.service.approval import ApprovalPolicy, Decision
@@ -31,6 +32,7 @@ from bridge.text import escape_controls, escaped_json, truncate, with_count
 if TYPE_CHECKING:
     from bridge.cli.targets import Target
     from bridge.client.config.servers import Prefixing
+    from bridge.server.features import Features
     from bridge.service.chat_model import StreamingChatModel
     from bridge.service.events import ServiceEvent
     from bridge.tools.context import InvocationContext
@@ -41,8 +43,8 @@ _PROMPT = "> "
 
 
 class _Conversation(Protocol):
-    def answer(self, message: str) -> TokenStream:
-        """Answer the user's message."""
+    def answer(self, message: Any) -> TokenStream:
+        """Answer the user's message, or the messages of a prompt."""
         ...
 
 
@@ -162,17 +164,16 @@ async def _converse(
     options: _Options,
     terminal: _Terminal,
 ) -> int:
-    from bridge.cli.loading import load_toolbox  # noqa: PLC0415 - after checks that need no imports
+    from bridge.cli.loading import load_features  # noqa: PLC0415 - after checks that need no imports
     from bridge.cli.servers import servers_of  # noqa: PLC0415 - as above
     from bridge.gateway import Gateway, merged_servers  # noqa: PLC0415 - as above
     from bridge.service.ai_service import ai_service  # noqa: PLC0415 - as above
-    from bridge.tools.toolbox import ToolBox  # noqa: PLC0415 - as above
 
     system, once = options.system, options.once
     kept = await _memory(options.memory)
     local, remote = split_targets(targets)
     servers = merged_servers((target.name, servers_of(target)) for target in remote)
-    async with Gateway(servers, local=load_toolbox(local) if local else ToolBox(), prefix=options.prefix) as gateway:
+    async with Gateway(servers, local=load_features(local) if local else None, prefix=options.prefix) as gateway:
         person = InteractiveInput()
         service = ai_service(
             _Conversation,
@@ -184,9 +185,11 @@ async def _converse(
             approval=_approval(options.approve, person if person.is_there and once is None else None, terminal),
         )
         if once is not None:
-            return await _answer(service, once, terminal)
+            return await _answer(service, once, gateway.features, terminal)
         print_message(f"{with_count(len(gateway.tools), 'tool')}: {', '.join(tool.name for tool in gateway.tools)}")
-        return await _talk(service, person, terminal)
+        if gateway.prompts:
+            print_message(f"prompts: {', '.join(f'/{prompt.name}' for prompt in gateway.prompts)}")
+        return await _talk(service, person, gateway.features, terminal)
 
 
 async def _memory(text: str | None) -> ChatMemory:
@@ -202,26 +205,26 @@ async def _memory(text: str | None) -> ChatMemory:
     return memory
 
 
-async def _talk(service: _Conversation, person: InteractiveInput, terminal: _Terminal) -> int:
+async def _talk(service: _Conversation, person: InteractiveInput, features: Features, terminal: _Terminal) -> int:
     """Answer questions until the end of the input; returns the exit code of the last answer."""
     code = 0
     with closing(person):
         while (question := await person.line(_PROMPT)) is not None:
             if not question.strip():
                 continue
-            answered = await run_interruptible(partial(_answer, service, question, terminal))
+            answered = await run_interruptible(partial(_answer, service, question, features, terminal))
             if answered is None:
                 terminal.note("bridge chat: interrupted; the question and the answer are not stored")
             code = INTERRUPTED if answered is None else answered
     return code
 
 
-async def _answer(service: _Conversation, question: str, terminal: _Terminal) -> int:
+async def _answer(service: _Conversation, question: str, features: Features, terminal: _Terminal) -> int:
     """Stream one answer; returns its exit code."""
     try:
-        async for event in service.answer(question):
+        async for event in service.answer(await message_of(question, features)):
             terminal.show(event)
-    except (ChatModelError, InvocationError, MemoryStoreError, ServerError) as error:
+    except BridgeError as error:
         terminal.note(f"bridge chat: {error_line(error)}")
         return FAILED
     terminal.end_line()

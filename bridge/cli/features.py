@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bridge.cli.reporting import UsersCodeError, users_traceback
 from bridge.cli.targets import FileTarget, ModuleTarget
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, TargetError
 from bridge.hosting.process import run_interruptible
+from bridge.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.cli.options import ServerOptions
     from bridge.cli.targets import Target
+    from bridge.prompts.prompt import Prompt
     from bridge.server.features import Features
     from bridge.tools.tool import Tool, ToolExecutionResult
 
@@ -50,8 +52,28 @@ def with_features(target: Target, options: ServerOptions, work: Callable[[Featur
     return run_interruptible(connected)
 
 
-async def produced(tool: Tool, arguments: Mapping[str, Any], options: ServerOptions) -> ToolExecutionResult:
+def prompt_named(features: Features, name: str) -> Prompt:
+    """Return a prompt.
+
+    Raises:
+        TargetError: There is no such prompt.
+    """
+    prompt = None if features.prompts is None else features.prompts.find(name)
+    if prompt is None:
+        near = nearest(name, (each.name for each in features.prompts or ()))
+        raise TargetError(f"there is no prompt {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    return prompt
+
+
+async def produced(
+    tool: Tool, arguments: Mapping[str, Any], timeout_seconds: float | None = None
+) -> ToolExecutionResult:
     """Read a resource or render a prompt by its tool; progress is shown on a terminal.
+
+    Args:
+        tool: The tool.
+        arguments: Its arguments.
+        timeout_seconds: Maximum seconds; None for the default.
 
     Raises:
         ResourceNotFoundError: There is no such resource.
@@ -67,7 +89,7 @@ async def produced(tool: Tool, arguments: Mapping[str, Any], options: ServerOpti
     policy = ExecutionPolicy(
         on_arguments_error=_raise,
         on_execution_error=_raise,
-        timeout_seconds=options.timeout or DEFAULT_TIMEOUT_SECONDS,
+        timeout_seconds=timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
     )
     request = ToolExecutionRequest(tool.name, arguments)
     try:

@@ -8,14 +8,12 @@ import click
 
 from bridge.cli.assignments import read_assignments
 from bridge.cli.completion import complete_prompts
-from bridge.cli.features import DEFAULT_TIMEOUT_SECONDS, produced, with_features
+from bridge.cli.features import DEFAULT_TIMEOUT_SECONDS, produced, prompt_named, with_features
 from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets import TargetCommand, command_target, only_target
 from bridge.cli.terminal import write_data, write_json
-from bridge.errors import TargetError
 from bridge.hosting.process import redirect_stdout
-from bridge.text import nearest
 
 if TYPE_CHECKING:
     from bridge.prompts.prompt import Prompt
@@ -52,11 +50,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_leve
     texts = {"properties": {word.partition("=")[0]: {"type": "string"} for word in assignments}}
 
     async def render(features: Features) -> tuple[Prompt, ToolExecutionResult]:
-        prompt = None if features.prompts is None else features.prompts.find(name)
-        if prompt is None:
-            near = nearest(name, (each.name for each in features.prompts or ()))
-            raise TargetError(f"there is no prompt {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-        return prompt, await produced(prompt.tool, read_assignments(assignments, texts), options)
+        prompt = prompt_named(features, name)
+        return prompt, await produced(prompt.tool, read_assignments(assignments, texts), options.timeout)
 
     with redirect_stdout():
         prompt, result = with_features(target, options, render)

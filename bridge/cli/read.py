@@ -52,7 +52,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_leve
         found = None if features.resources is None else features.resources.find(uri)
         if found is None:
             raise ResourceNotFoundError(uri)
-        return await produced(found.tool, found.arguments, options)
+        return await produced(found.tool, found.arguments, options.timeout)
 
     with redirect_stdout():
         result = with_features(target, options, read)

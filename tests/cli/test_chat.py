@@ -225,3 +225,73 @@ def test_a_memory_that_cannot_be_opened_is_wrong_usage_in_one_line(tools: Path) 
         "bridge chat: --memory: the conversations in '/nosuch/x.db' cannot be used: unable to open database file; name"
     )
     assert len(done.stderr.splitlines()) == 1
+
+
+OFFERING = """
+from bridge import Image, PromptMessage, prompt, resource
+
+@prompt
+def review(code: str) -> list[PromptMessage]:
+    return [PromptMessage("Hello"), PromptMessage("Hi", role="assistant"), PromptMessage(f"Review {code}")]
+
+@resource("notes://{day}")
+def notes(day: str) -> str:
+    return f"notes of {day}"
+"""
+
+
+@pytest.fixture
+def offering(tmp_path: Path) -> Path:
+    path = tmp_path / "offering.py"
+    path.write_text(OFFERING)
+    return path
+
+
+def test_a_prompt_is_written_as_its_name_with_arguments(offering: Path) -> None:
+    provider = Provider(text("Fine."))
+    done = chat(provider, str(offering), "--once", "/review 'code=x = 1'")
+    assert (done.returncode, done.stdout) == (0, "Fine.\n"), done.stderr
+    messages = [(message["role"], message["content"]) for message in provider.requests[0]["messages"]]
+    assert [role for role, _ in messages] == ["user", "assistant", "user"]
+    assert "Review x = 1" in str(messages[2][1])
+
+
+def test_a_resource_is_written_as_its_uri_and_its_content_goes_with_the_question(offering: Path) -> None:
+    provider = Provider(text("Fine."))
+    done = chat(provider, str(offering), "--once", "Summarize @notes://monday, me@home.org and @ada.")
+    assert done.returncode == 0, done.stderr
+    [message] = provider.requests[0]["messages"]
+    content = message["content"] if isinstance(message["content"], str) else str(message["content"])
+    assert "Summarize @notes://monday, me@home.org and @ada." in content
+    assert "notes of monday" in content
+    assert "notes of monday," not in content
+
+
+@pytest.mark.parametrize(
+    ("question", "error"),
+    [
+        ("/reviw code=x", "there is no prompt 'reviw'; did you mean 'review'?"),
+        ("/review x", "'x' does not have the form name=value; write /review name=value"),
+        ("/review 'code=x", "the arguments of /review cannot be read: No closing quotation"),
+        ("/review", "code"),
+        ("Read @files://a", "there is no resource 'files://a'"),
+    ],
+    ids=["name", "form", "quotes", "missing", "uri"],
+)
+def test_a_wrong_prompt_or_resource_is_an_error_and_the_model_is_not_asked(
+    offering: Path, question: str, error: str
+) -> None:
+    provider = Provider(text("Fine."))
+    done = chat(provider, str(offering), "--once", question)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert error in done.stderr
+    assert provider.requests == []
+
+
+def test_a_path_is_no_prompt(tools: Path) -> None:
+    provider = Provider(text("Fine."))
+    assert chat(provider, str(tools), "--once", "/etc/hosts and /review").returncode == 0
+    assert provider.requests[0]["messages"][0]["content"] in (
+        "/etc/hosts and /review",
+        [{"type": "text", "text": "/etc/hosts and /review"}],
+    )
