@@ -8,6 +8,7 @@ from bridge import Audio, DefinitionError, File, Image, InvocationContext, Resou
 from bridge.client import McpToolProvider
 from bridge.client.connection import listing
 from bridge.errors import ResourceNotFoundError, ServerAnswerError, ServerRefusedError, ServerUnavailableError
+from tests.client.conftest import python_config
 from tests.client.foreign import ForeignServer
 from tests.client.test_provider import NOWHERE, add, memory_config, names
 
@@ -93,6 +94,45 @@ async def test_resources_are_bounded_over_all_pages(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(listing, "MAX_RESOURCES", 1)
         with pytest.raises(ServerAnswerError, match="it lists more than 1 resources"):
             await provider.resources.list("foreign")
+
+
+MALFORMED = """
+import json, sys
+ITEMS = {
+    "resources/list": {
+        "resources": [{"uri": "a://b", "name": "good"}, {"uri": "c://d"}, {"uri": "none", "name": "bad"}]
+    },
+    "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "t://{x:3}", "name": "any"}]},
+    "prompts/list": {"prompts": [{"name": "good"}, {"name": 5}, {"name": "good"}]},
+}
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        result = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"resources": {}, "prompts": {}},
+            "serverInfo": {"name": "s", "version": "1"},
+        }
+    elif "id" in message:
+        result = ITEMS.get(message["method"], {"tools": []})
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+async def test_malformed_items_are_left_out_with_the_reason() -> None:
+    config = python_config(MALFORMED, protocol="legacy")
+    async with McpToolProvider(config, features=["resources", "prompts"]) as provider:
+        assert [each.name for each in provider.resources] == ["good", "any"], "templates of others may be of level 4"
+        assert [each.name for each in provider.prompts] == ["good"]
+        (status,) = provider.status()
+    assert len(status.skipped) == 4
+    missing, schemeless, number, twice = status.skipped
+    assert missing.startswith("the resource 'c://d' is malformed: ")
+    assert schemeless.startswith("the resource 'none' needs a URI with a scheme")
+    assert number.startswith("the prompt {'name': 5} is malformed: ")
+    assert twice == "the prompt 'good' is listed twice"
 
 
 @pytest.mark.parametrize("trusted", [False, True])

@@ -131,6 +131,25 @@ async def test_a_command_is_served_again_over_stdio() -> None:
             assert await call(client, "add", a=1, b=2) == "3"
 
 
+@pytest.mark.parametrize("mode", ["legacy", MODERN])
+async def test_a_url_with_prompts_alone_is_served_to_the_official_client(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "upstream.py").write_text(
+        "from bridge import prompt\n\n@prompt\ndef hi() -> str:\n    return 'hello'\n"
+    )
+    with (
+        serving(*SERVE, str(tmp_path / "upstream.py"), *HTTP) as upstream,
+        serving(*SERVE, f"{upstream.origin}/mcp", *HTTP) as gateway,
+        anyio.fail_after(DEADLINE_SECONDS),
+    ):
+        async with Client(f"{gateway.origin}/mcp", mode=mode) as client:
+            assert [each.name for each in (await client.list_prompts()).prompts] == ["hi"]
+            (message,) = (await client.get_prompt("hi")).messages
+            assert isinstance(message.content, TextContent)
+            assert message.content.text == "hello"
+            assert (await client.list_tools()).tools == []
+            assert (await client.list_resources()).resources == []
+
+
 async def test_a_callers_headers_reach_a_server_only_where_they_are_allowed_and_are_its_own(tmp_path: Path) -> None:
     (tmp_path / "upstream.py").write_text(dedent(HEADERS))
     seen: dict[str, dict[str, str]] = {}
