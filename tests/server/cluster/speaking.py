@@ -102,6 +102,13 @@ def closed_by(listener: socket.socket) -> Iterator[socket.socket]:
         yield running
 
 
+def report(number: int, stream: Iterator[Event]) -> Event:
+    """The report of `steered` with a number; a stream that was closed may leave earlier ones to the resumed stream."""
+    return next(
+        event for event in stream if event.message is not None and event.message["params"]["progress"] == number
+    )
+
+
 def events(response: httpx.Response) -> Iterator[Event]:
     """The events of an answer."""
     number = ""

@@ -17,7 +17,7 @@ from bridge.server.http import event_store as events_module
 from bridge.server.http import streamable
 from bridge.server.http.event_store import StreamPosition, position_of
 from tests.processes import serving as process_serving
-from tests.server.cluster.speaking import Talk, call, closed_by, message_in, text_of
+from tests.server.cluster.speaking import Talk, call, closed_by, message_in, report, text_of
 from tests.server.cluster.tools import TOOLS
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ def test_a_tool_closes_the_streams_of_its_call_on_every_replica(replicas: Replic
         with talk.streamed(replicas.one, id=5, **request) as stream, ExitStack() as stack:
             running = stack.enter_context(closed_by(listener))
             *_, begun = stream
-            for url in (replicas.other, replicas.one):
+            for number, url in enumerate((replicas.other, replicas.one), start=2):
                 resumed = stack.enter_context(talk.resumed(url, begun.id))
                 running.sendall(b"report")
-                begun = next(resumed)
+                begun = report(number, resumed)
                 running.sendall(b"close")
                 assert list(resumed) == []
                 assert running.recv(100) == b"closed"

@@ -19,7 +19,7 @@ from bridge.server import http_app
 from bridge.server.http import event_store, streamable
 from bridge.server.http.event_store import EventBytes, MemoryEvents
 from bridge.testing import connected
-from tests.server.cluster.speaking import Talk, call, closed_by, text_of
+from tests.server.cluster.speaking import Talk, call, closed_by, report, text_of
 from tests.server.cluster.tools import TOOLS
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ def test_a_stream_may_be_closed_again_when_it_was_resumed(url: str) -> None:
         body = call("steered", token="t", port=listener.getsockname()[1])
         with talk.streamed(url, id=5, **body) as stream, closed_by(listener) as running:
             *_, latest = stream
-            for _ in range(2):
+            for number in (2, 3):
                 with talk.resumed(url, latest.id) as resumed:
                     running.sendall(b"report")
-                    latest = next(resumed)
+                    latest = report(number, resumed)
                     running.sendall(b"close")
                     assert list(resumed) == []
                 assert running.recv(100) == b"closed"
