@@ -324,6 +324,7 @@ class McpToolProvider:
                 uris=self.resources.uris,
                 changed=self._list_changed,
                 updated=partial(self.resources.notify, connection.name),
+                watched=partial(self.resources.watched, connection.name),
                 state_changed=partial(self._state_listeners.notify, connection.name),
             )
             for connection in connections

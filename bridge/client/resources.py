@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Protocol
 
+from bridge.client.connection.state import Listeners
 from bridge.client.remote_feature import RemoteReader, template_of
 from bridge.client.uris import RemoteUri, UriNames
 from bridge.errors import DefinitionError, ResourceNotFoundError, ServerError, ToolError, WireError
@@ -60,13 +61,6 @@ class _UnknownServerError(DefinitionError, ToolError):
     """There is no such server: an error of a program, or of a model."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Watcher:
-    """One who watches a resource; a listener may be there several times."""
-
-    listener: Callable[[str], None]
-
-
 class RemoteResources(ResourceBox):
     """Resources and templates of a provider's servers, by local URI.
 
@@ -79,7 +73,7 @@ class RemoteResources(ResourceBox):
         self.uris = UriNames()
         """The local URIs."""
         self._servers = servers
-        self._watchers_of: defaultdict[RemoteUri, list[_Watcher]] = defaultdict(list)
+        self._watchers_of: defaultdict[RemoteUri, Listeners[[str]]] = defaultdict(Listeners)
 
     async def list(self, server: str | None = None) -> tuple[Resource | ResourceTemplate, ...]:
         """Return the resources and templates, of one server or of all that can be reached.
@@ -142,16 +136,17 @@ class RemoteResources(ResourceBox):
         return await found.complete(variable, text, values or {}, context or InvocationContext())
 
     async def watch(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Call a listener after each change of a resource's content, also after a reconnection.
+        """Call a listener after each change of a resource's content, also after its server has reconnected or changed.
 
         All who watch a resource share one subscription.
 
         Args:
             uri: The local URI.
-            listener: Called in the event loop with the URI, which may be that of a part of the resource.
+            listener: Called in the event loop with the URI, which may be that of a part of the resource. Exceptions are
+                logged.
 
         Returns:
-            A function that ends it.
+            A function that ends it; idempotent.
 
         Raises:
             ResourceNotFoundError: There is no such resource.
@@ -159,9 +154,7 @@ class RemoteResources(ResourceBox):
         """
         server = await self._server_of(uri)
         remote = RemoteUri(server.name, self.uris.of_server(server.name, uri))
-        watcher = _Watcher(listener)
-        self._watchers_of[remote].append(watcher)
-        stop = partial(self._unwatch, remote, watcher)
+        stop = partial(self._unwatch, remote, self._watchers_of[remote].add(listener))
         try:
             await server.connection.watch(remote.uri)
         except BaseException:
@@ -205,17 +198,21 @@ class RemoteResources(ResourceBox):
         )
         reasons: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
         for name, uri in sorted(left_out):
-            reasons[name] += (f"the URI of the resource {uri!r} is another server's too, and prefix is 'never'",)
+            what = "the beginning of the resource template" if "{" in uri else "the URI of the resource"
+            reasons[name] += (f"{what} {uri!r} is another server's too, and prefix is 'never'",)
         return reasons
 
     def notify(self, server: str, uri: str) -> None:
         """Notify those who watch a resource, given by its URI on its server, or a resource that it is part of."""
         local = self.uris.local(server, uri)
         for remote, listeners in tuple(self._watchers_of.items()):
-            if remote.server == server and uri.startswith(remote.uri):
-                for watcher in tuple(listeners):
-                    watcher.listener(local)
+            if remote.server == server and _is_within(remote.uri, uri):
+                listeners.notify(local)
         self.updated(local)
+
+    def watched(self, server: str) -> tuple[str, ...]:
+        """Return the URIs on a server of the resources that are watched."""
+        return tuple(remote.uri for remote in self._watchers_of if remote.server == server)
 
     def localized(self, tool: Tool) -> Tool:
         """Return a tool with the local URI of its app (extension ``io.modelcontextprotocol/ui``)."""
@@ -294,12 +291,9 @@ class RemoteResources(ResourceBox):
             replace(item, uri=local) if isinstance(item, Resource) else replace(item, uri_template=template_of(local))
         )
 
-    def _unwatch(self, remote: RemoteUri, watcher: _Watcher) -> None:
-        watchers = self._watchers_of.get(remote, [])
-        if watcher not in watchers:
-            return
-        watchers.remove(watcher)
-        if not watchers:
+    def _unwatch(self, remote: RemoteUri, end: Callable[[], None]) -> None:
+        end()
+        if remote in self._watchers_of and not self._watchers_of[remote]:
             del self._watchers_of[remote]
             if (server := self._servers.upstreams.get(remote.server)) is not None:
                 server.connection.unwatch(remote.uri)
@@ -309,6 +303,11 @@ class RemoteResources(ResourceBox):
         if server not in upstreams:
             raise _UnknownServerError(f"there is no server {server!r}; servers: {', '.join(upstreams) or 'none'}")
         return upstreams[server]
+
+
+def _is_within(whole: str, uri: str) -> bool:
+    """True for the URI of a resource, and of a part of it."""
+    return uri == whole or (uri.startswith(whole) and (whole.endswith("/") or uri[len(whole)] in "/?#"))
 
 
 def _for_model(item: Resource | ResourceTemplate) -> Json:

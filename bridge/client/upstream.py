@@ -60,6 +60,7 @@ class Upstream:
         uris: The local URIs of resources.
         changed: Called with the feature whose list has changed.
         updated: Called with the URI of a watched resource that has, or may have, new content.
+        watched: Returns the URIs on the server of the resources that are watched when it is started.
         state_changed: Called with each new state of the connection.
 
     Attributes:
@@ -81,6 +82,7 @@ class Upstream:
         uris: UriNames,
         changed: Callable[[Feature], None],
         updated: Callable[[str], None],
+        watched: Callable[[], Iterable[str]],
         state_changed: Callable[[ConnectionState], None],
     ) -> None:
         self.connection = connection
@@ -94,6 +96,7 @@ class Upstream:
         self._validates_results = validates_results
         self._uris = uris
         self._updated = updated
+        self._watched = watched
         self._state_changed = state_changed
         self._connect = connect
         self._pool = ConnectionPool(connection.config, connect)
@@ -134,6 +137,8 @@ class Upstream:
                 self.connection.on_updated(self._updated),
                 self.connection.on_state(self._state_changed),
             )
+            for uri in self._watched():
+                self.connection.watch_again(uri)
             await self.connection.open(wait=False)
         except BaseException:
             for each in self._followed:

@@ -2,7 +2,8 @@
 
     one server     URIs are unchanged
     always         the server's name and ``+`` are prepended; a URI of an app keeps its scheme: ``ui://docs/page``
-    on_collision   they are prepended only if another server lists the same URI, and to URIs that no server lists
+    on_collision   they are prepended only if another server lists the same URI, or a template that begins the same up
+                   to its first variable, and to URIs that no server lists
     never          such a resource is left out
 
 The name in a URI is the server's in lower case, with a hash if two servers would have the same. It depends on the
@@ -60,21 +61,24 @@ class UriNames:
             listed: URIs and texts of templates that each server lists.
 
         Returns:
-            The resources that are left out, because another server has the same URI and prefixing is ``never``.
+            The resources and templates that are left out, because another server has the same URI, or a template that
+            begins the same, and prefixing is ``never``.
         """
         self._modes = dict(servers)
         self._names = _names_in_uris(servers)
         self._servers = {name: server for server, name in self._names.items()}
         alone = next(iter(servers)) if len(servers) == 1 else None
         self._alone = alone if alone is not None and servers[alone] != "always" else None
-        wishes = Counter(uri for server, uris in listed.items() if servers[server] != "always" for uri in set(uris))
+        wishes = Counter(
+            wish for server, uris in listed.items() if servers[server] != "always" for wish in set(map(_wish, uris))
+        )
         self._plain = {}
         left_out: set[RemoteUri] = set()
         for server, uris in listed.items():
             if servers[server] == "always" or self._alone is not None:
                 continue
             for uri in uris:
-                if wishes[uri] == 1 and self._split(uri) is None:
+                if wishes[_wish(uri)] == 1 and self._split(uri) is None:
                     self._plain[uri] = server
                 elif servers[server] == "never":
                     left_out.add(RemoteUri(server, uri))
@@ -124,6 +128,11 @@ class UriNames:
         else:
             name, mark, rest = uri.partition("+")
         return RemoteUri(self._servers[name], rest) if mark and name in self._servers else None
+
+
+def _wish(uri: str) -> str:
+    """Return what no other server may have: a URI, or the beginning of a template up to its first variable."""
+    return "".join(uri.partition("{")[:2])
 
 
 def _names_in_uris(servers: Iterable[str]) -> dict[str, str]:

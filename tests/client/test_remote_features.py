@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,16 @@ from bridge import (
     HttpTransport,
     PromptArgument,
     PromptMessage,
+    ResourceBox,
     ResourceLink,
     ResourceNotFoundError,
     ServerConfig,
     StdioTransport,
+    resource,
 )
-from bridge.client import ClientHandlers, McpToolProvider
+from bridge.client import ClientHandlers, Connection, McpToolProvider
 from bridge.errors import ServerRefusedError
+from bridge.testing import connected
 from tests.client.conftest import RemoteServer
 from tests.processes import ROOT, serving
 
@@ -125,6 +129,66 @@ async def test_those_who_watch_a_resource_are_notified_until_they_end_it(provide
     receive.close()
 
 
+async def test_watchers_are_notified_of_their_resource_and_its_parts_though_one_fails(
+    provider: McpToolProvider,
+) -> None:
+    def fail(uri: str) -> None:
+        raise RuntimeError(uri)
+
+    seen: list[str] = []
+    await provider.resources.watch("notes://milk", fail)
+    stop = await provider.resources.watch("notes://milk", seen.append)
+    await provider.resources.watch("notes://milk", seen.append)
+    stop()
+    stop()
+    of_milk = ["notes://milk", "notes://milk/fat", "notes://milk?style=loud", "notes://milk#fat"]
+    for uri in (*of_milk, "notes://milkshake", "notes://mil", "notes://"):
+        provider.resources.notify("Big Notes", uri)
+    assert seen == of_milk
+
+
+async def test_those_who_watch_a_folder_are_notified_of_its_files() -> None:
+    @resource("file:///{+path}")
+    def file(path: str) -> str:
+        return path
+
+    seen: list[str] = []
+    async with connected(ResourceBox(file)) as provider:
+        await provider.resources.watch("file:///logs/", seen.append)
+        for uri in ("file:///logs/", "file:///logs/today", "file:///logs", "file:///logs-of-old"):
+            provider.resources.notify("memory", uri)
+    assert seen == ["file:///logs/", "file:///logs/today"]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("protocol", ["2026-07-28", "legacy"])
+async def test_a_watched_resource_is_watched_again_when_its_server_is_replaced(
+    http: str, protocol: ProtocolPin, is_open: bool
+) -> None:
+    config = ServerConfig(name="notes", transport=HttpTransport(http), protocol=protocol)
+    changes, receive = anyio.create_memory_object_stream[str](10)
+    changed = Connection(replace(config, timeout_seconds=20))
+    async with AsyncExitStack() as stack:
+        if is_open:
+            await stack.enter_async_context(changed)
+        provider = await stack.enter_async_context(McpToolProvider(config))
+        stop = await provider.resources.watch("notes://milk", changes.send_nowait)
+        ended = await provider.resources.watch("notes://all", changes.send_nowait)
+        ended()
+        await provider.reconfigure(changed)
+        assert await receive.receive() == "notes://milk", "it may have changed meanwhile"
+        assert receive.statistics().current_buffer_used == 0
+        await provider.call("change", title="milk", text="2 litres")
+        assert await receive.receive() == "notes://milk"
+        stop()
+        await provider.remove(config.name)
+        await provider.add(config)
+        await provider.resources.watch("notes://all", print)
+        assert receive.statistics().current_buffer_used == 0, "nobody watches it"
+    changes.close()
+    receive.close()
+
+
 async def test_a_resource_that_cannot_be_watched_is_refused(provider: McpToolProvider) -> None:
     with pytest.raises(ServerRefusedError, match="watching 'other://x'"):
         await provider.resources.watch("other://x", print)
@@ -170,6 +234,21 @@ async def test_several_servers_resources_and_prompts_stay_apart(config: ServerCo
         assert await receive.receive() == "one+notes://milk"
         changes.close()
         receive.close()
+
+
+async def test_what_templates_of_two_servers_match_goes_to_neither_silently(http: str) -> None:
+    servers = [ServerConfig(name=name, transport=HttpTransport(http)) for name in ("one", "two")]
+    async with McpToolProvider(servers, prefix="on_collision") as provider:
+        with pytest.raises(ResourceNotFoundError, match="there is no resource 'notes://milk'"):
+            await provider.resources.read("notes://milk")
+        (file,) = await provider.resources.read("two+notes://milk")
+        assert file.uri == "two+notes://milk"
+    async with McpToolProvider(servers, prefix="never", features=["resources"]) as provider:
+        assert not provider.resources.templates
+        reason = (
+            "the beginning of the resource template 'notes://{title}{?style}' is another server's too, and prefix is"
+        )
+        assert all(any(each.startswith(reason) for each in status.skipped) for status in provider.status())
 
 
 @pytest.mark.parametrize("protocol", ["2026-07-28", "legacy"])

@@ -38,6 +38,7 @@ async def test_a_server_whose_opening_was_cancelled_halfway_can_be_closed_and_op
         uris=UriNames(),
         changed=lambda _feature: None,
         updated=lambda _uri: None,
+        watched=tuple,
         state_changed=lambda _state: None,
     )
     async with anyio.create_task_group() as tasks:

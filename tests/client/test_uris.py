@@ -72,3 +72,20 @@ def test_only_what_clashes_is_prefixed_or_left_out_where_that_is_said() -> None:
     assert names.remote("file:///b") == RemoteUri("b", "file:///b")
     assert names.remote("file:///x") is None
     assert names.assign({"a": "never", "b": "never"}, listed) == {("a", "file:///x"), ("b", "file:///x")}
+
+
+def test_templates_that_begin_the_same_clash() -> None:
+    listed = {"a": ["notes://{title}", "notes://{title}/{page}", "pic:///{p}"], "b": ["notes://{+path}", "notes://all"]}
+    names = names_of({"a": "on_collision", "b": "on_collision"}, **listed)
+    assert [names.local("a", uri) for uri in listed["a"]] == [
+        "a+notes://{title}",
+        "a+notes://{title}/{page}",
+        "pic:///{p}",
+    ]
+    assert [names.local("b", uri) for uri in listed["b"]] == ["b+notes://{+path}", "notes://all"]
+    assert names.assign({"a": "never", "b": "never"}, listed) == {
+        ("a", "notes://{title}"),
+        ("a", "notes://{title}/{page}"),
+        ("b", "notes://{+path}"),
+    }
+    assert names.assign({"a": "never", "b": "always"}, listed) == set()

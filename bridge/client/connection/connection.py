@@ -220,6 +220,10 @@ class Connection:
             self._events.wanted.unwatch(uri)
             raise supervisor.failures.refused(phase, error, None) from error
 
+    def watch_again(self, uri: str) -> None:
+        """Watch a resource once the server is ready; its listeners are then notified once, as after a reconnection."""
+        self._events.wanted.watch_again(uri)
+
     def unwatch(self, uri: str) -> None:
         """Ask the server no longer to announce new content of a resource."""
         self._events.wanted.unwatch(uri)

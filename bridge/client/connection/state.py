@@ -138,24 +138,24 @@ class Listeners(Generic[News]):
     """Callbacks, called in the order of registration."""
 
     def __init__(self) -> None:
-        self._listeners: list[Callable[News, None]] = []
+        self._listeners: dict[object, Callable[News, None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._listeners)
 
     def add(self, listener: Callable[News, None]) -> Callable[[], None]:
-        """Register a callback; returns an idempotent function that removes it."""
-        self._listeners.append(listener)
+        """Register a callback, possibly again; returns an idempotent function that ends this registration."""
+        registration = object()
+        self._listeners[registration] = listener
 
         def end() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
+            self._listeners.pop(registration, None)
 
         return end
 
     def notify(self, *news: News.args, **more: News.kwargs) -> None:
         """Call all; exceptions are logged."""
-        for listener in tuple(self._listeners):
+        for listener in tuple(self._listeners.values()):
             try:
                 listener(*news, **more)
             except Exception:
@@ -168,12 +168,14 @@ class WantedChanges:
     Attributes:
         lists: Features whose lists are followed.
         uris: Resources that are watched.
+        missed: Those among them that may have changed since they were last watched.
         changed: Set when either has changed; replaced for each change.
     """
 
     def __init__(self) -> None:
         self.lists: set[Feature] = set()
         self.uris: set[str] = set()
+        self.missed: set[str] = set()
         self.changed = anyio.Event()
 
     def follow(self, feature: Feature) -> None:
@@ -188,10 +190,16 @@ class WantedChanges:
             self.uris.add(uri)
             self._notify()
 
+    def watch_again(self, uri: str) -> None:
+        """Watch a resource that may have changed since it was watched elsewhere."""
+        self.missed.add(uri)
+        self.watch(uri)
+
     def unwatch(self, uri: str) -> None:
         """Watch a resource no longer."""
         if uri in self.uris:
             self.uris.discard(uri)
+            self.missed.discard(uri)
             self._notify()
 
     def _notify(self) -> None:

@@ -61,22 +61,19 @@ class ChangeReceiver:
         name: The server's name.
         reconnect: Delays after a lost subscription.
         events: The listeners, and what they want.
-        is_first: False if the connection had another session before: watched resources may have changed meanwhile.
 
     Attributes:
         refused: Errors of the server, by the URI of a resource that it does not let this client watch.
     """
 
-    def __init__(
-        self, session: Session, name: str, reconnect: ReconnectPolicy, events: ConnectionEvents, *, is_first: bool
-    ) -> None:
+    def __init__(self, session: Session, name: str, reconnect: ReconnectPolicy, events: ConnectionEvents) -> None:
         self.refused: dict[str, MCPError] = {}
         self._session = session
         self._name = name
         self._reconnect = reconnect
         self._events = events
         self._wanted = events.wanted
-        self._missed = set() if is_first else set(self._wanted.uris)
+        self._wanted.missed |= self._wanted.uris  # of sessions before this one
         self._received: anyio.Event | None = None
         self._progress = anyio.Event()
 
@@ -94,7 +91,9 @@ class ChangeReceiver:
         self._received = received
         self._progress.set()
         self._progress = anyio.Event()
-        missed, self._missed = self._missed, set()
+        if received is not self._wanted.changed:
+            return  # the next resources are about to be watched
+        missed, self._wanted.missed = self._wanted.missed, set()
         for uri in missed - self.refused.keys():
             self._events.update_listeners.notify(uri)
 

@@ -275,9 +275,7 @@ class Supervisor:
         self._wanted = anyio.Event()  # the request is fulfilled
         if (observer := switch.observer()) is not None:
             observer.connected(self.config.name)
-        self.receiver = ChangeReceiver(
-            session, self.config.name, self._reconnect, self._events, is_first=self.connects == 1
-        )
+        self.receiver = ChangeReceiver(session, self.config.name, self._reconnect, self._events)
         self._events.change_state(ConnectionState.READY, None)
         self._notify()
         return self.receiver

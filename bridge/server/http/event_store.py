@@ -198,6 +198,8 @@ class _Followed:
     closed_at: int = 0
     """The session's latest event when the streams were closed."""
     is_dropped: bool = False
+    is_delivered: bool = False
+    """True after the response was sent for the first time."""
 
     def notify(self) -> None:
         self.changed.set()
@@ -277,8 +279,9 @@ class MemoryEvents(SessionEvents):
     async def delivered(self, stream_id: str) -> None:
         """Drop the events of a call later, because its response was sent: its client may not have received it."""
         stored = self._stored.get(stream_id)
-        if stored is not None and stored.is_answered:
-            self._delivered.append((monotonic(), stream_id, self._followed[stream_id]))
+        if stored is not None and stored.is_answered and not (followed := self._followed[stream_id]).is_delivered:
+            followed.is_delivered = True
+            self._delivered.append((monotonic(), stream_id, followed))
 
     async def _drop_delivered(self) -> None:
         latest = monotonic() - DELIVERED_SECONDS

@@ -34,6 +34,16 @@ def test_who_has_ended_it_hears_no_more_and_may_end_it_again() -> None:
     assert heard == []
 
 
+def test_who_listens_twice_ends_each_once() -> None:
+    heard: list[int] = []
+    listeners = Listeners[[int]]()
+    end, _ = listeners.add(heard.append), listeners.add(heard.append)
+    end()
+    end()
+    listeners.notify(1)
+    assert heard == [1]
+
+
 def test_one_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[str] = []
     listeners = Listeners[[str]]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -247,6 +248,18 @@ async def test_a_response_that_was_sent_is_dropped_later(monkeypatch: pytest.Mon
     (error,) = await replayed(events, start)
     assert "no longer stored" in error.error.message
     assert await replayed(events, "0-0/2") == [answer_to(2)], "it was not sent"
+
+
+@pytest.mark.anyio
+async def test_a_response_that_is_sent_again_and_again_is_noted_once() -> None:
+    events = MemoryEvents(EventBytes())
+    start = await events.store_event("1", None)
+    await events.store_event("1", answer_to(1))
+    sizes = set()
+    for _ in range(100):
+        assert await replayed(events, start) == [answer_to(1)]
+        sizes.add(sum(len(each) for each in vars(events).values() if isinstance(each, Sized)))
+    assert len(sizes) == 1
 
 
 @pytest.mark.anyio
