@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import webbrowser
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from html import escape
+from pathlib import Path
 from secrets import token_urlsafe
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,7 +39,7 @@ from bridge.hosting.process import exit_process, print_message, redirect_stdout,
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from bridge.cli.targets import Target
     from bridge.client.config.servers import ServerConfig
@@ -87,7 +90,8 @@ def command(
         bound = sockets.bind(sockets.resolve(HOST, port))
         token = token_urlsafe()
         url = sockets.url_of(HOST, bound[0].getsockname()[1], f"/?token={token}")
-        run_interruptible(_serve, inspector, bound, token, url, not no_browser)
+        with nullcontext() if no_browser else _private_file(url) as file_url:
+            run_interruptible(_serve, inspector, bound, token, url, file_url)
     return exit_process(0)
 
 
@@ -146,10 +150,26 @@ def _origin(target: Target, config: ServerConfig) -> Origin:
             return Origin(argument=target_argument(target), is_python=True)
 
 
-async def _serve(inspector: Inspector, sockets: list[socket.socket], token: str, url: str, opens: bool) -> None:
-    """Serve the page until SIGTERM, or until it is cancelled."""
+@contextmanager
+def _private_file(url: str) -> Iterator[str]:
+    """Create a file that leads a browser to an address; yields the file's own address.
+
+    All users of a machine can read command lines, such as that of the browser. Only this user can read the file.
+    """
+    with TemporaryDirectory(prefix="bridge-inspect-") as folder:
+        file = Path(folder) / "open.html"
+        file.touch(mode=0o600)
+        file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(url)}">\n')
+        yield file.as_uri()
+
+
+async def _serve(
+    inspector: Inspector, sockets: list[socket.socket], token: str, url: str, file_url: str | None
+) -> None:
+    """Serve the page until SIGTERM, or until it is cancelled; open it by a file, if there is one."""
     import uvicorn  # noqa: PLC0415 - after usage errors
 
+    from bridge.hosting.serve import http_protocol  # noqa: PLC0415 - as above
     from bridge.hosting.server import BackgroundServer  # noqa: PLC0415 - as above
     from bridge.inspector.app import inspector_app  # noqa: PLC0415 - as above
 
@@ -157,11 +177,17 @@ async def _serve(inspector: Inspector, sockets: list[socket.socket], token: str,
     with suppress(NotImplementedError):  # Windows
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     config = uvicorn.Config(
-        app, lifespan="off", ws="none", access_log=False, log_config=None, timeout_graceful_shutdown=_CLOSE_SECONDS
+        app,
+        http=http_protocol(),  # ignores upgrades, for which uvicorn would advise to install a library
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        timeout_graceful_shutdown=_CLOSE_SECONDS,
     )
     begun.set()
     async with BackgroundServer(config).running(sockets, begun), inspector.running():
         print_message(f"serving the inspector at {url}")
-        if opens:
-            webbrowser.open(url)
+        if file_url is not None:
+            webbrowser.open(file_url)
         await ended.wait()

@@ -7,11 +7,11 @@ address, and in no header that a script can read.
 from __future__ import annotations
 
 from hmac import compare_digest
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.requests import cookie_parser
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from bridge.server.http.host_origin import AllowedHosts
 
@@ -56,6 +56,7 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
+_TO_PAGE = '<!doctype html><meta http-equiv="refresh" content="0;url=/"><title>bridge inspect</title>'
 _OWN_SITE = frozenset({"same-origin", "none"})
 _REMEDY = "open the address that `bridge inspect` has printed; it contains the token of this run\n"
 
@@ -92,41 +93,44 @@ class AccessGuard:
     def _refusal(self, scope: Scope) -> Response | None:
         """Response to a request that may not reach the application; None if it may."""
         headers = Headers(scope=scope)
-        if (foreign := self._foreign(headers)) is not None:
-            return foreign
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._hosts.admits_host(hosts[0]):
+            return PlainTextResponse("this page is served to its own machine only\n", 421)
+        is_foreign = _is_foreign(headers, hosts[0])
         cookie = f"bridge-inspect-{scope['server'][1]}"  # the ports of a host share their cookies
         given = QueryParams(scope["query_string"]).get("token")
         if given is not None and scope["path"] == "/" and scope["method"] == "GET":
-            return self._signed_in(cookie) if self._is_token(given) else PlainTextResponse(_REMEDY, 403)
-        if not self._is_token(_cookie(headers, cookie)):
-            return PlainTextResponse(_REMEDY, 403)
-        if scope["method"] == "POST" and headers.get("content-type") != "application/json":
-            return PlainTextResponse("the body has to be application/json\n", 415)
-        return None
-
-    def _foreign(self, headers: Headers) -> Response | None:
-        """Response to a request of another site, or under another name."""
-        hosts, origins = headers.getlist("host"), headers.getlist("origin")
-        if len(hosts) != 1 or not self._hosts.admits_host(hosts[0]):
-            return PlainTextResponse("this page is served to its own machine only\n", 421)
-        # Other servers of this machine have other ports, which browsers count as the same site.
-        is_own = all(origin == f"http://{hosts[0]}" for origin in origins)
-        if not is_own or headers.get("sec-fetch-site", "none") not in _OWN_SITE:
+            return self._signed_in(cookie, is_foreign) if self._is_token(given) else PlainTextResponse(_REMEDY, 403)
+        if is_foreign:
             return PlainTextResponse("other sites may not use this page\n", 403)
+        # One of another server of this machine may be malformed, which the standard library's parser would not skip.
+        if not self._is_token(cookie_parser(headers.get("cookie", "")).get(cookie, "")):
+            return PlainTextResponse(_REMEDY, 403)
+        if scope["method"] == "POST" and _media_type(headers) != "application/json":
+            return PlainTextResponse("the body has to be application/json\n", 415)
         return None
 
     def _is_token(self, given: str) -> bool:
         return compare_digest(given.encode(errors="replace"), self._token.encode())
 
-    def _signed_in(self, cookie: str) -> Response:
-        response = RedirectResponse("/", 303)
+    def _signed_in(self, cookie: str, is_foreign: bool) -> Response:
+        """Set the cookie and lead to the page.
+
+        A browser that comes from a local file counts as of another site, also after a redirect, and would not send the
+        cookie: it is led there by a document of this origin.
+        """
+        response = HTMLResponse(_TO_PAGE) if is_foreign else RedirectResponse("/", 303)
         response.set_cookie(cookie, self._token, httponly=True, samesite="strict")
         return response
 
 
-def _cookie(headers: Headers, name: str) -> str:
-    try:
-        morsel = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return "" if morsel is None else morsel.value
+def _is_foreign(headers: Headers, host: str) -> bool:
+    """True for a request that a page of another origin has caused."""
+    # Other servers of this machine have other ports, which browsers count as the same site.
+    is_own = all(origin == f"http://{host}" for origin in headers.getlist("origin"))
+    return not is_own or headers.get("sec-fetch-site", "none") not in _OWN_SITE
+
+
+def _media_type(headers: Headers) -> str:
+    """The type of the body without its parameters, such as a charset."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from bridge.client.output_schema import OutputSchema
 from bridge.errors import WireError
 from bridge.inspector.access import SANDBOX_PATH, AccessGuard
+from bridge.inspector.page_json import page_json
 from bridge.inspector.requests import METHODS
 from bridge.inspector.snippets import as_call_line, as_test
 
@@ -184,4 +185,4 @@ async def _body(request: Request) -> Json:
 
 
 def _json(data: Any) -> Response:
-    return Response(json.dumps(data), media_type="application/json")
+    return Response(page_json(data), media_type="application/json")

@@ -46,7 +46,7 @@ class Inspector:
                 config,
                 origin,
                 handlers=self.questions.handlers(config.name),
-                on_change=lambda server: self.events.publish("server", server.summary()),
+                on_change=lambda server: self.events.publish("server", server.summary(), replaces=server.name),
                 on_message=self.traffic.record,
             )
             for config, origin in servers
@@ -56,7 +56,7 @@ class Inspector:
     async def running(self) -> AsyncIterator[None]:
         """Connect to the servers during this block."""
         async with anyio.create_task_group() as tasks:
-            self.requests = Requests(tasks, lambda request: self.events.publish("request", request))
+            self.requests = Requests(tasks, self._publish_request)
             for server in self.servers.values():
                 tasks.start_soon(server.run)
             try:
@@ -64,6 +64,9 @@ class Inspector:
             finally:
                 self.events.close()
                 tasks.cancel_scope.cancel()
+
+    def _publish_request(self, request: Json) -> None:
+        self.events.publish("request", request, replaces=request["number"])
 
     def state(self) -> Json:
         """The whole state as JSON, for a page that is opened."""

@@ -9,6 +9,7 @@ import anyio
 
 from bridge.client.connection.handlers import ClientHandlers
 from bridge.errors import ToolError
+from bridge.inspector.page_json import page_json
 from bridge.tools.questions import ElicitationAnswer, Roots, SamplingAnswer
 from bridge.wire.questions import answer_from_wire, question_to_wire
 
@@ -23,6 +24,12 @@ REQUEST_PARAMETER = "bridge.inspector.request"
 """Invocation parameter with the number of the page's request that a question belongs to."""
 
 
+MAX_OPEN = 100
+"""Maximum open questions; further ones are refused."""
+MAX_OPEN_CHARS = 16 * 1024 * 1024
+"""Maximum characters of the open questions as JSON."""
+
+
 class _OpenQuestion:
     """A question that waits for its answer."""
 
@@ -31,6 +38,7 @@ class _OpenQuestion:
         self.answered = anyio.Event()
         self.answer: Answer | None = None
         self.json: Json = {"number": number, "server": server, "request": request, **question_to_wire(question)}
+        self.chars = len(page_json(self.json))
 
 
 class Questions:
@@ -85,11 +93,15 @@ class Questions:
         """Show a question and wait for its answer; a cancelled call withdraws it.
 
         Raises:
-            ToolError: The user refused.
+            ToolError: The user refused, or too many questions are open.
         """
         self._count += 1
         number, request = self._count, context.parameters.get(REQUEST_PARAMETER)
-        asked = self._open[number] = _OpenQuestion(number, server, question, request)
+        asked = _OpenQuestion(number, server, question, request)
+        open_chars = asked.chars + sum(each.chars for each in self._open.values())
+        if len(self._open) >= MAX_OPEN or open_chars > MAX_OPEN_CHARS:
+            raise ToolError("too many questions are open, or they are too long; answer those that are shown first")
+        self._open[number] = asked
         self._publish("question", asked.json)
         try:
             await asked.answered.wait()

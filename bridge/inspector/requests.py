@@ -13,8 +13,10 @@ from pydantic_core import to_json
 
 from bridge.client.output_schema import OutputSchema
 from bridge.errors import ArgumentsError, ServerError, ServerRefusedError
+from bridge.inspector.page_json import page_json
 from bridge.inspector.questions import REQUEST_PARAMETER
 from bridge.inspector.servers import estimated_tokens
+from bridge.text import truncate
 from bridge.tools.channel import LocalChannel
 from bridge.tools.context import InvocationContext
 
@@ -32,9 +34,13 @@ METHODS = ("tools/call", "resources/read", "prompts/get")
 MAX_REQUESTS = 200
 """Maximum finished requests that are kept."""
 MAX_BYTES = 64 * 1024 * 1024
-"""Maximum bytes of all results that are kept."""
+"""Maximum bytes of all parameters, answers and log messages that are kept."""
 MAX_LOGS = 1_000
 """Maximum log messages of a request that are kept."""
+MAX_LOG_BYTES = 4 * 1024 * 1024
+"""Maximum bytes of these log messages."""
+MAX_PROGRESS_CHARS = 1_000
+"""Maximum characters of a progress message that are shown."""
 
 _logger = logging.getLogger("bridge.inspector")
 
@@ -64,6 +70,10 @@ class PageRequest:
     """Bytes of the result as JSON."""
     tokens: int = 0
     """Estimated tokens of the result."""
+    kept_bytes: int = 0
+    """Bytes of the parameters, the log messages and the answer as JSON in ASCII."""
+    log_bytes: int = 0
+    """Those of the log messages."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     def summary(self) -> Json:
@@ -131,6 +141,7 @@ class Requests:
         with request.scope:
             state = await self._send(server, request, context)
         request.duration_ms = (perf_counter() - begun) * 1000
+        request.kept_bytes = len(page_json(request.params)) + len(page_json(request.answer)) + request.log_bytes
         request.state = state  # last, since the page then fetches the answer
         self._forget()
         self._publish(request.summary())
@@ -160,11 +171,11 @@ class Requests:
 
     def _forget(self) -> None:
         finished = [request for request in self._requests if request.state != "running"]
-        size_bytes = sum(request.size_bytes for request in finished)
+        size_bytes = sum(request.kept_bytes for request in finished)
         for request in finished[:-1]:  # the last one stays, whatever its size
             if len(self._requests) <= MAX_REQUESTS and size_bytes <= MAX_BYTES:
                 return
-            size_bytes -= request.size_bytes
+            size_bytes -= request.kept_bytes
             self._requests.remove(request)
 
 
@@ -179,14 +190,20 @@ class _PageChannel(LocalChannel):
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Show the progress."""
-        self._request.progress = {"progress": progress, "total": total, "message": message}
+        shown = message if message is None else truncate(message, MAX_PROGRESS_CHARS)
+        self._request.progress = {"progress": progress, "total": total, "message": shown}
         self._publish(self._request.summary())
 
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
         """Keep the message; further ones are dropped."""
-        if len(self._request.logs) < MAX_LOGS:
-            self._request.logs.append({"level": level, "data": data, "logger": logger})
-            self._publish(self._request.summary())
+        request, message = self._request, {"level": level, "data": data, "logger": logger}
+        if len(request.logs) >= MAX_LOGS:
+            return
+        size_bytes = len(page_json(message))
+        if request.log_bytes + size_bytes <= MAX_LOG_BYTES:
+            request.logs.append(message)
+            request.log_bytes += size_bytes
+            self._publish(request.summary())
 
 
 def _for_model(result: Json) -> Any:

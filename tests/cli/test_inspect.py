@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -12,7 +13,6 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.cli.conftest import Run, Start
 
@@ -126,7 +126,10 @@ def test_a_port_that_is_taken_is_an_error(run: Run, start: Start) -> None:
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
 
 
-def test_the_browser_is_opened_unless_told_otherwise(start: Start, directory: Path) -> None:
+@pytest.mark.parametrize(("ending", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_the_browser_is_opened_by_a_private_file_that_is_removed(
+    start: Start, directory: Path, ending: signal.Signals, code: int
+) -> None:
     note = directory / "browser.sh"
     note.write_text(f'#!/bin/sh\necho "$1" > {directory}/opened\n')
     note.chmod(0o755)
@@ -134,4 +137,18 @@ def test_the_browser_is_opened_unless_told_otherwise(start: Start, directory: Pa
         url = process.url()
         with opened(url) as client:
             servers(client, "calculator")
-    assert (directory / "opened").read_text().strip() == url
+        opened_url = (directory / "opened").read_text().strip()
+        file = Path(urlsplit(opened_url).path)
+        assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        assert f'content="0;url={url}"' in file.read_text()
+        assert process.end(ending) == code
+    assert not file.parent.exists()
+
+
+def test_a_websocket_is_refused_without_advice(start: Start) -> None:
+    with start("inspect", "calculator.py", "--no-browser") as process:
+        with opened(process.url()) as client:
+            headers = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+            assert client.get("/", headers={**headers, "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA=="}).is_success
+        assert process.end(signal.SIGTERM) == 0
+    assert [line for line in process.seen if "pgrade" in line or "ebSocket" in line] == []

@@ -38,6 +38,24 @@ async def test_the_token_opens_the_page_and_leaves_the_address(client: httpx.Asy
     assert TOKEN not in page.text
 
 
+async def test_a_browser_that_comes_from_a_local_file_signs_in(client: httpx.AsyncClient) -> None:
+    client.cookies.clear()
+    headers = {"sec-fetch-site": "cross-site"}
+    assert (await client.get("/", params={"token": "wrong"}, headers=headers)).status_code == 403
+    opened = await client.get("/", params={"token": TOKEN}, headers=headers)
+    assert (opened.status_code, 'content="0;url=/"' in opened.text) == (200, True)
+    assert (await client.get("/", headers=headers)).status_code == 403
+    assert (await client.get("/", headers={"sec-fetch-site": "same-origin"})).status_code == 200
+
+
+@pytest.mark.parametrize("foreign", ['a[b]={"c":1}', 'a="b', "é=1", "a b", "=", "a,b=c d"])
+async def test_malformed_cookies_of_other_servers_are_skipped(client: httpx.AsyncClient, foreign: str) -> None:
+    own = f"bridge-inspect-{client.base_url.port}={TOKEN}"
+    client.cookies.clear()
+    for cookie in (f"{foreign}; {own}", f"{own}; {foreign}"):
+        assert (await client.get("/", headers={b"cookie": cookie.encode()})).status_code == 200
+
+
 @pytest.mark.parametrize("path", PATHS)
 async def test_nothing_is_served_without_the_token(client: httpx.AsyncClient, path: str) -> None:
     client.cookies.clear()
@@ -82,6 +100,12 @@ async def test_requests_of_other_sites_are_refused(client: httpx.AsyncClient, si
 async def test_a_form_of_another_page_cannot_post(client: httpx.AsyncClient) -> None:
     sent = await client.post("/messages/clear", content="{}", headers={"content-type": "text/plain"})
     assert sent.status_code == 415
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
+async def test_json_may_name_its_charset(client: httpx.AsyncClient, kind: str) -> None:
+    sent = await client.post("/messages/clear", content="{}", headers={"content-type": kind})
+    assert sent.status_code == 200
 
 
 @pytest.mark.parametrize("path", [*PATHS[:1], *PATHS[2:], "/none"])

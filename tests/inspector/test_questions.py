@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.client import HttpTransport
+from bridge.inspector import questions
 from tests.inspector.conftest import inspecting, travel
 
 if TYPE_CHECKING:
@@ -76,6 +77,18 @@ async def test_a_question_is_refused(page: OpenPage) -> None:
     ended = await page.ended(number)
     assert ended["state"] == "failed"
     assert "refused" in str(ended["answer"])
+
+
+@pytest.mark.parametrize(("bound", "value"), [("MAX_OPEN", 1), ("MAX_OPEN_CHARS", 200)])
+async def test_open_questions_are_bounded(
+    page: OpenPage, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
+) -> None:
+    monkeypatch.setattr(questions, bound, value)
+    number, question = await asked(page, "folders")
+    refused = await page.ended(await page.call("pay"))
+    assert (refused["state"], "too many questions" in str(refused["answer"])) == ("failed", True)
+    await page.post(f"/questions/{question['number']}", {"answer": {"roots": []}})
+    assert (await page.ended(number))["state"] == "done"
 
 
 async def test_folders_are_shared(page: OpenPage) -> None:

@@ -119,6 +119,28 @@ async def test_the_oldest_requests_are_forgotten(page: OpenPage, monkeypatch: py
     assert page.inspector.requests.summaries() == []
 
 
+async def test_parameters_logs_and_errors_count_as_kept_bytes(page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "MAX_BYTES", 10_000)
+    long = "x" * 6_000
+    await page.ended(await page.start("resources/read", uri=f"travel://{long}"))
+    await page.ended(await page.call("distance", {"start": long}))
+    assert [each["number"] for each in page.inspector.requests.summaries()] == [2]
+    await page.ended(await page.call("search", {"destination": "y" * 3_000, "until": 2}))
+    assert [each["number"] for each in page.inspector.requests.summaries()] == [3]
+
+
+async def test_log_messages_of_a_request_are_bounded(page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "MAX_LOG_BYTES", 5_000)
+    ended = await page.ended(await page.call("search", {"destination": "y" * 2_000, "until": 5}))
+    assert [each["data"][:16] for each in ended["logs"]] == ["read timetable 1", "read timetable 2"]
+
+
+async def test_a_long_progress_message_is_shortened(page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "MAX_PROGRESS_CHARS", 5)
+    ended = await page.ended(await page.call("search", {"destination": "Rome", "until": 1}))
+    assert len(ended["progress"]["message"]) == 5
+
+
 async def test_a_result_that_violates_its_output_schema_is_pointed_out(page: OpenPage) -> None:
     tool = page.inspector.servers["travel"].tool("distance")
     assert tool is not None

@@ -12,7 +12,9 @@ import pytest
 from bridge.client import ServerConfig, StdioTransport
 from bridge.inspector import events
 from bridge.inspector.events import Events
+from bridge.inspector.page_json import page_json
 from bridge.types import FEATURES
+from tests.client.conftest import python_config
 from tests.client.scripted import listed, scripted_config
 from tests.inspector.conftest import inspecting, travel
 
@@ -112,6 +114,66 @@ async def test_a_page_that_reads_nothing_is_disconnected(monkeypatch: pytest.Mon
     assert [event async for event in slow] == received[:2]
     published.close()
     assert [event async for event in quick] == []
+
+
+async def test_waiting_events_are_bounded_in_their_size_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_WAITING_CHARS", 1_000)
+    published = Events()
+    page = published.of_page("state", 0)
+    await anext(page)
+    published.publish("state", "x" * 2_000)  # a single one may be longer
+    assert "xxx" in await anext(page)
+    published.publish("message", "a" * 900)
+    published.publish("message", "b" * 900)
+    assert ["aaa" in event async for event in page] == [True]
+
+
+async def test_only_the_last_state_of_an_object_waits_for_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_WAITING_CHARS", 1_000)
+    published = Events()
+    page = published.of_page("state", 0)
+    await anext(page)
+    for number in range(1_000):
+        published.publish("request", {"number": 1, "progress": number}, replaces=1)
+        published.publish("request", {"number": 2, "progress": number}, replaces=2)
+    published.close()
+    assert [event async for event in page] == [
+        events.event_text("request", {"number": number, "progress": 999}) for number in (1, 2)
+    ]
+
+
+NON_FINITE = """
+import json, sys
+
+TOOLS = '[{"name": "odd", "inputSchema": {"type": "object", "maximum": 1e999, "default": NaN}}]'
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        told = {"name": "odd", "version": "1"}
+        result = json.dumps({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": told})
+    elif message["method"] == "tools/list":
+        result = '{"tools": %s}' % TOOLS
+    else:
+        result = '{"content": [], "structuredContent": {"least": -1e999}}'
+    if message["method"] != "server/discover" and "id" in message:
+        print('{"jsonrpc": "2.0", "id": %s, "result": %s}' % (json.dumps(message["id"]), result), flush=True)
+"""
+
+
+async def test_numbers_that_are_not_finite_are_null_for_the_page() -> None:
+    async with inspecting(python_config(NON_FINITE, protocol="legacy")) as page:
+        await page.listed("child")
+        page.events.clear()
+        await page.post("/messages/clear")
+        [server] = (await page.event("state"))["servers"]
+        assert server["tools"][0]["inputSchema"] == {"type": "object", "maximum": None, "default": None}
+        ended = await page.ended(await page.call("odd", server="child"))
+        assert ended["answer"]["result"]["structuredContent"] == {"least": None}
+
+
+def test_every_text_for_the_page_is_json_of_browsers() -> None:
+    data = {"a": [1e999, -1e999, float("nan"), 1.5, (2, "NaN")]}
+    assert page_json(data) == '{"a": [null, null, null, 1.5, [2, "NaN"]]}'
 
 
 async def test_an_event_is_one_line_of_ascii_whatever_a_server_says() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from bridge.cli.inspect import _private_file
 from tests.inspector.browser.conftest import HOSTILE, call, choose, inspected, opened
 from tests.inspector.browser.hostile import SCRIPT
 from tests.inspector.conftest import TRAVEL
@@ -31,6 +32,16 @@ def test_search_and_keyboard_lead_to_a_tool(page: Page) -> None:
     page.get_by_label("destination").focus()
     page.keyboard.type("a/b")
     expect(page.get_by_label("destination")).to_have_value("a/b")
+
+
+def test_the_page_is_opened_by_a_file_without_its_token_in_an_address(browser: Browser, travel: str) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    with _private_file(travel) as file_url:
+        page.goto(file_url)
+        expect(page.locator(".item-link")).to_have_count(12)
+    assert page.url.rstrip("#/") == travel.partition("/?")[0]
+    context.close()
 
 
 @pytest.mark.parametrize("width", [340, 700, 1000])

@@ -33,11 +33,17 @@ export const api = {
   restart: (server) => post(`/servers/${encodeURIComponent(server)}/restart`),
 };
 
-/** Call a listener with each event of the inspector, and with its connection state; reconnects by itself. */
-export function listen({ onEvent, onConnected }) {
+/** Call a listener with each event of the inspector, with those that fail, and with its connection state; reconnects by itself. */
+export function listen({ onEvent, onFailure, onConnected }) {
   const source = new EventSource("/events");
   for (const kind of ["state", "server", "request", "question", "question-over", "message"]) {
-    source.addEventListener(kind, (event) => onEvent(kind, parse(event.data)));
+    source.addEventListener(kind, (event) => {
+      try {
+        onEvent(kind, parse(event.data));
+      } catch (error) {
+        onFailure(kind, error); // the next events are shown nevertheless
+      }
+    });
   }
   source.onopen = () => onConnected(true);
   source.onerror = () => onConnected(false);

@@ -65,6 +65,10 @@ addEventListener("hashchange", changed);
 addEventListener("keydown", onKey);
 listen({
   onEvent: receive,
+  onFailure(kind, error) {
+    state.problem = `An event (${kind}) of the inspector cannot be shown: ${error.message}`;
+    changed();
+  },
   onConnected(isConnected) {
     state.connected = isConnected;
     changed();

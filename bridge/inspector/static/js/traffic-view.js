@@ -66,6 +66,12 @@ function row(message) {
   </li>`;
 }
 
+/** A message with indents; one that only lenient parsers read, such as with NaN, as it is. */
 function indented(body) {
-  return body ? visible(pretty(parse(body))) : "";
+  if (!body) return "";
+  try {
+    return visible(pretty(parse(body)));
+  } catch {
+    return visible(body);
+  }
 }
