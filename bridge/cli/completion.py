@@ -7,13 +7,20 @@ started.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    add_completion_class,
+    get_completion_class,
+    split_arg_string,
+)
 
 from bridge.cli.targets import FileTarget, ModuleTarget, parse_target
 from bridge.hosting.process import print_message, run_interruptible
@@ -29,14 +36,53 @@ VARIABLE = "_BRIDGE_COMPLETE"
 """Variable by which a shell asks for completions."""
 SHELLS = ("bash", "zsh", "fish")
 
-_NO_BLANK = """
-_bridge_words() {
-    _bridge_completion "$@"
-    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace
+_SAFE = re.compile(r"[\w./@][\w.@:/#=+,%-]*")
+"""Words that no shell changes or runs, and that are no option. bash inserts a completion without quoting it."""
+_MAX_CONFIG_CHARS = 1_000_000
+
+_BASH = """\
+%(complete_func)s() {
+    local response type value
+    response=$(env COMP_LINE="${COMP_LINE:0:COMP_POINT}" COMP_TEXT="$2" %(complete_var)s=bash_complete "$1")
+    COMPREPLY=()
+    while IFS=, read -r type value; do
+        case $type in
+            dir) compopt -o dirnames ;;
+            file) compopt -o default ;;
+            plain)
+                COMPREPLY+=("$value")
+                [[ $value == *= ]] && compopt -o nospace
+                ;;
+        esac
+    done <<< "$response"
     return 0
 }
+complete -o nosort -F %(complete_func)s %(prog_name)s
 """
-"""Addition for bash: no blank after the ``=`` of an argument."""
+
+
+class _Bash(BashComplete):
+    """Completion for bash, which splits words at ``=`` and ``:``, too, and replaces the last part only."""
+
+    source_template = _BASH
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Words of the line up to the cursor, and the last one; a letter is added in order to end it at the cursor."""
+        *words, last = split_arg_string(os.environ["COMP_LINE"] + "x")
+        return words[1:], last[:-1]
+
+    def complete(self) -> str:
+        """Completions of the part of the last word that bash replaces; none of a word with escaped characters."""
+        words, incomplete = self.get_completion_args()
+        replaced = os.environ["COMP_TEXT"]
+        items = self.get_completions(words, incomplete)
+        if not incomplete.endswith(replaced):
+            items = [item for item in items if item.type != "plain"]
+        kept = incomplete.removesuffix(replaced)
+        return "\n".join(f"{item.type},{item.value.removeprefix(kept)}" for item in items)
+
+
+add_completion_class(_Bash)
 
 
 def _installed(ctx: click.Context, _: click.Parameter, shell: str | None) -> None:
@@ -90,28 +136,28 @@ def _script_path(shell: str, program: str) -> Path:
 def _script(command: click.Command, shell: str, program: str) -> str:
     kind = get_completion_class(shell)
     assert kind is not None
-    script = kind(command, {}, program, VARIABLE).source()
-    if shell != "bash":
-        return script
-    function = f"_{program.replace('-', '_')}_completion"
-    addition = _NO_BLANK.replace("_bridge_completion", function).replace("_bridge_words", f"{function}_words")
-    return f"{script}{addition}complete -o nosort -F {function}_words {program}\n"
+    return kind(command, {}, program, VARIABLE).source()
 
 
 def complete_targets(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
     """Complete files, and after ``mcp.json#`` the names of its servers."""
-    file, hash_mark, start = incomplete.partition("#")
+    file, hash_mark, _ = incomplete.partition("#")
     if not hash_mark:
         return [CompletionItem(incomplete, type="file")]
     from bridge.client.config.document import Diagnostics, parse_jsonc  # noqa: PLC0415 - only for configurations
     from bridge.client.config.formats import read_root  # noqa: PLC0415 - likewise
     from bridge.errors import ConfigError  # noqa: PLC0415 - likewise
 
+    path = Path(file)
     try:
-        servers = read_root(parse_jsonc(Path(file).read_text(encoding="utf-8-sig"), file), Diagnostics()).servers
-    except (OSError, UnicodeError, ConfigError):
+        if not path.is_file():  # a device or a pipe may never end
+            return []
+        with path.open(encoding="utf-8-sig") as opened:
+            text = opened.read(_MAX_CONFIG_CHARS)
+        servers = read_root(parse_jsonc(text, file), Diagnostics()).servers
+    except (OSError, ValueError, ConfigError):
         return []
-    return [CompletionItem(f"{file}#{name}") for name in servers if name.startswith(start)]
+    return _items((f"{file}#{name}" for name in servers), incomplete)
 
 
 def complete_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
@@ -160,7 +206,8 @@ def complete_prompts(ctx: click.Context, param: click.Parameter, incomplete: str
 
 
 def _items(values: Iterable[str], incomplete: str) -> list[CompletionItem[Any]]:
-    return [CompletionItem(value) for value in values if value.startswith(incomplete)]
+    """Completions of a word; those that a shell would change or run are left out, since they may be foreign."""
+    return [CompletionItem(value) for value in values if value.startswith(incomplete) and _SAFE.fullmatch(value)]
 
 
 def _arguments(

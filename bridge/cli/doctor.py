@@ -168,7 +168,7 @@ def _subject(targets: Sequence[Target], settings: _ServerSettings) -> Subject:
 
 def _of_python(target: LocalTarget) -> Subject:
     from bridge.cli.loading import load_features  # noqa: PLC0415 - not needed for remote targets
-    from bridge.doctor.subject import Item, Subject, local_definitions  # noqa: PLC0415 - after usage errors
+    from bridge.doctor.subject import Item, Subject, bounded, local_definitions  # noqa: PLC0415 - after usage errors
     from bridge.doctor.subject import Target as Examined  # noqa: PLC0415 - likewise
 
     item = Item(kind="target", name=_shown(target), source=_shown(target))
@@ -176,13 +176,13 @@ def _of_python(target: LocalTarget) -> Subject:
         features = load_features([target])
     except TargetError as error:
         return Subject(targets=(Examined(item=item, problems=(str(error),)),))
-    return Subject(targets=(Examined(item=item),), definitions=tuple(local_definitions(features, item.source)))
+    return Subject(targets=(Examined(item=item),), definitions=tuple(bounded(local_definitions(features, item.source))))
 
 
 def _of_servers(target: RemoteTarget, settings: _ServerSettings) -> Subject:
     from bridge.cli.servers import read_configuration, servers_of  # noqa: PLC0415 - after usage errors
     from bridge.doctor.connecting import connect, entries_of  # noqa: PLC0415 - likewise
-    from bridge.doctor.subject import Item, Subject  # noqa: PLC0415 - likewise
+    from bridge.doctor.subject import Item, Subject, bounded  # noqa: PLC0415 - likewise
     from bridge.doctor.subject import Target as Examined  # noqa: PLC0415 - likewise
 
     item = Item(kind="target", name=_shown(target), source=_shown(target))
@@ -202,7 +202,7 @@ def _of_servers(target: RemoteTarget, settings: _ServerSettings) -> Subject:
     entries = entries_of(target.path) if isinstance(target, ConfigTarget) else {}
     found, definitions = run_interruptible(connect, servers, item.source, entries)
     examined = Examined(item=item, warnings=warnings)
-    return Subject(targets=(examined,), servers=tuple(found), definitions=tuple(definitions))
+    return Subject(targets=(examined,), servers=tuple(found), definitions=tuple(bounded(definitions)))
 
 
 def _adjusted(server: ServerConfig, target: RemoteTarget, settings: _ServerSettings) -> ServerConfig:

@@ -103,10 +103,11 @@ _SECRET_FILE = re.compile(
     r"(?:environment variables|env vars|api keys|passwords|credentials|private keys|access tokens)\b"
 )
 _PAYLOAD = re.compile(
-    r"\brm -[a-z]*[rf][a-z]* [/~*$]|\b(?:curl|wget) [^|]{0,200}\| ?(?:sudo )?(?:ba|z)?sh\b|\bbash -i\b|/dev/tcp/"
+    r"\brm -(?=[a-z]{0,20}[rf])[a-z]{1,20} [/~*$]"
+    r"|\b(?:curl|wget) [^|]{0,200}\| ?(?:sudo )?(?:ba|z)?sh\b|\bbash -i\b|/dev/tcp/"
     r"|\bnc(?:at)? (?:-\w+ ){1,4}[\w./]|\bmkfs\.\w+ /dev|\bdd if=/dev/|:\(\) ?\{ ?:\|:& ?\}"
     r"|\bshutdown -[hr] (?:now|0)\b|\bkill(?:all)? -9 |\bfind [/~]\S* [^|]{0,60}-(?:delete|exec)\b"
-    r"|\bpg_sleep\(|\bwaitfor delay\b|\b(?:wget|curl) (?:-\w+ )*https?://\S+ -o\b"
+    r"|\bpg_sleep\(|\bwaitfor delay\b|\b(?:wget|curl) (?:-\w+ ){0,9}https?://\S+ -o\b"
     r"|\bchmod [ugoa+]*(?:777|4755|\+s) /"
     r"|\bpowershell(?:\.exe)? -\w*enc"
     r"|\b(?:os\.system|os\.popen|subprocess\.\w+|child_process\.\w+|__import__|eval|exec)\("
@@ -214,6 +215,19 @@ def text_encoded(subject: Subject) -> Iterator[Problem]:
                 if (decoded := _decoded(match[0])) is not None:
                     message = f"Base64 of {truncate(decoded, _MAX_SHOWN_CHARS)!r}"
                     yield Problem(item=definition.item, message=message, remedy=_REVIEW, where=where)
+
+
+@rule("note")
+def text_unread(subject: Subject) -> Iterator[Problem]:
+    """A definition was not examined to its end, since it or its target is too long.
+
+    At most 100,000 characters of one text are examined, and at most two million of all texts of a target, in the order
+    of its definitions.
+    """
+    for definition in subject.definitions:
+        if definition.is_cut:
+            message = "its texts are too long to be examined to their end"
+            yield Problem(item=definition.item, message=message, remedy="shorten the texts, or leave the tool out")
 
 
 def _matches(subject: Subject, pattern: re.Pattern[str], noun: str) -> Iterator[Problem]:

@@ -12,12 +12,17 @@ from bridge.doctor.rule import Problem, rule
 from bridge.tools.transform import safe_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from bridge.doctor.subject import Definition, Subject
 
 _SEPARATORS = re.compile(r"[\W_]+")
+_FIRST_PART = re.compile(r"(?<![\w.-])[\w-]+")
+"""Beginning of a name in a text, up to a dot or another separator."""
+_GOES_ON = re.compile(r"[\w-]")
 _MIN_NAMED_CHARS = 6
+_MAX_NAMED_CHARS = 128
+"""Maximum characters of a name of MCP; longer names are not compared."""
 
 
 @rule("warning")
@@ -72,26 +77,38 @@ def other_server_named(subject: Subject) -> Iterator[Problem]:
     """The definition of a tool names a tool of another server.
 
     In this way a server can change how a model uses tools that do not belong to it, such as the recipient of every
-    mail. Only names with at least six characters and a separator are compared, since others are ordinary words.
+    mail. Only names with at least six characters and a separator are compared, since others are ordinary words, and
+    none with more than 128.
     """
-    owners: dict[str, str | None] = {}
-    for definition, _ in subject.tools:
-        for name in (definition.own_name, definition.item.name):
-            if len(name) >= _MIN_NAMED_CHARS and _SEPARATORS.search(name):
-                owners.setdefault(name, definition.server)
-    if not owners or len({(each.item.source, each.server) for each, _ in subject.tools}) == 1:
+    if len({(each.item.source, each.server) for each, _ in subject.tools}) <= 1:
         return
-    pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, sorted(owners, key=len, reverse=True)))})(?![\w-])")
+    names = {name for definition, _ in subject.tools for name in (definition.own_name, definition.item.name)}
+    compared = {
+        name for name in names if _MIN_NAMED_CHARS <= len(name) <= _MAX_NAMED_CHARS and _SEPARATORS.search(name)
+    }
+    lengths: defaultdict[str, set[int]] = defaultdict(set)
+    for name in compared:
+        if first := _FIRST_PART.match(name):
+            lengths[first[0]].add(len(name))
     own: defaultdict[tuple[str, str | None], set[str]] = defaultdict(set)
     for definition, _ in subject.tools:
         own[definition.item.source, definition.server] |= {definition.own_name, definition.item.name}
     for definition, _ in subject.tools:
         for where, text in definition.texts:
-            named = set(pattern.findall(text)) - own[definition.item.source, definition.server]
+            named = set(_named(text, compared, lengths)) - own[definition.item.source, definition.server]
             if named and where != "name":
                 message = f"it names {min(named)!r}, a tool of another server"
                 remedy = "review the text; leave the tool out if it redirects calls of the other server"
                 yield Problem(item=definition.item, message=message, remedy=remedy, where=where)
+
+
+def _named(text: str, names: set[str], lengths: Mapping[str, set[int]]) -> Iterator[str]:
+    """Names in a text, by the lengths of the names that have the same first part; it takes linear time."""
+    for first in _FIRST_PART.finditer(text):
+        for length in lengths.get(first[0], ()):
+            end = first.start() + length
+            if (name := text[first.start() : end]) in names and not _GOES_ON.match(text, end):
+                yield name
 
 
 def _alike(subject: Subject) -> list[list[Definition]]:

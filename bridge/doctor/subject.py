@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from bridge.wire.resources import resource_to_wire, template_to_wire
 from bridge.wire.tools import tool_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.tool_pins import ToolDrift
@@ -30,6 +30,8 @@ MAX_TEXTS = 100_000
 """Maximum texts of one definition that are examined; a hostile server may send more."""
 MAX_TEXT_CHARS = 100_000
 """Maximum characters of one text that are examined."""
+MAX_TARGET_CHARS = 2_000_000
+"""Maximum characters of all texts of a target that are examined."""
 _MAX_PATH_CHARS = 500
 _NOT_TEXT = frozenset({"icons"})
 """Keys of a definition whose values are addresses or encoded images."""
@@ -70,6 +72,8 @@ class Definition:
     """Name on its server, without a prefix."""
     server: str | None = None
     """Name of its server; None if it is defined in this process."""
+    max_chars: int = MAX_TARGET_CHARS
+    """Characters of its texts that are examined."""
 
     @property
     def description(self) -> str:
@@ -80,8 +84,26 @@ class Definition:
     @cached_property
     def texts(self) -> tuple[Text, ...]:
         """All texts that a model or a user may read: names, descriptions, and keys and texts of schemas."""
+        return self._read[0]
+
+    @property
+    def is_cut(self) -> bool:
+        """True if a text was left out or shortened."""
+        return self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[tuple[Text, ...], bool]:
         document = {key: value for key, value in self.document.items() if key not in _NOT_TEXT}
-        return tuple(text for text, _ in zip(_texts_in(document), range(MAX_TEXTS), strict=False))
+        texts: list[Text] = []
+        left, is_cut = self.max_chars, False
+        for where, text in _texts_in(document):
+            if len(texts) >= MAX_TEXTS or left <= 0:
+                return tuple(texts), True
+            shown = text[: min(left, MAX_TEXT_CHARS)]
+            is_cut = is_cut or len(shown) < len(text)
+            texts.append(Text(where, shown))
+            left -= max(1, len(shown))
+        return tuple(texts), is_cut
 
     @cached_property
     def plain_texts(self) -> tuple[Text, ...]:
@@ -89,15 +111,24 @@ class Definition:
         return tuple(Text(where, undisguised(text)) for where, text in self.texts)
 
 
+def bounded(definitions: Iterable[Definition]) -> Iterator[Definition]:
+    """Definitions of one target, of whose texts at most `MAX_TARGET_CHARS` characters are examined."""
+    left = MAX_TARGET_CHARS
+    for each in definitions:
+        definition = replace(each, max_chars=left)
+        yield definition
+        left = max(0, left - sum(max(1, len(text)) for _, text in definition.texts))
+
+
 def _texts_in(document: Mapping[str, Any]) -> Iterator[Text]:
     pending: list[tuple[str, Any]] = [("", document)]
     while pending:
         path, value = pending.pop()
         if isinstance(value, str):
-            yield Text(path, value[:MAX_TEXT_CHARS])
+            yield Text(path, value)
         elif isinstance(value, dict):
             inner = [(_joined(path, str(key)), each) for key, each in value.items()]
-            yield from (Text(place, str(key)[:MAX_TEXT_CHARS]) for key, (place, _) in zip(value, inner, strict=True))
+            yield from (Text(place, str(key)) for key, (place, _) in zip(value, inner, strict=True))
             pending += reversed(inner)
         elif isinstance(value, list | tuple):
             pending += reversed([(_joined(path, f"[{number}]"), each) for number, each in enumerate(value)])

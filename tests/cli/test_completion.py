@@ -36,6 +36,19 @@ def wind(city: str) -> str:
 """
 
 
+HOSTILE = """
+from typing import Literal
+from bridge import tool
+
+
+@tool
+def good(unit: Literal["safe", "a$(touch PWNED)", "a;b", "a`b`", "a b", "a*", "a\\\\nplain,b"]) -> str:
+    return unit
+"""
+UNSAFE = ["a$(touch PWNED)", "a`touch PWNED`", "a;b", "a&b", "a|b", "a>b", "a b", "a'b", 'a"b', "a*", "a?", "a[b]"]
+UNSAFE += ["a\\b", "a\nb", "a\rb", "a\x1b[2J", "a!b", "a{b,c}", "a~b", "a\u202eb"]
+
+
 OFFERING = """
 from bridge import prompt, resource
 
@@ -120,6 +133,30 @@ def test_servers_of_a_configuration_are_completed(run: Run, directory: Path) -> 
     assert completed(run, "list", "missing.json#fi") == []
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_name_that_a_shell_would_change_or_run_is_not_completed(run: Run, directory: Path, shell: str) -> None:
+    servers = {name: {"command": "a"} for name in [*UNSAFE, "a.safe-1"]}
+    (directory / "one.json").write_text(json.dumps({"mcpServers": servers}))
+    line = "bridge list one.json#a"
+    words = {"COMP_WORDS": line, "COMP_CWORD": "one.json#a" if shell == "fish" else "2"}
+    env = words | {"COMP_LINE": line, "COMP_TEXT": "one.json#a", "_BRIDGE_COMPLETE": f"{shell}_complete"}
+    done = run(env=env)
+    shown = {"bash": ["plain,one.json#a.safe-1"], "zsh": ["plain", "one.json#a.safe-1", "_"]}
+    assert done.stdout.splitlines() == shown.get(shell, ["plain,one.json#a.safe-1"])
+
+
+def test_a_value_that_a_shell_would_change_or_run_is_not_completed(run: Run, directory: Path) -> None:
+    (directory / "hostile.py").write_text(HOSTILE)
+    assert completed(run, "call", "hostile.py", "good", "unit=") == ["plain:unit=safe"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a pipe with a name")
+def test_a_device_and_a_pipe_are_not_read(run: Run, directory: Path) -> None:
+    os.mkfifo(directory / "pipe.json")
+    assert completed(run, "list", "pipe.json#a") == []
+    assert completed(run, "list", "/dev/zero#a") == []
+
+
 def test_resources_and_prompts_and_their_arguments_are_completed(run: Run, directory: Path) -> None:
     (directory / "offering.py").write_text(OFFERING)
     assert completed(run, "read", "offering.py", "notes") == ["plain:notes://today", "plain:notes://tomorrow"]
@@ -188,14 +225,14 @@ def test_bash_completes_with_the_installed_script(
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for program in ("bridge", "mcp-toolbridge"):
         script = home / ".local/share/bash-completion/completions" / program
-        function = f"_{program.replace('-', '_')}_completion_words"
+        function = f"_{program.replace('-', '_')}_completion"
         lines = f"""
             compopt() {{ echo "compopt $*"; }}
             source {shlex.quote(str(script))}
             complete -p {program}
-            COMP_WORDS=({program} call printing.py weather u)
-            COMP_CWORD=4
-            {function} {program}
+            COMP_LINE="{program} call printing.py weather u"
+            COMP_POINT=${{#COMP_LINE}}
+            {function} {program} u weather
             echo "${{COMPREPLY[@]}}"
         """
         done = subprocess.run(
@@ -213,3 +250,54 @@ def test_bash_completes_with_the_installed_script(
             "compopt -o nospace",
             "unit=",
         ]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("call printing.py weather unit=fa", "call printing.py weather unit=fahrenheit "),
+        ("call printing.py weather 'unit=fa", "call printing.py weather 'unit=fahrenheit' "),
+        ("call printing.py:weather wea", "call printing.py:weather weather "),
+        ("call printing.py weather city=Bern un", "call printing.py weather city=Bern unit="),
+        ("read offering.py notes://tod", "read offering.py notes://today "),
+        ("read offering.py no", "read offering.py notes://to"),
+        ("list one.json#a", "list one.json#a"),
+    ],
+    ids=["value", "quoted", "attribute", "argument", "uri", "scheme", "hostile"],
+)
+def test_a_tab_in_bash_completes_the_line(
+    run: Run, home: Path, directory: Path, environment: dict[str, str], typed: str, line: str
+) -> None:
+    """A tab is pressed in a terminal; Ctrl-X writes the line to a file and ends bash."""
+    import pty  # noqa: PLC0415 - not on Windows
+
+    (directory / "printing.py").write_text(PRINTING)
+    (directory / "offering.py").write_text(OFFERING)
+    (directory / "one.json").write_text(json.dumps({"mcpServers": {"a$(touch PWNED)": {"command": "a"}}}))
+    assert run("--install-completion", "bash").returncode == 0
+    script = home / ".local/share/bash-completion/completions/bridge"
+    end = """bind -x '"\\C-x": printf "%s" "$READLINE_LINE" >line; exit'"""
+    (home / "rc").write_text(f"source {shlex.quote(str(script))}\n{end}\n")
+    terminal, inner = pty.openpty()
+    try:
+        shell = subprocess.Popen(
+            ["bash", "--noprofile", "--rcfile", str(home / "rc"), "-i"],
+            cwd=directory,
+            env=environment | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])},
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+        )
+        os.write(terminal, f"bridge {typed}\t\x18".encode())
+        try:
+            shell.wait(timeout=40)
+        finally:
+            shell.kill()
+            shell.wait()
+    finally:
+        os.close(terminal)
+        os.close(inner)
+    assert (directory / "line").read_text() == f"bridge {line}"
+    assert not (directory / "PWNED").exists()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from bridge import prompt, resource, tool
 from bridge.doctor.rules import RULES, examine
-from bridge.doctor.subject import MAX_TEXT_CHARS, Subject, local_definitions, tool_definition
+from bridge.doctor.subject import MAX_TARGET_CHARS, MAX_TEXT_CHARS, Subject, bounded, local_definitions, tool_definition
 from bridge.server.features import Features
 from tests.doctor.hostile import described
 
@@ -74,3 +74,13 @@ def test_a_key_of_a_schema_is_a_text() -> None:
 def test_a_long_text_is_cut() -> None:
     definition = tool_definition(described("add", "a" * (2 * MAX_TEXT_CHARS)), "tools.py")
     assert max(len(text.text) for text in definition.texts) == MAX_TEXT_CHARS
+
+
+def test_only_a_part_of_a_targets_texts_is_examined() -> None:
+    described_tools = [described(f"add_{number}", "a" * (2 * MAX_TEXT_CHARS)) for number in range(30)]
+    definitions = tuple(bounded(tool_definition(each, "tools.py") for each in described_tools))
+    chars = sum(len(text) for definition in definitions for _, text in definition.texts)
+    assert MAX_TARGET_CHARS - 100 < chars <= MAX_TARGET_CHARS
+    found = examine(Subject(definitions=definitions), [RULES["text-unread"]])
+    assert [finding.problem.item.name for finding in found] == [each.name for each in described_tools]
+    assert definitions[-1].texts == ()
