@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error as Base64Error
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,6 +18,9 @@ T = TypeVar("T")
 
 Json = dict[str, Any]
 """A JSON object."""
+
+Step = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
+"""Runs the first step of a coroutine; returns an awaitable for the rest, or raises StopIteration with its value."""
 
 Feature = Literal["tools", "resources", "prompts"]
 """A kind of what a server offers (MCP, "Server Features")."""

@@ -34,7 +34,7 @@ from bridge.wire.tasks import TASKS_EXTENSION
 from bridge.wire.tools import result_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bridge.server.auth.access import Access
     from bridge.server.fast_channel import FastChannel
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from bridge.tools.tool import Tool
     from bridge.tools.toolbox import ToolBox
     from bridge.types import Json
-
-    Step = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 
 _logger = logging.getLogger("bridge.server")
 _Written = TypeVar("_Written")

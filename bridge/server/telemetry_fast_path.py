@@ -17,12 +17,12 @@ from bridge.tools.questions import InputRequired
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from bridge.server.core import ServerCore, Step
+    from bridge.server.core import ServerCore
     from bridge.server.methods.method import Method, PlainRequest
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.observer import Observer
     from bridge.tools.context import Caller, InvocationContext
-    from bridge.types import Json
+    from bridge.types import Json, Step
 
 _SESSION_HEADER = "mcp-session-id"
 

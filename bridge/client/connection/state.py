@@ -226,7 +226,7 @@ class ConnectionEvents:
         self.update_listeners = Listeners[[str]]()
         """Called with the URI of a resource that has, or may have, new content."""
         self.wanted = WantedChanges()
-        """What the listeners want to be notified of."""
+        """The changes that the listeners want to be notified of."""
 
     def change_state(self, state: ConnectionState, error: ServerError | None) -> None:
         """Set the state and its error, and notify the listeners of a change."""

@@ -32,12 +32,12 @@ from bridge.tools.context import InvocationContext
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from bridge.server.core import ServerCore, Step
+    from bridge.server.core import ServerCore
     from bridge.server.http.requests import Head, PendingCall, Request
     from bridge.server.http.sessions import Session, Sessions
     from bridge.server.methods.method import PlainRequest
     from bridge.server.running_calls import RunningCalls
-    from bridge.types import Json
+    from bridge.types import Json, Step
 
 _CACHED_HEADER_VALUES = 256
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.server.core import Step
     from bridge.server.http.fast import FastHttp
     from bridge.server.http.requests import PendingCall
     from bridge.server.limits.accounts import Account
+    from bridge.types import Step
 
 
 class Guard(Protocol):

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from bridge.server.auth.identity import CachedCredential, RequestUser
-    from bridge.server.core import Step
     from bridge.server.fast_channel import FastChannel
     from bridge.server.http.responses import PlainResponse
     from bridge.server.limits.accounts import Usage
+    from bridge.types import Step
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """Default maximum length of a request's body: 4 MiB."""

@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from mcp_types import RequestParams
 
     from bridge.server.auth.access import Access
-    from bridge.server.core import ServerCore, Step
+    from bridge.server.core import ServerCore
     from bridge.server.protocol import MessageId, ProtocolError
     from bridge.telemetry.operations import ServerOperation
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
-    from bridge.types import Json
+    from bridge.types import Json, Step
 
 Era = Literal["opening", "handshake", "modern"]
 """``opening`` is the first request of the handshake era, ``handshake`` the rest of it, ``modern`` is 2026-07-28."""

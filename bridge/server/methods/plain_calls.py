@@ -19,10 +19,10 @@ from bridge.tools.execution import result_of_failure
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from bridge.server.core import ServerCore, Step
+    from bridge.server.core import ServerCore
     from bridge.tools.executors import FunctionExecutor
     from bridge.tools.tool import Tool
-    from bridge.types import Json
+    from bridge.types import Json, Step
 
 _Written = TypeVar("_Written")
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams
 
     from bridge.server.auth.access import Access
-    from bridge.server.core import ServerCore, Step
+    from bridge.server.core import ServerCore
     from bridge.server.methods.method import HandlerRequest, PlainRequest
     from bridge.server.tool_list import ToolList
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
-    from bridge.types import Json
+    from bridge.types import Json, Step
 
 _Written = TypeVar("_Written")
 

@@ -21,9 +21,9 @@ from bridge.server.stdio.server import LineSplitter
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from bridge.server.core import Step
     from bridge.server.http.guards import PreAsgiHandler
     from bridge.server.http.requests import Head, PendingCall, Request
+    from bridge.types import Step
 
 ANSWER = (
     b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}],"isError":false,'
