@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import anyio
 from pydantic_core import to_json
 
 from bridge.client.connection.connection import Connection
-from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES
+from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from bridge.client.connection.state import ConnectionState
 from bridge.errors import ServerError, ServerRefusedError
 from bridge.service.memory.chat_memory import estimate_tokens
@@ -17,7 +18,7 @@ from bridge.service.messages import SystemMessage
 from bridge.types import FEATURES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
@@ -67,6 +68,7 @@ class InspectedServer:
         self.origin = origin
         self.offers = Offers()
         self.connection = Connection(config, handlers=handlers)
+        self._awaited: str | None = None
         self._on_change = on_change
         self._wanted = anyio.Event()
         self.connection.on_message(lambda direction, text: on_message(config.name, direction, text))
@@ -123,6 +125,7 @@ class InspectedServer:
             },
             "error": None if error is None else str(error),
             "problems": self.offers.problems,
+            "awaited": self._awaited,
             "tools": [{**tool, "tokens": definition_tokens(tool)} for tool in self.offers.tools],
             "resources": self.offers.resources,
             "templates": self.offers.templates,
@@ -148,7 +151,8 @@ class InspectedServer:
 
     async def _list_tools(self, offers: Offers) -> None:
         try:
-            listing = await self.connection.list_tools()
+            with self._awaiting(TOOLS):
+                listing = await self.connection.list_tools()
         except ServerError as error:
             offers.problems.append(str(error))
             return
@@ -158,13 +162,24 @@ class InspectedServer:
     async def _items(self, method: ListMethod, offers: Offers) -> list[Json]:
         """List items other than tools."""
         try:
-            listed = await self.connection.list_items(method)
+            with self._awaiting(method):
+                listed = await self.connection.list_items(method)
         except ServerError as error:
             if not (isinstance(error, ServerRefusedError) and error.code == _METHOD_NOT_FOUND):
                 offers.problems.append(str(error))
             return []
         offers.problems += listed.malformed
         return listed.items
+
+    @contextmanager
+    def _awaiting(self, method: ListMethod) -> Iterator[None]:
+        """Name the list in the summary: a server whose answer cannot be read seems to have nothing otherwise."""
+        self._awaited = method.method
+        self._on_change(self)
+        try:
+            yield
+        finally:
+            self._awaited = None
 
 
 def definition_tokens(tool: Json) -> int:

@@ -142,6 +142,35 @@ async def test_only_the_last_state_of_an_object_waits_for_a_page(monkeypatch: py
     ]
 
 
+@pytest.mark.parametrize("method", ["tools/list", "prompts/list"])
+async def test_a_list_that_is_not_answered_readably_is_named(method: str) -> None:
+    code = UNREADABLE.replace("METHOD", method)
+    config = python_config(code, protocol="legacy", timeout_seconds=1.0)
+    async with inspecting(config) as page:
+        await page.event("server", state="ready", awaited=method)
+        while not page.inspector.servers["child"].offers.problems:
+            await anyio.lowlevel.checkpoint()
+        [problem] = page.inspector.servers["child"].summary()["problems"]
+        assert method in problem
+        assert page.inspector.servers["child"].summary()["awaited"] is None
+
+
+UNREADABLE = """
+import json, sys
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        told = {"name": "odd", "version": "1"}
+        offers = {"tools": {}, "prompts": {}}
+        result = json.dumps({"protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": told})
+    elif message["method"] == "METHOD":
+        result = "{no JSON"
+    else:
+        result = '{"tools": [], "prompts": []}'
+    if message["method"] != "server/discover" and "id" in message:
+        print('{"jsonrpc": "2.0", "id": %s, "result": %s}' % (json.dumps(message["id"]), result), flush=True)
+"""
 NON_FINITE = """
 import json, sys
 

@@ -159,3 +159,80 @@ def test_a_server_that_does_not_start_says_why(browser: Browser) -> None:
     with inspected(*command) as url, opened(browser, url) as page:
         choose(page, "failed python")
         expect(page.locator("main .error")).to_contain_text("no key")
+
+
+DEEP = """
+from typing import Any
+
+from bridge import tool
+
+
+@tool
+async def deep() -> str:
+    \"\"\"Lists in lists.\"\"\"
+    return "[" * 3000 + "]" * 3000
+
+
+@tool
+async def wide() -> list[Any]:
+    \"\"\"Many lists.\"\"\"
+    return [[[1] * 50] * 50] * 300
+"""
+
+
+def test_large_results_have_elements_only_where_they_are_unfolded(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "deep.py").write_text(DEEP)
+    with inspected(str(tmp_path / "deep.py")) as url, opened(browser, url) as page:
+        for tool in ("wide", "deep"):
+            outcome = call(page, tool)
+            expect(outcome).to_contain_text("Done")
+            expect(outcome.locator("details").first).to_be_visible()
+            assert page.locator(".tree *").count() < 2_000
+        tree = outcome.locator(".tree").first
+        folded = tree.locator("details:not([open])")
+        for _ in range(3):
+            before = tree.locator("details").count()
+            folded.last.locator("summary").click()
+            expect(tree.locator("details")).to_have_count(before + 1)
+        tree.locator("summary").first.click()
+        expect(tree.locator("details")).to_have_count(1)
+
+
+def test_a_result_that_is_no_longer_kept_is_asked_for_once(browser: Browser, travel: str) -> None:
+    context = browser.new_context()  # whose console says that the result was not found
+    page = context.new_page()
+    page.goto(travel)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/requests/" in request.url else None)
+    page.route("**/requests/*", lambda route: route.fulfill(status=404, body="gone"))
+    choose(page, "distance")
+    page.get_by_label("start").fill("Vienna")
+    expect(call(page, "distance")).to_contain_text("The result cannot be shown: gone")
+    page.get_by_role("link", name="History").click()
+    page.go_back()
+    expect(page.get_by_text("The result cannot be shown: gone")).to_be_visible()
+    assert len(asked) == 1
+    context.close()
+
+
+def test_a_page_keeps_the_last_requests(page: Page) -> None:
+    shown = page.evaluate("""async () => {
+        const { receive, state } = await import("/static/js/store.js");
+        for (let number = 1e6; number < 1e6 + 300; number++) receive("request", { number, state: "done", params: {} });
+        return [state.requests.length, state.requests.at(-1).number];
+    }""")
+    assert shown == [200, 1_000_299]
+
+
+def test_an_event_that_cannot_be_shown_leaves_the_page_alive(browser: Browser, travel: str) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.route("**/events", lambda route: route.fulfill(content_type="text/event-stream", body=EVENTS))
+    page.goto(travel)
+    expect(page.get_by_role("alert")).to_contain_text("An event (server) of the inspector cannot be shown")
+    expect(page.get_by_text("later")).to_be_visible()
+    context.close()
+
+
+EMPTY = {"state": "ready", "tools": [], "resources": [], "templates": [], "prompts": [], "problems": []}
+EVENTS = f"event: server\ndata: {{NaN}}\n\nevent: server\ndata: {json.dumps({'name': 'later', **EMPTY})}\n\n"

@@ -6,43 +6,51 @@ import { jsonTree } from "./json-tree.js";
 import { html, nothing } from "./lit.js";
 
 const MAX_SHOWN_CHARS = 200_000;
+const MAX_UNFOLDED_BLOCKS = 20;
 const BASE64 = /^[A-Za-z0-9+/\s]*={0,2}$/;
+
+/** Parsed texts, by the blocks that have them: a tree stays unfolded while its value is the same object. */
+const parsedTexts = new WeakMap();
 
 /** A list of content blocks. */
 export function contentBlocks(blocks) {
-  return blocks.map((block) => html`<div class="block">${contentBlock(block)}</div>`);
+  const isFolded = blocks.length > MAX_UNFOLDED_BLOCKS;
+  return blocks.map((block) => html`<div class="block">${contentBlock(block, isFolded)}</div>`);
 }
 
-function contentBlock(block) {
+function contentBlock(block, isFolded) {
   switch (block?.type) {
     case "text":
-      return text(block.text);
+      return text(block, isFolded);
     case "image":
     case "audio":
       return media(block.data, block.mimeType);
     case "resource":
-      return resourceContents(block.resource ?? {});
+      return resourceContents(block.resource);
     case "resource_link":
       return html`<p>
         ${link(block.uri)} <span class="muted">${visible(titleOf(block) ?? "")} ${visible(block.mimeType ?? "")}</span>
       </p>
       ${block.description ? html`<p class="help">${visible(block.description)}</p>` : nothing}`;
     default:
-      return jsonTree(block);
+      return jsonTree(block, { isFolded });
   }
 }
 
 /** The contents of one resource. */
-export function resourceContents({ uri, mimeType, text: content, blob }) {
+export function resourceContents(given) {
+  const contents = Object(given); // whatever a server has sent
+  const { uri, mimeType, blob } = contents;
   return html`<p class="muted">${visible(uri ?? "")} ${visible(mimeType ?? "")}</p>
-    ${typeof blob === "string" ? media(blob, mimeType) : text(content)}`;
+    ${typeof blob === "string" ? media(blob, mimeType) : text(contents)}`;
 }
 
-/** A text; JSON as a tree. */
-export function text(content) {
-  const whole = String(content ?? "");
-  const parsed = /^\s*[[{]/.test(whole) ? parsedOrNothing(whole) : undefined;
-  if (parsed !== undefined) return jsonTree(parsed);
+/** The text of a block or a resource; JSON as a tree. */
+function text(block, isFolded = false) {
+  const whole = String(block.text ?? "");
+  if (!parsedTexts.has(block)) parsedTexts.set(block, /^\s*[[{]/.test(whole) ? parsedOrNothing(whole) : undefined);
+  const parsed = parsedTexts.get(block);
+  if (parsed !== undefined) return jsonTree(parsed, { isFolded });
   const rest = whole.length - MAX_SHOWN_CHARS;
   return html`<pre class="text" dir="auto">${visible(whole.slice(0, MAX_SHOWN_CHARS))}</pre>
     ${rest > 0 ? html`<p class="muted">${rest.toLocaleString("en")} more characters; JSON has them all</p>` : nothing}`;

@@ -53,7 +53,7 @@ function ended(request) {
       <span class="figures">${figures(request)}</span>
       ${details?.answer || request.logs || request.method === "tools/call" ? tabList(request, views, chosen) : nothing}
     </header>
-    ${details ? html`<div class="result">${panels[chosen](details)}</div>` : nothing}
+    ${details ? html`<div class="result">${details.problem ? unavailable(details) : panels[chosen](details)}</div>` : nothing}
   `;
 }
 
@@ -73,6 +73,10 @@ function tabList(request, views, chosen) {
   </div>`;
 }
 
+function unavailable({ problem }) {
+  return html`<p class="muted">The result cannot be shown: ${visible(problem)}</p>`;
+}
+
 const panels = {
   result: (details) => html`
     ${details.warning ? html`<p class="warning">${visible(details.warning)}</p>` : nothing}
@@ -83,7 +87,7 @@ const panels = {
     ${details.logs.map(
       ({ level, logger, data }) => html`<li>
         <span class="level ${level}">${visible(level)}</span> ${logger ? visible(logger) : nothing}
-        ${typeof data === "string" ? visible(data) : jsonTree(data)}
+        ${typeof data === "string" ? visible(data) : jsonTree(data, { isFolded: true })}
       </li>`,
     )}
   </ol>`,
@@ -121,7 +125,7 @@ function resource(contents, address) {
     documents.add(address);
     changed();
   };
-  const isHtml = /^text\/html\b/.test(contents.mimeType ?? "") && typeof contents.text === "string";
+  const isHtml = /^text\/html\b/.test(contents?.mimeType ?? "") && typeof contents.text === "string";
   return html`<div class="block">
     ${!isHtml ? nothing : documents.has(address)
       ? html`<iframe title="document of the server" sandbox="allow-scripts" src="/frames/${address}"></iframe>`

@@ -25,6 +25,7 @@ export function serverView({ server: name }) {
     </header>
     ${server.error ? html`<p class="error">${visible(server.error)}</p>` : nothing}
     ${server.problems.map((problem) => html`<p class="warning">${visible(problem)}</p>`)}
+    ${server.awaited ? html`<p class="warning" role="status">${server.awaited} has not been answered yet.</p>` : nothing}
     <dl class="facts">${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${visible(value)}</dd>`)}</dl>
     ${info?.instructions
       ? html`<h3>Instructions</h3><pre class="text" dir="auto">${visible(info.instructions)}</pre>`

@@ -34,8 +34,14 @@ function serverList(server, route) {
       ${stateDot(server)}<span>${visible(server.name)}</span>
     </a>
     ${KINDS.map(([kind, list, heading, key]) => itemList(server, route, kind, server[list], heading, key))}
-    ${server.state === "ready" ? nothing : html`<p class="muted">${stateText(server.state)}</p>`}
+    ${server.state === "ready" ? listing(server) : html`<p class="muted">${stateText(server.state)}</p>`}
   </section>`;
+}
+
+/** What is missing in the lists of a server. */
+function listing({ awaited, problems }) {
+  if (awaited) return html`<p class="muted">waiting for ${awaited}…</p>`;
+  return problems.length ? html`<p class="muted">problems: ${problems.length}</p>` : nothing;
 }
 
 function itemList(server, route, kind, items, heading, key) {

@@ -3,6 +3,7 @@
 import { ApiError, api } from "./api.js";
 
 const MAX_MESSAGES = 1000;
+const MAX_REQUESTS = 200;
 
 export const state = {
   connected: false,
@@ -10,7 +11,7 @@ export const state = {
   requests: [],
   questions: [],
   messages: [],
-  /** Requests with their answers, by number. */
+  /** Requests with their answers by number; null while one is fetched, and one with a `problem` if it could not be. */
   details: new Map(),
   /** Texts of messages that the user has opened, by number. */
   bodies: new Map(),
@@ -81,8 +82,8 @@ export async function send(key, server, method, params) {
 async function fetchDetails(number) {
   try {
     state.details.set(number, await api.request(number));
-  } catch {
-    state.details.delete(number); // the inspector keeps a limited number
+  } catch (error) {
+    state.details.set(number, { problem: error.message }); // the inspector keeps a limited number
   }
   changed();
 }
@@ -106,7 +107,10 @@ export function bodyOf(message) {
         state.bodies.set(message.number, text);
         changed();
       },
-      () => state.bodies.set(message.number, '"this message is no longer kept"'),
+      () => {
+        state.bodies.set(message.number, '"this message is no longer kept"');
+        changed();
+      },
     );
   }
   return state.bodies.get(message.number);
@@ -125,7 +129,12 @@ const reducers = {
     state.bodies.clear();
   },
   server: (server) => upsert(state.servers, "name", server),
-  request: (request) => upsert(state.requests, "number", request),
+  request(request) {
+    upsert(state.requests, "number", request);
+    if (state.requests.length <= MAX_REQUESTS) return;
+    const oldest = state.requests.findIndex((each) => each.state !== "running" && each !== request);
+    if (oldest >= 0) state.details.delete(state.requests.splice(oldest, 1)[0].number);
+  },
   question: (question) => upsert(state.questions, "number", question),
   "question-over"({ number }) {
     state.questions = state.questions.filter((question) => question.number !== number);
