@@ -1,6 +1,7 @@
 """Channel of a call that is, or may become, a task.
 
-Until the task is created, it passes everything to the channel of the request. Afterwards, progress becomes the task's
+Until the task is created, it passes everything to the channel of the request; while the task is stored, the call waits
+before it reports or asks. Afterwards, progress becomes the task's
 status message, log messages stay in this process, and questions wait for their answers.
 """
 
@@ -15,6 +16,7 @@ from bridge.errors import WireError
 from bridge.server.protocol import INVALID_PARAMS, MISSING_CAPABILITY, CallRefused, ProtocolError
 from bridge.text import clip
 from bridge.tools.channel import LocalChannel
+from bridge.tools.questions import InputRequired
 from bridge.wire.questions import answer_from_wire, question_to_wire
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ class TaskChannel:
         self._asked: dict[str, _Asked] = {}
         self._request: Channel | None = None
         self._changed: Callable[[], None] = lambda: None
+        self._is_decided = asyncio.Event()
+        self._is_decided.set()
+        self.has_asked = False
+        """True once questions have ended the call, whose next round brings the answers."""
         self._is_task = asyncio.Event()
         self.wants_task = asyncio.Event()
         """Set when the function calls `start_task`."""
@@ -54,6 +60,7 @@ class TaskChannel:
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Report progress to the client of the request, or set the status message of the task."""
+        await self._is_decided.wait()
         if self._request is not None:
             await self._request.progress(progress, total, message)
             return
@@ -81,8 +88,15 @@ class TaskChannel:
             CallRefused: The client lacks a capability.
             ToolError: The client cannot be asked.
         """
+        await self._is_decided.wait()
         if self._request is not None:
-            return await self._request.ask(questions)
+            try:
+                return await self._request.ask(questions)
+            except InputRequired:
+                await self._is_decided.wait()
+                if self._request is not None:
+                    self.has_asked = True
+                    raise
         for question in questions.values():
             self._check_capability(question)
         waiting: list[_Asked] = []
@@ -126,13 +140,19 @@ class TaskChannel:
         """Pass everything to the channel of the request, until `become_task`."""
         self._request = request
 
+    def begin_task(self) -> None:
+        """Let the call wait before it reports or asks, until `become_task` or `stay_request`."""
+        self._is_decided.clear()
+
     def become_task(self, changed: Callable[[], None]) -> None:
         """Pass nothing to the request any more, and call a function after each change of the task's state."""
         self._request, self._changed = None, changed
+        self._is_decided.set()
         self._is_task.set()
 
     def stay_request(self) -> None:
         """Let `start_task` return although no task could be created."""
+        self._is_decided.set()
         self._is_task.set()
 
     @property

@@ -71,9 +71,11 @@ class KeptTasks:
         self._keep(record)
         try:
             await self._store.save(record)
-        except TaskStoreError as error:
+        except BaseException as error:
             self._forget(record.task.id)
             self.end(record.account)
+            if not isinstance(error, TaskStoreError):
+                raise
             _logger.error("a task of %r could not be stored: %s", record.tool, error)  # noqa: TRY400 - it says why
             message = f"the task of {record.tool!r} could not be stored: try again in {RETRY_SECONDS} seconds"
             raise ProtocolError(INTERNAL_ERROR, message, {"retryAfterSeconds": RETRY_SECONDS}) from None

@@ -1,7 +1,10 @@
-"""A task that runs in this process: its work, its state, and its outcome."""
+"""A task that runs in this process: its work, its state, its outcome, and its record in the store."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from dataclasses import replace
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -9,21 +12,24 @@ from pydantic_core import from_json, to_json
 
 from bridge.server.failures import failed
 from bridge.server.protocol import INTERNAL_ERROR, ProtocolError
+from bridge.server.tasks.kept_tasks import unavailable
+from bridge.server.tasks.store import TaskStoreError
 from bridge.telemetry.tasks import error_type_of
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from bridge.server.tasks.channel import TaskChannel
+    from bridge.server.tasks.kept_tasks import KeptTasks
     from bridge.server.tasks.store import TaskRecord
+    from bridge.server.tasks.work import Work
     from bridge.telemetry.tasks import TaskOperation
     from bridge.tools.task import TaskStatus
     from bridge.types import Json
 
-    Work = asyncio.Task[tuple[bytes, Json]]
-    """Runs the call; its result as JSON text, and as an object."""
+_logger = logging.getLogger("bridge.server")
 
+_SAVE_AGAIN_SECONDS = 5.0
 _UNKNOWN = "the server ended while {tool!r} ran, and its outcome is unknown"
 
 
@@ -34,28 +40,88 @@ class RunningTask:
         record: The task as it was stored.
         channel: Channel of the call.
         work: The task of the event loop that runs the call.
+        kept: The store.
         changed: Called after each change of the state.
     """
 
     def __init__(
-        self, record: TaskRecord, channel: TaskChannel, work: Work, changed: Callable[[RunningTask], None]
+        self,
+        record: TaskRecord,
+        channel: TaskChannel,
+        work: Work,
+        kept: KeptTasks,
+        changed: Callable[[RunningTask], None],
     ) -> None:
         self.record = record
         """The task now."""
         self.channel = channel
         self.work = work
         self.is_expired = False
+        self._kept = kept
+        self._saving = asyncio.Lock()  # so that no earlier state replaces a later one
         self._changed = changed
         self._is_cancelled = False
         self.operation: TaskOperation | None = None
         """Its observation; None without telemetry."""
         channel.become_task(self._update)
 
-    def cancel(self) -> None:
-        """Cancel the call at its client's request, once: a further cancellation would interrupt its clean-up."""
-        if not self._is_cancelled:
-            self._is_cancelled = True
-            self.work.cancel()
+    async def answer(self, answers: Mapping[str, Json]) -> None:
+        """Give the call answers to open questions; others are ignored.
+
+        Raises:
+            ProtocolError: One does not match its question, or they cannot be stored.
+        """
+        async with self._saving:
+            found = self.channel.checked(answers)
+            if found and self.record.request:  # another process may need them
+                record = replace(self.record, answers={**self.channel.answers, **found})
+                if not (self._is_cancelled or self.work.done()):
+                    await self._save(record)
+                self.record = replace(self.record, answers=record.answers)
+            self.channel.answer(found)
+
+    async def cancel(self) -> None:
+        """Cancel the call at its client's request, once: a further cancellation would interrupt its clean-up.
+
+        The stored task is cancelled when this returns, so that no other process runs it again.
+
+        Raises:
+            ProtocolError: The cancellation could not be stored.
+        """
+        async with self._saving:
+            if self.work.done():
+                return
+            if not self._is_cancelled:
+                self._is_cancelled = True
+                self.work.cancel()
+            if self._kept.is_durable:
+                await self._save(self.record.changed(status="cancelled", questions={}, updated_at=time()))
+
+    async def _save(self, record: TaskRecord) -> None:
+        try:
+            await self._kept.save(record)
+        except TaskStoreError as error:
+            raise unavailable(error) from None
+
+    async def save_outcome(self, record: TaskRecord, failed: Callable[[], None]) -> None:
+        """Store the outcome, again and again if the store fails, until the task expires.
+
+        Args:
+            record: The task with its outcome, which is found in this process from the first failure on.
+            failed: Called after each failure.
+        """
+        while not self.is_expired:
+            try:
+                async with self._saving:
+                    await self._kept.save(record)
+            except TaskStoreError as error:
+                _logger.error("the outcome of a task of %r is not stored yet: %s", record.tool, error)  # noqa: TRY400 - it says why
+                self.record = record
+                failed()
+                self._changed(self)
+                await asyncio.sleep(_SAVE_AGAIN_SECONDS)
+            else:
+                return
 
     def expire(self) -> None:
         """Cancel the call, and mark the task to be deleted."""

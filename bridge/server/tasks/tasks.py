@@ -11,21 +11,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 from secrets import token_urlsafe
 from time import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import CancelScope
 
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.failures import reported
 from bridge.server.limits.accounts import current_account
-from bridge.server.protocol import LIMIT_EXCEEDED, ProtocolError, missing_tasks_extension, write_result
+from bridge.server.protocol import LIMIT_EXCEEDED, ProtocolError, missing_tasks_extension
 from bridge.server.tasks.channel import TaskChannel
-from bridge.server.tasks.kept_tasks import MAX_BYTES_OPTION, KeptTasks, unavailable
+from bridge.server.tasks.kept_tasks import MAX_BYTES_OPTION, KeptTasks
 from bridge.server.tasks.restarts import may_run_again, read_rerun, rerun_request
 from bridge.server.tasks.running_task import RunningTask, failed_record, outcome_unknown
-from bridge.server.tasks.store import TaskRecord, TaskStoreError
+from bridge.server.tasks.store import TaskRecord
+from bridge.server.tasks.work import start_work
 from bridge.telemetry import switch
 from bridge.tools.task import Task, TaskPolicy
 from bridge.wire.tasks import created_task_to_wire, supports_tasks
@@ -34,46 +36,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from bridge.server.auth.access import Access
-    from bridge.server.running_calls import RunningCalls
     from bridge.server.tasks.options import TaskOptions
-    from bridge.server.tasks.running_task import Work
-    from bridge.telemetry.tasks import TaskTelemetry
+    from bridge.server.tasks.work import Calls, Work
     from bridge.tools.context import Caller, InvocationContext
     from bridge.tools.tool import Tool
-    from bridge.tools.toolbox import ToolBox
     from bridge.types import Json
+
+_T = TypeVar("_T")
 
 _logger = logging.getLogger("bridge.server")
 
 _ID_BYTES = 24
-_SAVE_AGAIN_SECONDS = 5.0
 _CLEANUP_SECONDS = 1.5
 _AFTER = TaskPolicy(starts_at_once=False)
-
-
-class Calls(Protocol):
-    """Runs the calls of a server: a `bridge.server.core.ServerCore`."""
-
-    tools: ToolBox
-    running: RunningCalls
-
-    async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        context: InvocationContext,
-        write: Callable[[Json], tuple[bytes, Json]],
-        *,
-        modern: bool,
-        access: Access = EVERYTHING,
-    ) -> tuple[bytes, Json]:
-        """Run a call.
-
-        Raises:
-            ProtocolError: The call failed outside of the tool.
-            InputRequired: The tool asked a question that needs another round.
-        """
-        ...
 
 
 class Tasks:
@@ -85,6 +60,7 @@ class Tasks:
         self._kept = KeptTasks(options, self._expire)
         self._running: dict[str, RunningTask] = {}
         self._listeners: dict[str, set[Callable[[str], None]]] = {}
+        self._changes: set[asyncio.Task[Any]] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self._is_closing = False
         self._watched = None if (observer := switch.observer()) is None else observer.tasks
@@ -126,10 +102,15 @@ class Tasks:
             channel.connect(request)
             return await self._call_first(tool, policy, arguments, context, access, channel)
         record = self._new_record(tool, policy, arguments, context)
-        with CancelScope(shield=True):  # a stored task has to be started
+
+        async def create() -> Json:
             await self._kept.create(record)
-            running = self._started(record, channel, self._work(tool.name, arguments, context, access))
-        return created_task_to_wire(running.record.task)
+            running = self._started(
+                record, channel, start_work(self._calls, tool.name, arguments, context, access, self._watched)
+            )
+            return created_task_to_wire(running.record.task)
+
+        return await asyncio.shield(self._changing(create()))  # a stored task has to be started
 
     async def _call_first(
         self,
@@ -143,44 +124,58 @@ class Tasks:
         """Run a call, which becomes a task when its function says so, or after a time."""
         if policy.required:
             self._kept.check_room(context.account)
-        work = self._work(tool.name, arguments, context, access, is_task=False)
+        work = start_work(self._calls, tool.name, arguments, context, access, None)
         wanted = asyncio.get_running_loop().create_task(channel.wants_task.wait())
+        creation: asyncio.Task[Json] | None = None
         try:
             await asyncio.wait([work, wanted], timeout=self.options.after_seconds, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                record = self._new_record(tool, policy, arguments, context)
+            if not (work.done() or channel.has_asked):
+                channel.begin_task()
+                creation = self._changing(self._created(tool, policy, arguments, context, channel, work))
                 try:
-                    with CancelScope(shield=True):
-                        await self._kept.create(record)
-                        return created_task_to_wire(self._started(record, channel, work).record.task)
+                    return await asyncio.shield(creation)
                 except ProtocolError:
                     if policy.required:
                         raise
-                    channel.stay_request()
-                    await asyncio.wait([work])
+            channel.stay_request()
+            await asyncio.wait([work])
             return work.result()[1]
         except asyncio.CancelledError as error:
             raise reported(tool.name, error, self._calls.running) from None
         finally:
             wanted.cancel()
-            if channel.is_request and not work.done():
+            if creation is not None and not creation.done():  # the client has hung up
+                creation.add_done_callback(lambda _: work.cancel() if channel.is_request else None)
+            elif channel.is_request and not work.done():
                 work.cancel()
                 with CancelScope(shield=True):
                     await asyncio.wait([work])
 
-    def _work(
+    async def _created(
         self,
-        name: str,
+        tool: Tool,
+        policy: TaskPolicy,
         arguments: Mapping[str, Any],
         context: InvocationContext,
-        access: Access,
-        *,
-        is_task: bool = True,
-    ) -> Work:
-        call = self._calls.call(name, arguments, context, _written, modern=True, access=access)
-        if is_task and self._watched is not None:
-            call = _observed(call, name, self._watched)
-        return asyncio.get_running_loop().create_task(call)
+        channel: TaskChannel,
+        work: Work,
+    ) -> Json:
+        """Store and start a task of a call that runs; return it in MCP's JSON."""
+        record = self._new_record(tool, policy, arguments, context)
+        await self._kept.create(record)
+        return created_task_to_wire(self._started(record, channel, work).record.task)
+
+    def _changing(self, change: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Run a change of the store, which goes on if its client hangs up."""
+        task = asyncio.get_running_loop().create_task(change)
+        self._changes.add(task)
+        task.add_done_callback(self._end_change)
+        return task
+
+    def _end_change(self, change: asyncio.Task[Any]) -> None:
+        self._changes.discard(change)
+        if not change.cancelled():
+            change.exception()  # which nobody else may await
 
     def _new_record(
         self, tool: Tool, policy: TaskPolicy, arguments: Mapping[str, Any], context: InvocationContext
@@ -200,7 +195,7 @@ class Tasks:
 
     def _started(self, record: TaskRecord, channel: TaskChannel, work: Work) -> RunningTask:
         """Let a stored task run without its request."""
-        running = RunningTask(record, channel, work, self._notify)
+        running = RunningTask(record, channel, work, self._kept, self._notify)
         self._running[record.task.id] = running
         self._calls.running.enter(work, record.account)
         account = current_account.get()  # its requests are answered while its tasks run
@@ -235,7 +230,7 @@ class Tasks:
                     message = f"there is no room for the result of {record.tool!r}, which has {size} bytes"
                     error = ProtocolError(LIMIT_EXCEEDED, message, {"limit": MAX_BYTES_OPTION})
                     record = failed_record(record, error)
-                await self._save_outcome(running, record)
+                await running.save_outcome(record, partial(self._calls.running.leave, running.work))
         finally:
             self._running.pop(record.task.id, None)
             self._kept.end(record.account)
@@ -247,20 +242,6 @@ class Tasks:
     @property
     def _is_ending(self) -> bool:
         return self._is_closing or self._calls.running.is_over
-
-    async def _save_outcome(self, running: RunningTask, record: TaskRecord) -> None:
-        """Store an outcome, again and again if the store fails; meanwhile, it is found in this process."""
-        while not running.is_expired:
-            try:
-                await self._kept.save(record)
-            except TaskStoreError as error:
-                _logger.error("the outcome of a task of %r is not stored yet: %s", record.tool, error)  # noqa: TRY400 - it says why
-                running.record = record
-                self._calls.running.leave(running.work)
-                self._notify(running)
-                await asyncio.sleep(_SAVE_AGAIN_SECONDS)
-            else:
-                return
 
     def _expire(self, task_id: str) -> bool:
         """Cancel a task that has expired; return False if it does not run."""
@@ -287,27 +268,18 @@ class Tasks:
             ProtocolError: As by `get`, or an answer does not match its question.
         """
         await self._found(task_id, caller)
-        running = self._running.get(task_id)
-        if running is None or not (found := running.channel.checked(answers)):
-            return
-        if running.record.request:  # another process may need them
-            record = replace(running.record, answers={**running.channel.answers, **found})
-            try:
-                await self._kept.save(record)
-            except TaskStoreError as error:
-                raise unavailable(error) from None
-            running.record = replace(running.record, answers=record.answers)
-        running.channel.answer(found)
+        if (running := self._running.get(task_id)) is not None:
+            await asyncio.shield(self._changing(running.answer(answers)))
 
     async def cancel(self, task_id: str, caller: Caller | None) -> None:
         """Cancel the call of a task, if it runs.
 
         Raises:
-            ProtocolError: As by `get`.
+            ProtocolError: As by `get`, or the cancellation could not be stored.
         """
         await self._found(task_id, caller)
         if (running := self._running.get(task_id)) is not None:
-            running.cancel()
+            await asyncio.shield(self._changing(running.cancel()))
 
     def listen(self, task_ids: Iterable[str], listener: Callable[[str], None]) -> Callable[[], None]:
         """Call a function with a task's id after each change of its state; return a function that ends that."""
@@ -354,11 +326,18 @@ class Tasks:
             await self._kept.save(again)
             channel = TaskChannel(context.client_capabilities, record.answers)
             context.connect(channel)
-            self._started(again, channel, self._work(record.tool, rerun.arguments, context, EVERYTHING))
+            self._started(
+                again,
+                channel,
+                start_work(self._calls, record.tool, rerun.arguments, context, EVERYTHING, self._watched),
+            )
 
     async def close(self) -> None:
         """Cancel the running tasks, which fail with an unknown outcome, and close the store."""
         self._is_closing = True
+        if self._changes:
+            with CancelScope(shield=True):
+                await asyncio.wait(self._changes, timeout=_CLEANUP_SECONDS)
         works = [running.work for running in self._running.values()]
         for work in works:
             work.cancel()
@@ -378,17 +357,6 @@ class Tasks:
 def _owner_of(caller: Caller | None) -> str:
     """Return the name that a task is bound to; empty without authentication."""
     return "" if caller is None else caller.name
-
-
-async def _observed(
-    call: Coroutine[Any, Any, tuple[bytes, Json]], tool: str, watched: TaskTelemetry
-) -> tuple[bytes, Json]:
-    with watched.work(tool):
-        return await call
-
-
-def _written(result: Json) -> tuple[bytes, Json]:
-    return write_result(result), result
 
 
 def _is_on_asyncio() -> bool:

@@ -12,7 +12,7 @@ import anyio
 from bridge import Caller, InvocationContext, tool
 from bridge.server import Publisher, SqliteTaskStore, TaskOptions, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
-from bridge.server.tasks import tasks as tasks_module
+from bridge.server.tasks import running_task
 from bridge.server.tasks.restarts import MAX_RUNS, rerun_request
 from bridge.server.tasks.store import MemoryTaskStore, TaskRecord, TaskStoreError
 from bridge.tools.task import Task
@@ -198,7 +198,7 @@ def test_a_task_that_cannot_be_stored_is_refused_and_not_run(caplog: pytest.LogC
 def test_an_outcome_that_cannot_be_stored_is_found_and_stored_later(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tasks_module, "_SAVE_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(running_task, "_SAVE_AGAIN_SECONDS", 0.01)
     store = FailingStore()
     with Server(store).serving() as client:
         task_id = client.created("add_again", a=1, b=2)

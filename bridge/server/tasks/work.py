@@ -1,0 +1,82 @@
+"""Work of a task: its call, in a task of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.protocol import write_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from bridge.server.auth.access import Access
+    from bridge.server.running_calls import RunningCalls
+    from bridge.telemetry.tasks import TaskTelemetry
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.toolbox import ToolBox
+    from bridge.types import Json
+
+    Work = asyncio.Task[tuple[bytes, Json]]
+    """Runs the call; its result as JSON text, and as an object."""
+
+
+class Calls(Protocol):
+    """Runs the calls of a server: a `bridge.server.core.ServerCore`."""
+
+    tools: ToolBox
+    running: RunningCalls
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        context: InvocationContext,
+        write: Callable[[Json], tuple[bytes, Json]],
+        *,
+        modern: bool,
+        access: Access = EVERYTHING,
+    ) -> tuple[bytes, Json]:
+        """Run a call.
+
+        Raises:
+            ProtocolError: The call failed outside of the tool.
+            InputRequired: The tool asked a question that needs another round.
+        """
+        ...
+
+
+def start_work(
+    calls: Calls,
+    name: str,
+    arguments: Mapping[str, Any],
+    context: InvocationContext,
+    access: Access,
+    watched: TaskTelemetry | None,
+) -> Work:
+    """Start a call.
+
+    Args:
+        calls: Runs it.
+        name: Name of the tool.
+        arguments: Its arguments.
+        context: Its context.
+        access: Access of the caller.
+        watched: Observes the call as the work of a task; None for no observation.
+    """
+    call = calls.call(name, arguments, context, _written, modern=True, access=access)
+    if watched is not None:
+        call = _observed(call, name, watched)
+    return asyncio.get_running_loop().create_task(call)
+
+
+async def _observed(
+    call: Coroutine[Any, Any, tuple[bytes, Json]], tool: str, watched: TaskTelemetry
+) -> tuple[bytes, Json]:
+    with watched.work(tool):
+        return await call
+
+
+def _written(result: Json) -> tuple[bytes, Json]:
+    return write_result(result), result

@@ -1,0 +1,210 @@
+"""Requests that end, meet or ask while the store writes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge import InvocationContext, tool
+from bridge.server import Publisher, SqliteTaskStore, http_app
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.protocol import ProtocolError
+from bridge.server.tasks.options import TaskOptions
+from bridge.server.tasks.store import MemoryTaskStore, TaskStoreError
+from bridge.tools.questions import Elicitation
+from bridge.tools.task import TaskPolicy
+from tests.server import http_server
+from tests.server.tasks.client import SUPPORTS_TASKS, TaskClient
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bridge.server.tasks.store import TaskRecord
+
+pytestmark = pytest.mark.anyio
+
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
+PATHS = pytest.mark.parametrize("fast_path", [True, False], ids=["the fast path", "the SDK"])
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"action": "accept", "content": {"name": name}}
+
+
+class SlowStore(MemoryTaskStore):
+    """A store that writes when the test lets it."""
+
+    is_durable = True
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__()
+        self.began, self.gate = asyncio.Event(), asyncio.Event()
+        self.error = error
+
+    async def save(self, record: TaskRecord) -> None:
+        self.began.set()
+        await self.gate.wait()
+        await asyncio.sleep(0)
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        await super().save(record)
+
+
+def call(publisher: Publisher) -> asyncio.Task[Any]:
+    (called,) = publisher.tools
+    assert publisher.tasks is not None
+    context = InvocationContext(client_capabilities=SUPPORTS_TASKS)
+    return asyncio.get_running_loop().create_task(publisher.tasks.call(called, {}, context, EVERYTHING))
+
+
+async def wait_for_room(publisher: Publisher) -> None:
+    """Call until there is a place."""
+    while True:
+        try:
+            await call(publisher)
+        except ProtocolError:
+            await asyncio.sleep(0)
+        else:
+            return
+
+
+async def test_a_call_that_is_cancelled_while_its_task_is_stored_leaves_no_place_taken() -> None:
+    store, ran = SlowStore(), asyncio.Event()
+
+    @tool(task=True)
+    async def run() -> None:
+        """Runs."""
+        ran.set()
+
+    publisher = Publisher(run, name="tests", tasks=TaskOptions(store=store, max_tasks=1))
+    with anyio.fail_after(20):
+        cancelled = call(publisher)
+        await store.began.wait()
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        store.gate.set()
+        await ran.wait()  # a stored task runs
+        await wait_for_room(publisher)
+
+
+async def test_a_store_that_fails_unexpectedly_leaves_no_place_taken() -> None:
+    store = SlowStore(OSError("unexpected"))
+    store.gate.set()
+
+    @tool(task=True)
+    async def run() -> None:
+        """Runs."""
+
+    publisher = Publisher(run, name="tests", tasks=TaskOptions(store=store, max_tasks=1))
+    with anyio.fail_after(20):
+        with pytest.raises(OSError, match="unexpected"):
+            await call(publisher)
+        await call(publisher)
+
+
+async def test_a_call_that_is_cancelled_before_its_task_cannot_be_stored_ends() -> None:
+    store, ended = SlowStore(TaskStoreError("the disk is full")), asyncio.Event()
+
+    @tool(task=TaskPolicy(starts_at_once=False))
+    async def wait(context: InvocationContext) -> None:
+        """Waits for its end."""
+        try:
+            await context.start_task()
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    publisher = Publisher(wait, name="tests", tasks=TaskOptions(store=store))
+    with anyio.fail_after(20):
+        cancelled = call(publisher)
+        await store.began.wait()
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        store.gate.set()
+        await ended.wait()
+
+
+async def test_answers_that_arrive_together_are_all_stored() -> None:
+    store, asked = SlowStore(), asyncio.Event()
+    store.gate.set()
+
+    @tool(task=True, annotations={"idempotentHint": True})
+    async def greet(context: InvocationContext) -> None:
+        """Asks twice, and waits for its end."""
+        await context.ask({"a": Elicitation("First name?", FORM), "b": Elicitation("Last name?", FORM)})
+        await asyncio.Event().wait()
+
+    publisher = Publisher(greet, name="tests", tasks=TaskOptions(store=store))
+    tasks = publisher.tasks
+    assert tasks is not None
+    with anyio.fail_after(20):
+        task_id = (await call(publisher))["taskId"]
+        tasks.listen([task_id], lambda _: asked.set())
+        if (await tasks.get(task_id, None)).status != "input_required":
+            await asked.wait()
+        answers = {"a": named("Ada"), "b": named("Lovelace")}
+        await asyncio.gather(*(tasks.update(task_id, None, {key: each}) for key, each in answers.items()))
+        stored = await store.find(task_id)
+        assert stored is not None
+        assert stored.answers == answers
+        await tasks.close()
+
+
+@PATHS
+def test_a_question_while_the_task_is_stored_is_asked_by_the_task(fast_path: bool) -> None:
+    store = SlowStore()
+
+    @tool
+    async def greet(context: InvocationContext) -> str:
+        """Asks when the store begins to write."""
+        await store.began.wait()
+        asyncio.get_running_loop().call_soon(store.gate.set)
+        answer = await context.elicit("Your name?", FORM, key="name")
+        return f"Hello, {(answer.content or {}).get('name')}"
+
+    publisher = Publisher(greet, name="tests", tasks=TaskOptions(store=store, after_seconds=0.01))
+    app = http_app(publisher.tools, publisher=publisher, fast_path=fast_path)
+    with http_server.serving(app, http="direct") as origin, TaskClient(origin) as client:
+        task_id = client.created("greet")
+        assert client.state(task_id, "input_required")["inputRequests"].keys() == {"name"}
+        client.update(task_id, name=named("Ada"))
+        assert client.settled(task_id)["result"]["content"] == [{"type": "text", "text": "Hello, Ada"}]
+
+
+def test_a_cancelled_task_does_not_run_again_after_its_process_was_killed(tmp_path: Path) -> None:
+    began, gate, runs = threading.Event(), threading.Event(), list[int]()
+
+    @tool(task=True, annotations={"idempotentHint": True})
+    async def wait() -> None:
+        """Waits for its end, and cleans up at length."""
+        runs.append(1)
+        try:
+            began.set()
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(gate.wait, 20)
+
+    def app(path: Path) -> Any:
+        publisher = Publisher(wait, name="tests", tasks=TaskOptions(store=SqliteTaskStore(path)))
+        return http_app(publisher.tools, publisher=publisher)
+
+    path, copy = tmp_path / "tasks.db", tmp_path / "copy.db"
+    with http_server.serving(app(path), http="direct") as origin, TaskClient(origin) as client:
+        task_id = client.created("wait")
+        assert began.wait(20)
+        assert client.cancel(task_id)["resultType"] == "complete"
+        for suffix in ("", "-wal"):  # what a process that is killed now leaves
+            shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+        gate.set()
+    with http_server.serving(app(copy), http="direct") as origin, TaskClient(origin) as client:
+        assert client.get(task_id)["status"] == "cancelled"
+    assert runs == [1]
