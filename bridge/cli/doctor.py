@@ -19,7 +19,9 @@ from bridge.cli.targets import (
     ModuleTarget,
     TargetCommand,
     UrlTarget,
+    command_target,
     given_targets,
+    parse_target,
 )
 from bridge.cli.terminal import write_data, write_json
 from bridge.errors import ConfigError, TargetError
@@ -27,7 +29,7 @@ from bridge.hosting.process import redirect_stdout, run_interruptible
 from bridge.text import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bridge.cli.targets import LocalTarget, RemoteTarget, Target
     from bridge.client.config.servers import Prefixing, ServerConfig
@@ -85,7 +87,11 @@ class _ServerSettings:
     metavar="RULE[:NAME]",
     help="Accept findings of a rule, or only those about the tool, server or other object of this name. Repeatable.",
 )
-@click.option("--timeout", type=Number(0, min_open=True), help="Timeout for a server to start and answer, in seconds.")
+@click.option(
+    "--timeout",
+    type=Number(0, min_open=True),
+    help="Timeout of each step of a server, such as to start or to answer, in seconds.",
+)
 @header_option
 @option(
     "--pins",
@@ -117,17 +123,30 @@ def command(
     called. The exit code is 1 if there are errors or warnings. docs/reference/doctor.md explains every rule.
     """
     configure_logging(log_level)
-    chosen = with_headers(ctx, given_targets(ctx, targets), headers)
-    if not chosen:
+    is_alone = len(targets) + (command_target(ctx) is not None) == 1
+    unusable = {} if is_alone else _unusable(targets)
+    chosen = with_headers(ctx, given_targets(ctx, [text for text in targets if text not in unusable]), headers)
+    if not chosen and not unusable:
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
     if as_json and as_sarif:
         raise click.UsageError("--json and --sarif exclude each other", ctx)
-    settings = _ServerSettings(timeout_seconds=timeout, pins=pins, prefix=prefix, is_alone=len(chosen) == 1)
+    settings = _ServerSettings(timeout_seconds=timeout, pins=pins, prefix=prefix, is_alone=is_alone)
     with redirect_stdout():
-        subject = _subject(chosen, settings)
+        subject = _subject(chosen, unusable, settings)
         findings = _findings(subject, [rule for rule, _ in rules], accepted)
     _write(findings, subject, as_json=as_json, as_sarif=as_sarif, shows_notes=notes)
     return FAILED if any(finding.rule.level != "note" for finding in findings) else 0
+
+
+def _unusable(texts: Sequence[str]) -> dict[str, str]:
+    """Targets that do not exist, and why; the others are examined nevertheless."""
+    problems: dict[str, str] = {}
+    for text in texts:
+        try:
+            parse_target(text)
+        except TargetError as error:
+            problems[text] = str(error)
+    return problems
 
 
 def _findings(subject: Subject, rules: Sequence[Rule], accepted: Sequence[tuple[Rule, str]]) -> list[Finding]:
@@ -152,15 +171,20 @@ def _write(findings: Sequence[Finding], subject: Subject, *, as_json: bool, as_s
         write_data(reports.as_text(findings, subject, shows_notes=shows_notes))
 
 
-def _subject(targets: Sequence[Target], settings: _ServerSettings) -> Subject:
-    from bridge.doctor.subject import Subject  # noqa: PLC0415 - after usage errors
+def _subject(targets: Sequence[Target], unusable: Mapping[str, str], settings: _ServerSettings) -> Subject:
+    from bridge.doctor.subject import Item, Subject  # noqa: PLC0415 - after usage errors
+    from bridge.doctor.subject import Target as Examined  # noqa: PLC0415 - likewise
 
     parts = [
         _of_python(target) if isinstance(target, FileTarget | ModuleTarget) else _of_servers(target, settings)
         for target in targets
     ]
+    missing = [
+        Examined(item=Item(kind="target", name=text, source=text), problems=(problem,))
+        for text, problem in unusable.items()
+    ]
     return Subject(
-        targets=tuple(target for part in parts for target in part.targets),
+        targets=(*missing, *(target for part in parts for target in part.targets)),
         servers=tuple(server for part in parts for server in part.servers),
         definitions=tuple(definition for part in parts for definition in part.definitions),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from importlib.metadata import version
 from pathlib import Path
@@ -84,27 +85,27 @@ _SERVE = ["serve", "${workspaceFolder}/tools.py"]
 
 
 @click.command(short_help="Write a small project.")
-@click.argument("directory", metavar="NAME", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="NAME")
 @click.pass_context
-def command(ctx: click.Context, directory: Path) -> None:
+def command(ctx: click.Context, directory: str) -> None:
     """Write a project with a tool, its test and a configuration to a new directory.
 
     NAME is the directory; its last part names the project. An existing directory must be empty. The paths of the files
     are written to standard output.
     """
-    name = directory.absolute().name
+    path = Path(os.path.normpath(directory))  # "a/../b" does not create "a"
+    name = path.absolute().name if directory else ""
     if not _NAME.fullmatch(name):
         message = f"{name!r} cannot name a project: use ASCII letters, digits, '-' and '_', beginning with a letter"
         raise click.UsageError(message, ctx)
-    if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
-        raise CommandError(f"{str(directory)!r} exists already, and is not an empty directory; choose another name")
-    directory.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+        raise CommandError(f"{str(path)!r} exists already, and is not an empty directory; choose another name")
+    path.mkdir(parents=True, exist_ok=True)
     for file, text in _files(name).items():
-        path = directory / file
-        with path.open("x", encoding="utf-8", newline="\n") as opened:
+        with (path / file).open("x", encoding="utf-8", newline="\n") as opened:
             opened.write(text)
-        write_data(str(path))
-    print_message(f"test it: cd {directory} && python -m pytest; serve it: bridge serve tools.py")
+        write_data(str(path / file))
+    print_message(f"test it: cd {path} && python -m pytest; serve it: bridge serve tools.py")
 
 
 def _files(name: str) -> Mapping[str, str]:

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Write nothing; show tools that differ from their pins, and exit with code 1 if there are any.",
 )
-@click.option("--timeout", type=Number(0, min_open=True), help="Timeout for a server to start and answer, in seconds.")
+@click.option(
+    "--timeout",
+    type=Number(0, min_open=True),
+    help="Timeout of each step of a server, such as to start or to answer, in seconds.",
+)
 @log_level_option("warning")
 @click.pass_context
 def command(

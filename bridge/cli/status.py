@@ -25,7 +25,7 @@ _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAS
 @click.command(cls=TargetCommand, short_help="Show the status of a TARGET's servers.")
 @click.argument("target", required=False, shell_complete=complete_targets)
 @click.option("--json", "as_json", is_flag=True, help="Write an array of objects.")
-@server_options("Timeout for a server to start and answer, in seconds.")
+@server_options("Timeout of each step of a server, such as to start or to answer, in seconds.")
 @log_level_option("error")
 @click.pass_context
 def command(ctx: click.Context, /, target: str | None, as_json: bool, log_level: str, **settings: Any) -> int:

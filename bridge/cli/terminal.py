@@ -122,8 +122,12 @@ def write_content(content: str | bytes) -> None:
 
 
 def write_json(data: Any) -> None:
-    """Write indented JSON; control characters are escaped on a terminal."""
-    text = json.dumps(data, indent=2, ensure_ascii=False)
+    """Write indented JSON, with null for infinity and NaN; control characters are escaped on a terminal."""
+    try:
+        text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # foreign schemas may contain infinity
+        finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
+        text = json.dumps(finite, indent=2, ensure_ascii=False)
     write_data(escaped_json(text) if sys.stdout.isatty() else text)
 
 

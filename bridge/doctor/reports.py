@@ -43,10 +43,10 @@ def _summary(findings: Sequence[Finding], subject: Subject, *, shows_notes: bool
     found = ", ".join(with_count(counts[level], level) for level in LEVELS if counts[level]) or "no findings"
     hint = " (--notes shows them)" if counts["note"] and not shows_notes else ""
     kinds = Counter(definition.item.kind for definition in subject.definitions)
-    checked = ", ".join(with_count(count, kind) for kind, count in kinds.items()) or "nothing"
+    checked = ", ".join(with_count(count, kind) for kind, count in kinds.items())
     tokens = sum(tokens_of(specification) for _, specification in subject.tools)
     cost = f"; the definitions of the tools cost about {tokens:,} tokens" if subject.tools else ""
-    return f"{found}{hint} in {checked}{cost}"
+    return f"{found}{hint}{checked and f' in {checked}'}{cost}"
 
 
 def as_json(findings: Sequence[Finding], subject: Subject) -> Json:

@@ -49,7 +49,7 @@ def test_the_files_have_the_projects_name(project: Path) -> None:
     assert (project / "tools.py").read_text().startswith('"""Tools of words."""\n')
 
 
-@pytest.mark.parametrize("name", ["9words", "wörter", "-", "a b", "words-"])
+@pytest.mark.parametrize("name", ["", "9words", "wörter", "-", "a b", "words-"])
 def test_a_name_that_no_project_can_have_is_refused(run: Run, directory: Path, name: str) -> None:
     before = sorted(directory.rglob("*"))
     done = run("new", "--", name)
@@ -72,3 +72,16 @@ def test_an_empty_directory_is_filled(run: Run, directory: Path) -> None:
     (directory / "a" / "words").mkdir(parents=True)
     assert run("new", "a/words").returncode == 0
     assert sorted(path.name for path in (directory / "a" / "words").iterdir()) == sorted(FILES)
+
+
+def test_a_path_creates_only_its_directory(run: Run, directory: Path) -> None:
+    assert run("new", "a/../words").returncode == 0
+    assert (directory / "words" / "tools.py").is_file()
+    assert not (directory / "a").exists()
+
+
+def test_a_link_to_nothing_is_not_followed(run: Run, directory: Path) -> None:
+    (directory / "words").symlink_to("missing")
+    done = run("new", "words")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "'words' exists already, and is not an empty directory" in done.stderr

@@ -31,7 +31,7 @@ def test_details_follow_their_finding() -> None:
         "    -a",
         "    +b",
         "",
-        "1 error in nothing",
+        "1 error",
     ]
 
 
