@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli.terminal import run_interruptible
+from bridge.cli.terminal import run_interruptible, write_json
 from tests.cli.chatting import DEADLINE_SECONDS, Provider, Terminal, call, serving, text
 
 if TYPE_CHECKING:
@@ -110,3 +111,8 @@ async def test_what_is_raised_is_raised_as_it_is() -> None:
     assert await run_interruptible(succeed) == 3
     with pytest.raises(ValueError, match="no"):
         await run_interruptible(fail)
+
+
+def test_numbers_that_json_does_not_have_are_null(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    write_json([float("inf"), float("nan"), 1.5])
+    assert json.loads(capfdbinary.readouterr().out) == [None, None, 1.5]

@@ -45,7 +45,7 @@ def test_notes_are_only_counted_unless_they_are_wanted() -> None:
 
 
 def test_nothing_found_is_said() -> None:
-    assert as_text([], Subject(), shows_notes=False) == "no findings in nothing"
+    assert as_text([], Subject(), shows_notes=False) == "no findings"
 
 
 def test_a_foreign_text_stays_on_its_line() -> None:
