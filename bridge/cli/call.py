@@ -12,10 +12,10 @@ import click
 
 from bridge.cli.assignments import read_assignments
 from bridge.cli.completion import complete_words
-from bridge.cli.features import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option, users_traceback
-from bridge.cli.targets import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
+from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS
+from bridge.cli.targets.target import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
 from bridge.cli.terminal import write_data, write_json
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
 from bridge.hosting.process import exit_process, print_message, redirect_stdout, run_interruptible
@@ -24,7 +24,7 @@ from bridge.text import escape_controls
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bridge.cli.targets import LocalTarget
+    from bridge.cli.targets.target import LocalTarget
     from bridge.client.config.servers import ServerConfig
     from bridge.tools.content import Content
     from bridge.tools.specification import ToolSpecification
@@ -113,7 +113,7 @@ def command(
             execution = _call_here(target, name, arguments_for, options.timeout or DEFAULT_TIMEOUT_SECONDS)
             result, error = execution.result, execution.error
         else:
-            from bridge.cli import servers  # noqa: PLC0415 - importing the SDK takes most of a second
+            from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
 
             result, error = _call_there(servers.servers_for_command(target, options), name, arguments_for), None
     is_printed = error is not None and not isinstance(error, ToolCallError)
@@ -148,7 +148,7 @@ def _call_here(
     timeout_seconds: float,
 ) -> ToolExecution:
     """Run a tool in this process; after a timeout it may continue in a thread."""
-    from bridge.cli.loading import load_toolbox  # noqa: PLC0415
+    from bridge.cli.targets.loading import load_toolbox  # noqa: PLC0415
     from bridge.tools.context import InvocationContext  # noqa: PLC0415
     from bridge.tools.execution import ExecutionPolicy, execute_timed  # noqa: PLC0415
     from bridge.tools.tool import ToolExecutionRequest  # noqa: PLC0415
@@ -165,7 +165,7 @@ def _call_there(
     found: list[ServerConfig], name: str, arguments_for: Callable[[ToolSpecification], Mapping[str, Any]]
 ) -> ToolExecutionResult:
     """Run a tool of remote servers."""
-    from bridge.cli import servers  # noqa: PLC0415 - importing the SDK takes most of a second
+    from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
 
     try:
         return servers.call_tool(found, name, arguments_for)

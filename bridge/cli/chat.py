@@ -16,7 +16,7 @@ from bridge.cli.completion import complete_targets
 from bridge.cli.mentions import message_of
 from bridge.cli.options import group_values, header_option, option, prefix_option, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
-from bridge.cli.targets import TargetCommand, given_targets, split_targets
+from bridge.cli.targets.target import TargetCommand, given_targets, split_targets
 from bridge.cli.terminal import InteractiveInput, run_interruptible
 from bridge.errors import BridgeError, DefinitionError, MemoryStoreError
 from bridge.hosting.process import INTERRUPTED, exit_process, print_message
@@ -30,7 +30,7 @@ from bridge.telemetry.writer import write_all
 from bridge.text import escape_controls, escaped_json, truncate, with_count
 
 if TYPE_CHECKING:
-    from bridge.cli.targets import Target
+    from bridge.cli.targets.target import Target
     from bridge.client.config.servers import Prefixing
     from bridge.server.features import Features
     from bridge.service.chat_model import StreamingChatModel
@@ -164,8 +164,8 @@ async def _converse(
     options: _Options,
     terminal: _Terminal,
 ) -> int:
-    from bridge.cli.loading import load_features  # noqa: PLC0415 - after checks that need no imports
-    from bridge.cli.servers import servers_of  # noqa: PLC0415 - as above
+    from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - after checks that need no imports
+    from bridge.cli.targets.servers import servers_of  # noqa: PLC0415 - as above
     from bridge.gateway import Gateway, merged_servers  # noqa: PLC0415 - as above
     from bridge.service.ai_service import ai_service  # noqa: PLC0415 - as above
 

@@ -22,7 +22,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from bridge.cli.targets import FileTarget, ModuleTarget, parse_target
+from bridge.cli.targets.target import FileTarget, ModuleTarget, parse_target
 from bridge.hosting.process import print_message, run_interruptible
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _arguments(
 
 def _features_of(text: str) -> Features:
     """All that a Python target offers; nothing for other targets, and after any error of its code."""
-    from bridge.cli.loading import load_features  # noqa: PLC0415 - only for what targets offer
+    from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - only for what targets offer
     from bridge.errors import BridgeError  # noqa: PLC0415 - likewise
     from bridge.server.features import Features  # noqa: PLC0415 - likewise
 

@@ -12,7 +12,7 @@ import bridge
 from bridge.cli.completion import complete_targets
 from bridge.cli.options import Number, header_option, option, prefix_option, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option
-from bridge.cli.targets import (
+from bridge.cli.targets.target import (
     CommandTarget,
     ConfigTarget,
     FileTarget,
@@ -31,7 +31,7 @@ from bridge.text import nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridge.cli.targets import LocalTarget, RemoteTarget, Target
+    from bridge.cli.targets.target import LocalTarget, RemoteTarget, Target
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.doctor.rule import Finding, Rule
     from bridge.doctor.subject import Subject
@@ -191,7 +191,7 @@ def _subject(targets: Sequence[Target], unusable: Mapping[str, str], settings: _
 
 
 def _of_python(target: LocalTarget) -> Subject:
-    from bridge.cli.loading import load_features  # noqa: PLC0415 - not needed for remote targets
+    from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - not needed for remote targets
     from bridge.doctor.subject import Item, Subject, bounded, local_definitions  # noqa: PLC0415 - after usage errors
     from bridge.doctor.subject import Target as Examined  # noqa: PLC0415 - likewise
 
@@ -204,7 +204,7 @@ def _of_python(target: LocalTarget) -> Subject:
 
 
 def _of_servers(target: RemoteTarget, settings: _ServerSettings) -> Subject:
-    from bridge.cli.servers import read_configuration, servers_of  # noqa: PLC0415 - after usage errors
+    from bridge.cli.targets.servers import read_configuration, servers_of  # noqa: PLC0415 - after usage errors
     from bridge.doctor.connecting import connect, entries_of  # noqa: PLC0415 - likewise
     from bridge.doctor.subject import Item, Subject, bounded  # noqa: PLC0415 - likewise
     from bridge.doctor.subject import Target as Examined  # noqa: PLC0415 - likewise
@@ -231,7 +231,7 @@ def _of_servers(target: RemoteTarget, settings: _ServerSettings) -> Subject:
 
 def _adjusted(server: ServerConfig, target: RemoteTarget, settings: _ServerSettings) -> ServerConfig:
     """Apply options to a server; without ``--pins``, a lock file at the default place is used."""
-    from bridge.cli.servers import default_lock, with_timeout  # noqa: PLC0415 - after usage errors
+    from bridge.cli.targets.servers import default_lock, with_timeout  # noqa: PLC0415 - after usage errors
     from bridge.client.tool_pins import ServerPins, load_pins  # noqa: PLC0415 - likewise
 
     server = with_timeout(server, settings.timeout_seconds)

@@ -25,7 +25,7 @@ from bridge.cli.options import (
     with_headers,
 )
 from bridge.cli.reporting import configure_logging, log_level_option
-from bridge.cli.targets import (
+from bridge.cli.targets.target import (
     CommandTarget,
     ConfigTarget,
     FileTarget,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator, Sequence
 
-    from bridge.cli.targets import Target
+    from bridge.cli.targets.target import Target
     from bridge.client.config.servers import ServerConfig
     from bridge.inspector.inspector import Inspector
     from bridge.inspector.snippets import Origin
@@ -97,7 +97,7 @@ def command(
 
 def _servers(targets: Sequence[Target], options: ServerOptions) -> list[tuple[ServerConfig, Origin]]:
     """The servers of all targets under unique names, each with the target that it comes from."""
-    from bridge.cli.servers import pinned, with_timeout  # noqa: PLC0415 - after usage errors
+    from bridge.cli.targets.servers import pinned, with_timeout  # noqa: PLC0415 - after usage errors
     from bridge.gateway import merged_servers  # noqa: PLC0415 - as above
 
     groups: list[tuple[str, list[ServerConfig]]] = []
@@ -117,8 +117,8 @@ def _servers(targets: Sequence[Target], options: ServerOptions) -> list[tuple[Se
 
 def _configs(target: Target, *, is_alone: bool) -> list[ServerConfig]:
     """The servers of a target; a Python target is served over stdio."""
-    from bridge.cli.client_entries import serving_entry  # noqa: PLC0415 - after usage errors
-    from bridge.cli.servers import servers_of  # noqa: PLC0415 - as above
+    from bridge.cli.install.client_entries import serving_entry  # noqa: PLC0415 - after usage errors
+    from bridge.cli.targets.servers import servers_of  # noqa: PLC0415 - as above
     from bridge.client.config.servers import ServerConfig  # noqa: PLC0415 - as above
     from bridge.client.transports.stdio import StdioTransport  # noqa: PLC0415 - as above
 
@@ -134,7 +134,7 @@ def _patient(config: ServerConfig) -> ServerConfig:
 
 
 def _origin(target: Target, config: ServerConfig) -> Origin:
-    from bridge.cli.client_entries import target_argument  # noqa: PLC0415 - after usage errors
+    from bridge.cli.install.client_entries import target_argument  # noqa: PLC0415 - after usage errors
     from bridge.inspector.snippets import Origin  # noqa: PLC0415 - as above
 
     match target:

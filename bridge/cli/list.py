@@ -9,10 +9,10 @@ import click
 
 from bridge.cli.assignments import parameters_of
 from bridge.cli.completion import complete_targets
-from bridge.cli.features import DEFAULT_TIMEOUT_SECONDS, with_features
 from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import configure_logging, log_level_option
-from bridge.cli.targets import TargetCommand, only_target
+from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, with_features
+from bridge.cli.targets.target import TargetCommand, only_target
 from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout
 

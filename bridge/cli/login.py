@@ -9,7 +9,7 @@ import click
 from bridge.cli.completion import complete_targets
 from bridge.cli.options import Number
 from bridge.cli.reporting import CommandError, configure_logging, log_level_option
-from bridge.cli.targets import only_remote_target
+from bridge.cli.targets.target import only_remote_target
 from bridge.hosting.process import print_message, redirect_stdout, run_interruptible
 from bridge.text import with_count
 
@@ -55,7 +55,7 @@ def command(
 def server_to_log_in_to(ctx: click.Context, text: str) -> ServerConfig:
     """Find the one server of a target that supports a login."""
     target = only_remote_target(ctx, text, "to log in to")
-    from bridge.cli.servers import servers_of  # noqa: PLC0415 - after usage errors
+    from bridge.cli.targets.servers import servers_of  # noqa: PLC0415 - after usage errors
 
     servers = servers_of(target)
     logins = [(server, login) for server in servers if (login := server.transport.login) is not None]

@@ -10,7 +10,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from bridge.cli.features import produced, prompt_named
+from bridge.cli.targets.features import produced, prompt_named
 from bridge.errors import ResourceNotFoundError, TargetError
 from bridge.tools.content import File, UserMessage
 

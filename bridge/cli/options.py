@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 from click.core import ParameterSource
 
-from bridge.cli.targets import UrlTarget, split_targets
+from bridge.cli.targets.target import UrlTarget, split_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from bridge.cli.targets import Target
+    from bridge.cli.targets.target import Target
     from bridge.client.config.servers import Prefixing
     from bridge.client.tool_pins import PinMode
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.completion import complete_targets
-from bridge.cli.config_files import only_writer, regular_file
+from bridge.cli.install.config_files import only_writer, regular_file
 from bridge.cli.options import Number
 from bridge.cli.reporting import FAILED, CommandError, configure_logging, log_level_option
-from bridge.cli.targets import ConfigTarget, TargetCommand, only_remote_target
+from bridge.cli.targets.target import ConfigTarget, TargetCommand, only_remote_target
 from bridge.cli.terminal import write_data
 from bridge.hosting.process import print_message, redirect_stdout, run_interruptible
 from bridge.text import with_count
 
 if TYPE_CHECKING:
-    from bridge.cli.targets import RemoteTarget
+    from bridge.cli.targets.target import RemoteTarget
     from bridge.client.config.servers import ServerConfig
     from bridge.client.tool_pins import ServerPins
 
@@ -59,7 +59,7 @@ def command(
 
 def _by_lock(target: RemoteTarget, servers: list[ServerConfig], lock: Path | None) -> dict[Path, list[ServerConfig]]:
     """Group the servers by lock file."""
-    from bridge.cli.servers import default_lock  # noqa: PLC0415 - after usage errors
+    from bridge.cli.targets.servers import default_lock  # noqa: PLC0415 - after usage errors
 
     default = default_lock(target)
     found: dict[Path, list[ServerConfig]] = {}
@@ -75,7 +75,7 @@ def _listed(
     """List the tools of all servers, by server name."""
     import anyio  # noqa: PLC0415 - after usage errors
 
-    from bridge.cli.servers import servers_of, with_timeout  # noqa: PLC0415
+    from bridge.cli.targets.servers import servers_of, with_timeout  # noqa: PLC0415
     from bridge.client.connection.connection import Connection  # noqa: PLC0415
     from bridge.errors import ServerError  # noqa: PLC0415
 

@@ -8,10 +8,10 @@ import click
 
 from bridge.cli.assignments import read_assignments
 from bridge.cli.completion import complete_prompts
-from bridge.cli.features import DEFAULT_TIMEOUT_SECONDS, produced, prompt_named, with_features
 from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import configure_logging, log_level_option
-from bridge.cli.targets import TargetCommand, command_target, only_target
+from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, produced, prompt_named, with_features
+from bridge.cli.targets.target import TargetCommand, command_target, only_target
 from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout
 

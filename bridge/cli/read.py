@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.completion import complete_uris
-from bridge.cli.features import DEFAULT_TIMEOUT_SECONDS, produced, with_features
 from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import configure_logging, log_level_option
-from bridge.cli.targets import TargetCommand, command_target, only_target
+from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, produced, with_features
+from bridge.cli.targets.target import TargetCommand, command_target, only_target
 from bridge.cli.terminal import write_content, write_json
 from bridge.errors import ResourceNotFoundError
 from bridge.hosting.process import print_message, redirect_stdout

@@ -9,14 +9,14 @@ import click
 from bridge.cli.completion import complete_targets
 from bridge.cli.options import ServerOptions, group_values, server_options, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
-from bridge.cli.targets import TargetCommand, only_remote_target
+from bridge.cli.targets.target import TargetCommand, only_remote_target
 from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout, run_interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridge.cli.targets import RemoteTarget
+    from bridge.cli.targets.target import RemoteTarget
     from bridge.client.tool_catalog import ServerStatus
 
 _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAST ERROR")
@@ -49,7 +49,7 @@ def command(ctx: click.Context, /, target: str | None, as_json: bool, log_level:
 def _rows(target: RemoteTarget, options: ServerOptions) -> list[dict[str, Any]]:
     from dataclasses import replace  # noqa: PLC0415 - after usage errors
 
-    from bridge.cli.servers import servers_for_command  # noqa: PLC0415
+    from bridge.cli.targets.servers import servers_for_command  # noqa: PLC0415
     from bridge.client.provider import McpToolProvider  # noqa: PLC0415
 
     servers = servers_for_command(target, options)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli import config_files
-from bridge.cli.config_files import only_writer, replace_file
+from bridge.cli.install import config_files
+from bridge.cli.install.config_files import only_writer, replace_file
 from bridge.cli.reporting import CommandError
 
 if TYPE_CHECKING:

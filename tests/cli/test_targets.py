@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli.targets import (
+from bridge.cli.targets.target import (
     CommandTarget,
     ConfigTarget,
     FileTarget,

@@ -10,7 +10,7 @@ from bridge.cli.completion import complete_targets
 from bridge.cli.options import group_values, options_of
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.serve.options import ServeOptions
-from bridge.cli.targets import TargetCommand
+from bridge.cli.targets.target import TargetCommand
 from bridge.hosting.process import redirect_stdout
 
 

@@ -6,10 +6,10 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from bridge.cli.loading import Serving, load_features
-from bridge.cli.servers import pinned, servers_of
 from bridge.cli.status import status_as_json
-from bridge.cli.targets import ConfigTarget
+from bridge.cli.targets.loading import Serving, load_features
+from bridge.cli.targets.servers import pinned, servers_of
+from bridge.cli.targets.target import ConfigTarget
 from bridge.client.transports.process import kill_all_children
 from bridge.errors import DefinitionError, TargetError
 from bridge.gateway import Gateway, merged_servers
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from bridge.cli.options import UpstreamOptions
-    from bridge.cli.targets import LocalTarget, RemoteTarget
+    from bridge.cli.targets.target import LocalTarget, RemoteTarget
     from bridge.client.config.servers import ServerConfig
 
 

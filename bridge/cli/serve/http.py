@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.client_entries import configuration, url_entry
+from bridge.cli.install.client_entries import configuration, url_entry
 from bridge.cli.options import usage_errors
 from bridge.cli.serve.options import name_of, publisher_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_enabled
-from bridge.cli.targets import FileTarget, split_targets
+from bridge.cli.targets.target import FileTarget, split_targets
 from bridge.errors import TargetError
 from bridge.hosting import reload, serve
 from bridge.hosting import sockets as sockets_module
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import socket
 
     from bridge.cli.serve.options import ServeOptions
-    from bridge.cli.targets import LocalTarget, Target
+    from bridge.cli.targets.target import LocalTarget, Target
     from bridge.server.auth import Auth
     from bridge.server.http.app import BridgeApp
     from bridge.server.publisher import Publisher

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli.loading import Serving, load_features, version_of
 from bridge.cli.options import (
     UpstreamOptions,
     WholeNumber,
@@ -23,13 +22,14 @@ from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOption
 from bridge.cli.serve.limits_options import LimitsOptions
 from bridge.cli.serve.task_options import TaskServeOptions
 from bridge.cli.serve.telemetry_options import TelemetryOptions
-from bridge.cli.targets import existing_targets, given_targets, split_targets
+from bridge.cli.targets.loading import Serving, load_features, version_of
+from bridge.cli.targets.target import existing_targets, given_targets, split_targets
 from bridge.hosting.process import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridge.cli.targets import Target
+    from bridge.cli.targets.target import Target
     from bridge.server.publisher import Publisher
 
 

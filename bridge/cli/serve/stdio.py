@@ -6,13 +6,13 @@ from contextlib import nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from bridge.cli.client_entries import configuration, redacted, serving_entry
+from bridge.cli.install.client_entries import configuration, redacted, serving_entry
 from bridge.cli.options import typed_options
 from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
 from bridge.cli.serve.options import name_of, publisher_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import telemetry_enabled
-from bridge.cli.targets import ConfigTarget
+from bridge.cli.targets.target import ConfigTarget
 from bridge.hosting.process import print_message
 from bridge.server.stdio.process import take_standard_streams
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import click
 
     from bridge.cli.serve.options import ServeOptions
-    from bridge.cli.targets import Target
+    from bridge.cli.targets.target import Target
 
 
 _HTTP_ONLY = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.reporting import ImportFailedError, user_location, users_traceback
-from bridge.cli.targets import FileTarget
+from bridge.cli.targets.target import FileTarget
 from bridge.errors import DefinitionError, TargetError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import ModuleType
 
-    from bridge.cli.targets import LocalTarget
+    from bridge.cli.targets.target import LocalTarget
     from bridge.server.features import Features
     from bridge.tools.toolbox import ToolBox
 

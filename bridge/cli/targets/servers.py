@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.reporting import CommandError
-from bridge.cli.targets import CommandTarget, ConfigTarget, UrlTarget
+from bridge.cli.targets.target import CommandTarget, ConfigTarget, UrlTarget
 from bridge.cli.terminal import TerminalProgress
 from bridge.client.config.loading import load_config, parse_config
 from bridge.client.config.servers import ServerConfig
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from bridge.cli.options import ServerOptions, UpstreamOptions
-    from bridge.cli.targets import RemoteTarget
+    from bridge.cli.targets.target import RemoteTarget
     from bridge.client.config.servers import ServersConfig
     from bridge.client.config.variables import InputDefinition
     from bridge.client.tool_catalog import ServerStatus

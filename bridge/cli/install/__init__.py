@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.client_entries import client_entry
 from bridge.cli.completion import complete_targets
-from bridge.cli.config_files import member_of, only_writer, regular_file, replace_file, with_member
+from bridge.cli.install.client_entries import client_entry
+from bridge.cli.install.config_files import member_of, only_writer, regular_file, replace_file, with_member
 from bridge.cli.reporting import CommandError, configure_logging, log_level_option
-from bridge.cli.targets import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
+from bridge.cli.targets.target import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
 from bridge.cli.terminal import write_json
 from bridge.errors import ConfigError, TargetError
 from bridge.hosting.process import print_message, redirect_stdout
@@ -32,8 +32,8 @@ from bridge.hosting.process import print_message, redirect_stdout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.cli.client_entries import Entry
-    from bridge.cli.targets import Target
+    from bridge.cli.install.client_entries import Entry
+    from bridge.cli.targets.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +153,12 @@ def command(
 def _check(target: Target) -> None:
     """Check that a target has tools and can be read before a client starts it."""
     if isinstance(target, FileTarget | ModuleTarget):
-        from bridge.cli.loading import load_features  # noqa: PLC0415 - not needed for other targets
+        from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - not needed for other targets
 
         with redirect_stdout():
             load_features([target])
     elif isinstance(target, ConfigTarget):
-        from bridge.cli.servers import servers_of  # noqa: PLC0415 - likewise
+        from bridge.cli.targets.servers import servers_of  # noqa: PLC0415 - likewise
 
         servers_of(target, is_alone=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bridge.cli.reporting import UsersCodeError, users_traceback
-from bridge.cli.targets import FileTarget, ModuleTarget
+from bridge.cli.targets.target import FileTarget, ModuleTarget
 from bridge.errors import BridgeError, TargetError
 from bridge.hosting.process import run_interruptible
 from bridge.text import nearest
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.cli.options import ServerOptions
-    from bridge.cli.targets import Target
+    from bridge.cli.targets.target import Target
     from bridge.prompts.prompt import Prompt
     from bridge.server.features import Features
     from bridge.tools.tool import Tool, ToolExecutionResult
@@ -35,10 +35,10 @@ def with_features(target: Target, options: ServerOptions, work: Callable[[Featur
         CommandError: All servers are unavailable.
     """
     if isinstance(target, FileTarget | ModuleTarget):
-        from bridge.cli.loading import load_features  # noqa: PLC0415 - not needed for remote targets
+        from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - not needed for remote targets
 
         return run_interruptible(work, load_features([target]))
-    from bridge.cli import servers  # noqa: PLC0415 - importing the SDK takes most of a second
+    from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
     from bridge.server.features import Features  # noqa: PLC0415 - as above
 
     found = servers.servers_for_command(target, options)

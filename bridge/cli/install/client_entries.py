@@ -11,12 +11,12 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.targets import CommandTarget, ConfigTarget, FileTarget, ModuleTarget, UrlTarget
+from bridge.cli.targets.target import CommandTarget, ConfigTarget, FileTarget, ModuleTarget, UrlTarget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridge.cli.targets import LocalTarget, Target
+    from bridge.cli.targets.target import LocalTarget, Target
 
 Entry = dict[str, Any]
 """Configuration entry of one server."""

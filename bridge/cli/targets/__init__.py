@@ -1,0 +1,1 @@
+"""Targets of commands: their forms, and what they offer."""
