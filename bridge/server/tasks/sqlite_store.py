@@ -5,6 +5,7 @@ One process uses a file at a time, and holds its lock. Every change is on the di
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from functools import partial
@@ -19,9 +20,11 @@ from bridge.server.tasks.store import TaskRecord, TaskStoreError
 from bridge.tools.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _T = TypeVar("_T")
+
+_logger = logging.getLogger("bridge.server")
 
 _VERSION = 1
 _BUSY_SECONDS = 1.0
@@ -84,10 +87,14 @@ class SqliteTaskStore:
         """Return a task; None if there is no such task.
 
         Raises:
-            TaskStoreError: The file cannot be read.
+            TaskStoreError: The file, or the task in it, cannot be read.
         """
+        try:
+            task_id.encode()
+        except UnicodeEncodeError:  # lone surrogates, which JSON may have and SQLite may not
+            return None
         rows = await self._run(partial(self._execute, _FIND, (task_id,)))
-        return _record(*rows[0]) if rows else None
+        return self._record(*rows[0]) if rows else None
 
     async def delete(self, task_id: str) -> None:
         """Delete a task, if it exists.
@@ -117,12 +124,28 @@ class SqliteTaskStore:
         try:
             self._prepare(connection)
             connection.execute(_EXPIRED, (time(),))
-            records = [_record(*row) for row in connection.execute(_ALL)]
+            records = [*self._readable(connection.execute(_ALL))]
         except BaseException:
             connection.close()
             raise
         self._connection = connection
         return records
+
+    def _readable(self, rows: Iterable[tuple[bytes, bytes, bytes]]) -> Iterator[TaskRecord]:
+        """Return the tasks of rows; malformed rows are logged and stay in the file."""
+        for row in rows:
+            try:
+                yield self._record(*row)
+            except TaskStoreError as error:
+                _logger.error("%s; it is left out", error)  # noqa: TRY400 - the traceback says nothing more
+
+    def _record(self, state: bytes, request: bytes, outcome: bytes) -> TaskRecord:
+        try:
+            fields = from_json(state)
+            of_record = {name: fields.pop(name) for name in ("owner", "account", "tool", "answers", "runs")}
+            return TaskRecord(task=Task(**fields, outcome=outcome), request=request, **of_record)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise TaskStoreError(f"a task in {str(self._path)!r} is malformed: {error!r}") from error
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -174,9 +197,3 @@ def _state(record: TaskRecord) -> bytes:
             "runs": record.runs,
         }
     )
-
-
-def _record(state: bytes, request: bytes, outcome: bytes) -> TaskRecord:
-    fields = from_json(state)
-    of_record = {name: fields.pop(name) for name in ("owner", "account", "tool", "answers", "runs")}
-    return TaskRecord(task=Task(**fields, outcome=outcome), request=request, **of_record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import stat
 import sys
+from contextlib import closing
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,34 @@ async def test_an_expired_task_is_deleted_when_the_file_is_opened(tmp_path: Path
     await store.save(record(created_at=time() - 61))
     await store.close()
     assert await store.open() == []
+    await store.close()
+
+
+async def test_an_id_that_is_no_unicode_text_is_unknown(tmp_path: Path) -> None:
+    store = SqliteTaskStore(tmp_path / "tasks.db")
+    await store.open()
+    assert await store.find("\ud800") is None
+    await store.close()
+
+
+@pytest.mark.parametrize("state", ["{", "[]", '{"id": 1}'], ids=["syntax", "list", "members"])
+async def test_a_malformed_task_is_left_out_and_the_others_are_found(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, state: str
+) -> None:
+    path, good = tmp_path / "tasks.db", record()
+    store = SqliteTaskStore(path)
+    await store.open()
+    await store.save(good)
+    await store.save(record("bad"))
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE task SET state = ? WHERE id = 'bad'", (state.encode(),))
+        connection.commit()
+    assert await store.open() == [good]
+    assert "tasks.db' is malformed" in caplog.text
+    assert "it is left out" in caplog.text
+    with pytest.raises(TaskStoreError, match="is malformed"):
+        await store.find("bad")
     await store.close()
 
 
