@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from time import process_time
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bridge.doctor.rules import GROUPS, RULES, examine
-from bridge.doctor.subject import Subject, tool_definition
-from tests.doctor.cases import COMPLIANT, SOUND, VIOLATIONS, tools
-from tests.doctor.hostile import HARMLESS, HOSTILE, described
+from bridge.doctor.subject import Subject
+from tests.doctor.cases import COMPLIANT, SOUND, VIOLATIONS
+from tests.doctor.hostile import HARMLESS, HOSTILE
+from tests.processes import ROOT
 
 if TYPE_CHECKING:
     from bridge.doctor.rule import Finding
+
+DEADLINE_SECONDS = 40
 
 
 def numbered(cases: dict[str, tuple[Subject, ...]]) -> list[object]:
@@ -109,17 +113,17 @@ def test_a_secret_is_not_repeated() -> None:
     assert "live9f8e" not in repr(finding.problem.message)
 
 
-@pytest.mark.parametrize("text", ["rm -" + "r" * 100_000, "curl -" * 16_000], ids=["options", "commands"])
-def test_a_long_text_is_searched_for_commands_in_linear_time(text: str) -> None:
-    subject = tools(described("add", text))
-    started = process_time()
+SEARCH = """
+from bridge.doctor.rules import RULES, examine
+from tests.doctor.cases import tools
+from tests.doctor.hostile import described
+
+for text in ("rm -" + "r" * 100_000, "curl -" * 16_000):
+    subject = tools(*(described(f"add_{number}", text) for number in range(10)))
     assert examine(subject, [RULES["payload-dangerous"]]) == []
-    assert process_time() - started < 1  # processor time; a quadratic search takes more
+"""
 
 
-def test_many_tools_and_long_texts_are_compared_in_linear_time() -> None:
-    specifications = [described(f"note_{number}", "note_a " * 2_000) for number in range(1_000)]
-    definitions = [tool_definition(each, "mcp.json", server=each.name[-1]) for each in specifications]
-    started = process_time()
-    assert examine(Subject(definitions=tuple(definitions)), [RULES["other-server-named"]]) == []
-    assert process_time() - started < 10  # processor time; a quadratic search takes minutes
+def test_long_texts_are_searched_for_commands_in_linear_time() -> None:
+    """A quadratic search does not end within the deadline."""
+    subprocess.run([sys.executable, "-c", SEARCH], cwd=ROOT, timeout=DEADLINE_SECONDS, check=True)
