@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from pydantic_core import to_json
+
 from bridge.errors import DefinitionError, ResultError
 from bridge.tools.calls import ToolExecutionResult
 from bridge.tools.checks import require_name, require_type
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import ToolExecutor
 
+_MESSAGE = b'{"role":"user","content":{"type":"text","text":%b}}'
 Role = Literal["user", "assistant"]
 _NO_METADATA: Mapping[str, Any] = {}
 
@@ -98,6 +101,10 @@ class Prompt(Published):
     """Configured name of the server that it comes from; None if it is rendered in this process."""
     tool: Tool = field(init=False, compare=False, repr=False)
     """Renders the prompt."""
+    is_plain: bool = field(init=False, compare=False, repr=False)
+    """True if a function renders it that a server may call like that of a plain tool; see `Tool.is_plain`."""
+    takes_context: bool = field(init=False, compare=False, repr=False)
+    """True unless it is known to need no context; see `FunctionExecutor.takes_context`."""
 
     def __post_init__(self) -> None:
         require_name(self.name, "the name of a prompt")
@@ -116,6 +123,9 @@ class Prompt(Published):
             server=self.server,
         )
         object.__setattr__(self, "tool", tool)
+        writer = getattr(tool.executor, "writer", None)
+        object.__setattr__(self, "is_plain", tool.is_plain and isinstance(writer, MessagesWriter))
+        object.__setattr__(self, "takes_context", getattr(tool.executor, "takes_context", True))
 
     async def complete(
         self, argument: str, text: str, arguments: Mapping[str, str], context: InvocationContext
@@ -150,7 +160,16 @@ class MessagesWriter:
         items = value if isinstance(value, list | tuple) else [value]
         return ToolExecutionResult((), value=tuple(map(self._message, items)))
 
-    write_json = write
+    def write_json(self, value: Any) -> bytes | ToolExecutionResult:
+        """Convert a return value; texts as members of MCP's ``GetPromptResult``, without its braces.
+
+        Raises:
+            ResultError: As by `write`.
+        """
+        texts = value if type(value) is list else [value]
+        if not all(type(each) is str for each in texts):
+            return self.write(value)
+        return b'"messages":[%b]' % b",".join(_MESSAGE % to_json(self._text(each)) for each in texts)
 
     def _message(self, item: Any) -> PromptMessage:
         if isinstance(item, PromptMessage):

@@ -7,14 +7,16 @@ content of the result are `bridge.File` blocks.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pydantic_core import to_json
+
 from bridge.errors import DefinitionError, ResourceNotFoundError, ResultError
-from bridge.tools.calls import ToolExecutionResult
+from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import require_count, require_name, require_type
 from bridge.tools.completion import NO_COMPLETION, Completion
 from bridge.tools.content import File, Media, ResourceLink, Text
@@ -24,10 +26,12 @@ from bridge.tools.specification import ToolSpecification, checked_icons, require
 from bridge.tools.tool import Tool, ToolPolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from bridge.resources.uri_template import UriTemplate
-    from bridge.tools.calls import ToolExecutionRequest
     from bridge.tools.completion import Completing
     from bridge.tools.context import InvocationContext
+    from bridge.tools.executors import FunctionExecutor
     from bridge.tools.tool import ToolExecutor
 
 TEXT = "text/plain"
@@ -64,6 +68,10 @@ class _Described(Published):
     """Origin, for messages."""
     server: str | None = field(default=None, compare=False)
     """Configured name of the server that it comes from; None if it is read in this process."""
+    is_plain: bool = field(init=False, compare=False, repr=False)
+    """True if a function reads it that a server may call like that of a plain tool; see `Tool.is_plain`."""
+    takes_context: bool = field(init=False, compare=False, repr=False)
+    """True unless it is known to need no context; see `FunctionExecutor.takes_context`."""
 
     def _check(self, what: str) -> None:
         for name in ("title", "description", "mime_type"):
@@ -75,7 +83,7 @@ class _Described(Published):
         require_json(what, allows_halves=True, annotations=self.annotations, metadata=self.metadata, icons=self.icons)
 
     def _tool(self, uri: str) -> Tool:
-        return Tool(
+        tool = Tool(
             ToolSpecification(name=self.name),
             _Reading(self.reader, uri),
             policy=self.policy,
@@ -83,6 +91,10 @@ class _Described(Published):
             source=self.source,
             server=self.server,
         )
+        writer = getattr(self.reader, "writer", None)
+        object.__setattr__(self, "is_plain", tool.is_plain and isinstance(writer, ContentsWriter))
+        object.__setattr__(self, "takes_context", getattr(self.reader, "takes_context", True))
+        return tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +140,7 @@ class ResourceTemplate(_Described):
 
     def tool_of(self, uri: str) -> Tool:
         """Return the tool that reads one of its resources; its arguments are the values of the template's variables."""
-        tool = copy(self._prototype)  # which costs a tenth of a new one
-        object.__setattr__(tool, "executor", _Reading(self.reader, uri))
-        return tool
+        return self._prototype.run_by(_Reading(self.reader, uri))
 
     async def complete(
         self, variable: str, text: str, values: Mapping[str, str], context: InvocationContext
@@ -149,8 +159,40 @@ class _Reading:
     uri: str
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        result = await self.reader.execute(replace(request, name=self.uri), context)
-        if result.received is not None:
+        named = ToolExecutionRequest(self.uri, request.arguments, request.id, request.arguments_text)
+        return self._with_uri(await self.reader.execute(named, context))
+
+    @property
+    def is_plain(self) -> bool:
+        """As of a `FunctionExecutor`, like the other methods; they are called only if it is one."""
+        return getattr(self.reader, "is_plain", False)
+
+    def start(
+        self, arguments: Mapping[str, Any], context: InvocationContext | None = None
+    ) -> Coroutine[Any, Any, Any] | None:
+        return self._function.start(arguments, context)
+
+    async def execute_plain(self, arguments: Mapping[str, Any], account: str) -> bytes | ToolExecutionResult:
+        return self._members(await self._function.execute_plain(arguments, account))
+
+    def write(self, value: Any) -> ToolExecutionResult:
+        return self._with_uri(self._function.write(value))
+
+    def write_json(self, value: Any) -> bytes | ToolExecutionResult:
+        return self._members(self._function.write_json(value))
+
+    @property
+    def _function(self) -> FunctionExecutor:
+        return self.reader  # type: ignore[return-value]  # of a plain resource
+
+    def _members(self, written: bytes | ToolExecutionResult) -> bytes | ToolExecutionResult:
+        """Return the members of MCP's ``ReadResourceResult``, if the writer has written JSON."""
+        if isinstance(written, bytes):
+            return b'"contents":[{"uri":%b,%b}]' % (to_json(self.uri), written)
+        return self._with_uri(written)
+
+    def _with_uri(self, result: ToolExecutionResult) -> ToolExecutionResult:
+        if result.received is not None or all(type(block) is not File or block.uri for block in result.content):
             return result
         contents = tuple(
             replace(block, uri=self.uri) if type(block) is File and not block.uri else block for block in result.content
@@ -190,7 +232,18 @@ class ContentsWriter:
             return ToolExecutionResult(tuple(map(self._content, value)))
         return ToolExecutionResult((self._content(value),))
 
-    write_json = write
+    def write_json(self, value: Any) -> bytes | ToolExecutionResult:
+        """Convert a return value; text and bytes as members of MCP's ``ResourceContents``, without its URI and braces.
+
+        Raises:
+            ResourceNotFoundError: As by `write`.
+            ResultError: As by `write`.
+        """
+        if type(value) is str:
+            return b'"text":%b,"mimeType":%b' % (to_json(self._text(value)), to_json(self._mime_type or TEXT))
+        if type(value) is bytes:
+            return b'"blob":"%b","mimeType":%b' % (b64encode(value), to_json(self._mime_type or BINARY))
+        return self.write(value)
 
     def _content(self, value: Any) -> File:
         if type(value) is str:

@@ -25,7 +25,8 @@ from bridge.server.protocol import (
     ProtocolError,
 )
 from bridge.server.running_calls import RunningCalls
-from bridge.server.served import ServedPrompts, ServedResources
+from bridge.server.served.prompts import ServedPrompts
+from bridge.server.served.resources import ServedResources
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tool_list import ToolViews
 from bridge.tools.execution import LOCAL, execute
@@ -83,7 +84,8 @@ class ServerCore:
         self.state_keys = state_keys
         self.memory_id_of = memory_id_of
         self.policy = replace(policy or LOCAL, reveal_errors=False, on_unknown_tool=_raise)
-        self._producing = replace(self.policy, on_arguments_error=_raise, on_execution_error=_raise)
+        self.producing = replace(self.policy, on_arguments_error=_raise, on_execution_error=_raise)
+        """The policy of what reads a resource or renders a prompt."""
         self.views = ToolViews(tools, page_size)
         self.catalog = self.views.whole.catalog
         self.resources = None if features.resources is None else ServedResources(features.resources, self, page_size)
@@ -174,12 +176,12 @@ class ServerCore:
     async def produce(
         self, tool: Tool, request: ToolExecutionRequest, context: InvocationContext
     ) -> ToolExecutionResult:
-        """Run what reads a resource or renders a prompt; see `bridge.server.served.Running`."""
+        """Run what reads a resource or renders a prompt; see `bridge.server.served.feature.Running`."""
         self.running.check_open(request.name)
         try:
             if self.memory_id_of is not None:
                 context.memory_id = self.memory_id_of(context)
-            result = await self._execute(OneTool(tool), request, context, self._producing)
+            result = await self._execute(OneTool(tool), request, context, self.producing)
         except (ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError, ProtocolError):
             raise
         except BaseException as error:  # noqa: BLE001 - answered without its text

@@ -68,7 +68,7 @@ class FunctionExecutor:
         injected: Parameters filled from the context: an attribute of the context by parameter, or ``itself``.
     """
 
-    __slots__ = ("_function", "_injected", "_read", "_read_text", "write", "write_json")
+    __slots__ = ("_function", "_injected", "_read", "_read_text", "write", "write_json", "writer")
 
     is_plain = True
     """True if calls run in the event loop: by `execute_plain`, unless the function `takes_context`."""
@@ -79,6 +79,8 @@ class FunctionExecutor:
         self._function = function
         self._read = reader.read_soon
         self._read_text = reader.read_text
+        self.writer = writer
+        """Converts the return value."""
         self.write = writer.write
         """As of the writer, for the value of a coroutine that `start` has returned."""
         self.write_json = writer.write_json

@@ -155,6 +155,14 @@ class Tool(Published):
         limits = self.policy.timeout_seconds, self.policy.max_output_chars
         return limits == (None, None) and getattr(self.executor, "is_plain", False)
 
+    def run_by(self, executor: ToolExecutor) -> Tool:
+        """Return a copy with another executor; `dataclasses.replace` would check all the other fields again."""
+        copy = object.__new__(Tool)
+        for name in Tool.__slots__:
+            object.__setattr__(copy, name, getattr(self, name))
+        object.__setattr__(copy, "executor", executor)
+        return copy
+
     @property
     def trusted_annotations(self) -> ToolAnnotations:
         """Annotations to base decisions on; empty if the tool has none or is not `trusted`."""

@@ -242,10 +242,14 @@ def test_a_list_is_written_once_and_again_when_the_tools_change() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("broken", [ServerCore, PlainCalls])
+@pytest.mark.parametrize(("broken", "function"), [(ServerCore, "call"), (PlainCalls, "call_plain")])
 @pytest.mark.parametrize("is_observed", [False, True])
 async def test_an_unexpected_error_is_logged_and_answered_with_the_id(
-    broken: type[object], is_observed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    broken: type[object],
+    function: str,
+    is_observed: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a secret")
@@ -255,7 +259,7 @@ async def test_an_unexpected_error_is_logged_and_answered_with_the_id(
         """Return None."""
 
     publisher, watched = published(*tools_from(plain), ADD), Watched(is_traced=False)
-    monkeypatch.setattr(broken, "call", fail)
+    monkeypatch.setattr(broken, function, fail)
     observed = partial(
         ObservedResponder, core=publisher, observer=watched.observer, transport="http", caller=lambda: None
     )

@@ -13,12 +13,13 @@ A call goes through functions of similar names, from the transport to the functi
 | `FastHttp.begin`                 | also in ASGI; plans the request, and returns a response or a `PendingCall`      |
 | `PendingCall.start`              | by the HTTP server, in the same turn of the event loop; calls `start_plain`     |
 | `PendingCall.run`                | in a task, if the call was not started, or has started and waits                |
-| `Method.start_plain`             | for plain tools: runs the first step of the function (`PlainCalls.start`)       |
-| `Method.call_plain`              | for plain tools without a context: runs the call, or the rest of it             |
-| `FunctionExecutor.start`         | by `PlainCalls.start`; returns the coroutine of the function                    |
-| `FunctionExecutor.execute_plain` | by `PlainCalls.call`, if the call was not started                               |
+| `Method.start_plain`             | for plain tools, resources and prompts: runs the first step of the function     |
+|                                  | (`PlainCalls`)                                                                  |
+| `Method.call_plain`              | for those without a context: runs the function, or the rest of it               |
+| `FunctionExecutor.start`         | by `start_plain`; returns the coroutine of the function                         |
+| `FunctionExecutor.execute_plain` | by `call_plain`, if the function was not started                                |
 | `Method.run`                     | for all other requests that wait, with a context (`ServerCore.call`), also for  |
-|                                  | the rest of a started call with a context (`PlainCalls.resume`)                 |
+|                                  | the rest of a started function with a context                                   |
 
 `Method.start_plain`, `call_plain` and `run` are called by the method's `Responder`, which writes the response. Over
 stdio nothing is started: a task calls the responder's `call_plain` or `run`.
@@ -87,9 +88,9 @@ class PlainRequest:
     ending: bytes = b""
     """The members that `write` adds, as JSON behind those of a result."""
     tool: Tool | None = None
-    """The tool, if it is plain; set by `Method.plan`."""
+    """What runs the request, if it is plain: a tool, or that of a resource or prompt; set by `Method.plan`."""
     takes_context: bool = False
-    """True if a plain tool needs `context`; set by `Method.plan`."""
+    """True if it needs `context`; set by `Method.plan`."""
     context: InvocationContext | None = None
     """Its context; set before its call is started."""
     started: Awaitable[Any] | None = None
@@ -275,7 +276,7 @@ class Method:
 
         Args:
             request: The request.
-            step: As for `PlainCalls.start`.
+            step: Runs the first step of a coroutine; returns the rest, or raises StopIteration with its value.
         """
         raise NotImplementedError(f"{self.name!r} plans no calls of tools")
 

@@ -1,148 +1,151 @@
-"""Calls of plain tools: functions that run in the event loop, without the objects of a request and a result.
+"""Methods that run a function: a tool's, a resource's or a prompt's; without a task of their own if it is plain.
 
-start ─┬─> bytes     the function has ended without waiting
-       ├─> the rest  of the call, for `call`, or for `resume` if it has a context
-       ╰─> None      not started: `call` runs it, or `ServerCore.call` if it has a context
+A plain function runs in the event loop, without the objects of a request and a result.
+
+start_plain ─┬─> bytes     the function has ended without waiting
+             ╰─> None      it waits, or was not started: `call_plain` continues, or `run` if it has a context
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridge.server.core import write_result
 from bridge.server.failures import reported
+from bridge.server.methods.method import Method, Written
+from bridge.server.protocol import result_message
 from bridge.tools.context import InvocationContext
-from bridge.tools.execution import result_of_failure
+from bridge.tools.execution import ExecutionPolicy, result_of_failure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.server.core import ServerCore
+    from bridge.server.methods.method import PlainRequest
+    from bridge.tools.calls import ToolExecutionResult
     from bridge.tools.executors import FunctionExecutor
-    from bridge.tools.tool import Tool
     from bridge.types import Json, Step
 
-_Written = TypeVar("_Written")
 
-
-class PlainCalls:
-    """Runs calls of plain tools, if `ServerCore.is_plain`."""
+class PlainCalls(Method):
+    """Base of the methods that run functions; `PlainRequest.tool` is set for a plain one, if `ServerCore.is_plain`."""
 
     def __init__(self, core: ServerCore) -> None:
-        self._core = core
+        super().__init__(core)
         self._running = core.running
 
-    async def call(
-        self,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        account: str,
-        write: Callable[[Json], bytes],
-        ending: bytes,
-        started: Awaitable[Any] | None = None,
-    ) -> bytes:
-        """Run a ``tools/call`` of a plain tool, which was checked and needs no context; return its result as JSON.
+    @property
+    @abstractmethod
+    def _policy(self) -> ExecutionPolicy:
+        """The policy of its calls."""
 
-        Args:
-            tool: The tool.
-            arguments: Its arguments, not yet validated.
-            account: As in a context.
-            write: As for `ServerCore.call`.
-            ending: The members that ``write`` adds, as JSON; empty for the handshake era.
-            started: What `start` has returned; None if the call was not started.
+    @abstractmethod
+    def _arguments(self, request: PlainRequest) -> Mapping[str, Any]:
+        """Return the arguments of the function, not yet validated."""
 
-        Raises:
-            ProtocolError: As by `ServerCore.call`.
-        """
-        modern = bool(ending)
-        if started is None and not self._running.has_room(self._core.plain_places):
-            return await self._core.call(tool.name, arguments, InvocationContext(account=account), write, modern=modern)
-        try:
-            try:
-                executor: FunctionExecutor = tool.executor  # type: ignore[assignment]  # of a plain tool
-                if started is None:
-                    result = await executor.execute_plain(arguments, account)
-                else:
-                    result = executor.write_json(await started)
-            except BaseException as raised:  # noqa: BLE001 - as in `execute`
-                result = await result_of_failure(raised, tool, arguments, self._core.policy)
-        except BaseException as error:  # noqa: BLE001 - as by `ServerCore.call`
-            raise reported(tool.name, error, self._running) from None
-        if isinstance(result, bytes):
-            return b"{%b%b}" % (result, ending)
-        return write_result(tool.name, result, write, None, modern=modern)
+    @abstractmethod
+    def _ending(self, request: PlainRequest) -> bytes:
+        """Return the members, as JSON, that follow those which the executor has written."""
 
-    async def resume(
-        self,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        context: InvocationContext,
-        write: Callable[[Json], _Written],
-        started: Awaitable[Any],
-        *,
-        modern: bool,
-    ) -> _Written:
-        """Continue a call with a context; see `ServerCore.call`.
+    @abstractmethod
+    def _write(self, request: PlainRequest, result: ToolExecutionResult, write: Callable[[Json], Written]) -> Written:
+        """Write a result; raises `ProtocolError` if the answer is an error."""
 
-        Args:
-            tool: As for `start`.
-            arguments: As for `start`.
-            context: As for `start`.
-            write: As for `ServerCore.call`.
-            started: What `start` has returned.
-            modern: As for `ServerCore.call`.
-        """
-        try:
-            try:
-                executor: FunctionExecutor = tool.executor  # type: ignore[assignment]  # of a plain tool
-                result = executor.write(await started)
-            except BaseException as raised:  # noqa: BLE001 - as in `execute`
-                result = await result_of_failure(raised, tool, arguments, self._core.policy)
-            return write_result(tool.name, result, write, None, modern=modern)
-        except BaseException as error:  # noqa: BLE001 - as by `ServerCore.call`
-            if isinstance(error, anyio.get_cancelled_exc_class()):
-                context.cancel()
-            raise reported(tool.name, error, self._running) from None
+    @abstractmethod
+    def _run(
+        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
+    ) -> Awaitable[Written]:
+        """Run a request that was not started; see `run`."""
 
-    def start(
-        self,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        ending: bytes,
-        step: Step,
-        context: InvocationContext | None = None,
-    ) -> bytes | Awaitable[Any] | None:
-        """Start a call of a plain tool, for `call`, or for `resume` if it has a context.
+    def _reported(self, request: PlainRequest, error: BaseException) -> BaseException:
+        """Return the error to raise for one that is not a result."""
+        assert request.tool is not None, "it was planned"
+        return reported(request.tool.name, error, self._running)
 
-        Args:
-            tool: As for `call`; it may take a context.
-            arguments: As for `call`.
-            ending: As for `call`.
-            step: Runs the first step of a coroutine; returns the rest, or raises StopIteration with its value.
-            context: The context, if the tool takes one.
+    def run(
+        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
+    ) -> Awaitable[Written]:
+        """Run the function, or continue it."""
+        if request.started is None:
+            return self._run(request, context, write)
+        return self._resume(request, context, write, request.started)
 
-        Returns:
-            The result, if the call has ended; the rest of the call; None if it was not started.
-        """
-        executor: FunctionExecutor = tool.executor  # type: ignore[assignment]  # of a plain tool
+    def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
+        """Start the function."""
+        context, executor = request.context, _executor_of(request)
         if not self._running.has_room(self._core.plain_places) or (
             context is not None and self._core.memory_id_of is not None
         ):
             return None
         try:
-            work = executor.start(arguments, context)
-            return None if work is None else step(work)
+            work = executor.start(self._arguments(request), context)
+            request.started = None if work is None else step(work)
         except StopIteration as end:
             value = end.value
             try:
                 result = executor.write_json(value)
             except Exception:  # noqa: BLE001 - raised again by what continues the call
                 result = b""
-            return b"{%b%b}" % (result, ending) if result and isinstance(result, bytes) else _ended(value)
+            if result and isinstance(result, bytes):
+                return result_message(request.id, b"{%b%b}" % (result, self._ending(request)))
+            request.started = _ended(value)
         except BaseException as error:  # noqa: BLE001 - as above
-            return _ended(None, error)
+            request.started = _ended(None, error)
+        return None
+
+    async def call_plain(self, request: PlainRequest, account: str) -> bytes:
+        """Run the function without a context, or continue it."""
+        started, executor = request.started, _executor_of(request)
+        if started is None and not self._running.has_room(self._core.plain_places):
+            return await self._run(request, InvocationContext(account=account), request.write)
+        try:
+            if started is None:
+                result = await executor.execute_plain(self._arguments(request), account)
+            else:
+                result = executor.write_json(await started)
+        except BaseException as raised:  # noqa: BLE001 - as in `execute`
+            return await self._failed(request, raised, request.write)
+        if isinstance(result, bytes):
+            return b"{%b%b}" % (result, self._ending(request))
+        return self._write(request, result, request.write)
+
+    async def _resume(
+        self,
+        request: PlainRequest,
+        context: InvocationContext,
+        write: Callable[[Json], Written],
+        started: Awaitable[Any],
+    ) -> Written:
+        """Continue a function with a context."""
+        try:
+            result = _executor_of(request).write(await started)
+        except BaseException as raised:  # noqa: BLE001 - as in `execute`
+            return await self._failed(request, raised, write, context)
+        return self._write(request, result, write)
+
+    async def _failed(
+        self,
+        request: PlainRequest,
+        raised: BaseException,
+        write: Callable[[Json], Written],
+        context: InvocationContext | None = None,
+    ) -> Written:
+        """Write the result of a function that has raised an exception, or raise the error to answer."""
+        assert request.tool is not None, "it was planned"
+        try:
+            result = await result_of_failure(raised, request.tool, self._arguments(request), self._policy)
+        except BaseException as error:  # noqa: BLE001 - as by `ServerCore.call`
+            if context is not None and isinstance(error, anyio.get_cancelled_exc_class()):
+                context.cancel()
+            raise self._reported(request, error) from None
+        return self._write(request, result, write)
+
+
+def _executor_of(request: PlainRequest) -> FunctionExecutor:
+    assert request.tool is not None, "it was planned"
+    return request.tool.executor  # type: ignore[return-value]  # of a plain tool
 
 
 async def _ended(value: Any, error: BaseException | None = None) -> Any:

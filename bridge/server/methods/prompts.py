@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import to_json
+
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.methods.method import ERAS, Method, Target
+from bridge.server.methods.method import ERAS, Target, Written
 from bridge.server.methods.pages import PagedList
+from bridge.server.methods.plain_calls import PlainCalls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -15,8 +18,10 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.access import Access
     from bridge.server.listing import Listing
-    from bridge.server.methods.method import HandlerRequest, PlainRequest, Written
+    from bridge.server.methods.method import HandlerRequest, PlainRequest
+    from bridge.tools.calls import ToolExecutionResult
     from bridge.tools.context import InvocationContext
+    from bridge.tools.execution import ExecutionPolicy
     from bridge.types import Json
 
 _GET = frozenset({"name", "arguments", "_meta"})
@@ -33,7 +38,7 @@ class PromptsList(PagedList):
         return None if prompts is None else prompts.views.of(access).lists["prompts"]
 
 
-class PromptsGet(Method):
+class PromptsGet(PlainCalls):
     """The messages of a prompt; plain if the prompt is known."""
 
     name = "prompts/get"
@@ -56,18 +61,40 @@ class PromptsGet(Method):
         prompt = prompts.find(name, request.access)
         if prompt is None or request.access.missing(name):
             return None
+        if prompt.is_plain and self._core.is_plain:
+            request.tool, request.takes_context = prompt.tool, prompt.takes_context
         request.found, request.may_talk = prompt, prompt.interactive
         return request
 
-    def run(
+    @property
+    def _policy(self) -> ExecutionPolicy:
+        return self._core.producing
+
+    def _arguments(self, request: PlainRequest) -> Mapping[str, Any]:
+        return request.params.get("arguments") or {}
+
+    def _ending(self, request: PlainRequest) -> bytes:
+        description = request.found.description
+        if description is None:
+            return request.ending
+        return b',"description":%b%b' % (to_json(description), request.ending)
+
+    def _run(
         self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
     ) -> Awaitable[Written]:
         """Render the prompt."""
         assert self._core.prompts is not None
-        params = request.params
-        return self._core.prompts.render(
-            request.found, params.get("arguments") or {}, context, write, modern=request.modern
-        )
+        arguments = self._arguments(request)
+        return self._core.prompts.render(request.found, arguments, context, write, modern=request.modern)
+
+    def _write(self, request: PlainRequest, result: ToolExecutionResult, write: Callable[[Json], Written]) -> Written:
+        assert self._core.prompts is not None
+        return self._core.prompts.write(request.found, result, write, modern=request.modern)
+
+    def _reported(self, request: PlainRequest, error: BaseException) -> BaseException:
+        assert self._core.prompts is not None
+        refusal = self._core.prompts.refusal(request.found, error)
+        return super()._reported(request, error) if refusal is None else refusal
 
     def params_type(self) -> type[GetPromptRequestParams] | None:
         """Return the type of the parameters: a name and arguments."""

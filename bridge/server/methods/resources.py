@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import to_json
+
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.methods.method import ERAS, Method, Target, session_id
+from bridge.server.methods.method import ERAS, Method, Target, Written, session_id
 from bridge.server.methods.pages import PagedList
+from bridge.server.methods.plain_calls import PlainCalls
+from bridge.server.served.resources import CACHING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -19,11 +23,14 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.access import Access
     from bridge.server.listing import Listing
-    from bridge.server.methods.method import HandlerRequest, PlainRequest, Written
+    from bridge.server.methods.method import HandlerRequest, PlainRequest
+    from bridge.tools.calls import ToolExecutionResult
     from bridge.tools.context import InvocationContext
+    from bridge.tools.execution import ExecutionPolicy
     from bridge.types import Json
 
 _READ = frozenset({"uri", "_meta"})
+_CACHING = b"," + to_json(CACHING)[1:-1]
 
 
 class ResourcesList(PagedList):
@@ -48,7 +55,7 @@ class ResourceTemplatesList(PagedList):
         return None if resources is None else resources.views.of(access).lists["resourceTemplates"]
 
 
-class ResourcesRead(Method):
+class ResourcesRead(PlainCalls):
     """The content of a resource; plain if the resource is known."""
 
     name = "resources/read"
@@ -64,15 +71,38 @@ class ResourcesRead(Method):
         found = resources.find(uri, request.access)
         if found is None or request.access.missing(found.resource.name):
             return None
-        request.found, request.may_talk = found, found.resource.interactive
+        resource = found.resource
+        if resource.is_plain and self._core.is_plain:
+            request.tool, request.takes_context = found.tool, resource.takes_context
+        request.found, request.may_talk = found, resource.interactive
         return request
 
-    def run(
+    @property
+    def _policy(self) -> ExecutionPolicy:
+        return self._core.producing
+
+    def _arguments(self, request: PlainRequest) -> Mapping[str, Any]:
+        arguments: Mapping[str, Any] = request.found.arguments
+        return arguments
+
+    def _ending(self, request: PlainRequest) -> bytes:
+        return _CACHING + request.ending if request.modern else b""
+
+    def _run(
         self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
     ) -> Awaitable[Written]:
         """Read the resource."""
         assert self._core.resources is not None
         return self._core.resources.read(request.params["uri"], request.found, context, write, modern=request.modern)
+
+    def _write(self, request: PlainRequest, result: ToolExecutionResult, write: Callable[[Json], Written]) -> Written:
+        assert self._core.resources is not None
+        return self._core.resources.write(request.found, result, write, modern=request.modern)
+
+    def _reported(self, request: PlainRequest, error: BaseException) -> BaseException:
+        assert self._core.resources is not None
+        refusal = self._core.resources.refusal(request.params["uri"], error, modern=request.modern)
+        return super()._reported(request, error) if refusal is None else refusal
 
     def params_type(self) -> type[ReadResourceRequestParams] | None:
         """Return the type of the parameters: a URI."""

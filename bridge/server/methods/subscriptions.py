@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bridge.server.core import ServerCore
     from bridge.server.limits.shares import Shares
     from bridge.server.methods.method import HandlerRequest
-    from bridge.server.served import ServedResources
+    from bridge.server.served.resources import ServedResources
     from bridge.tools.task import Task
     from bridge.types import Json
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.methods.method import ERAS, Method, Target
+from bridge.server.core import write_result
+from bridge.server.methods.method import ERAS, Target, Written
 from bridge.server.methods.pages import PagedList
 from bridge.server.methods.plain_calls import PlainCalls
-from bridge.server.protocol import ProtocolError, result_message
+from bridge.server.protocol import ProtocolError
 from bridge.wire.tools import forwarded_meta
 
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from bridge.server.core import ServerCore
     from bridge.server.methods.method import HandlerRequest, PlainRequest
     from bridge.server.tool_list import ToolList
+    from bridge.tools.calls import ToolExecutionResult
     from bridge.tools.context import InvocationContext
+    from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.tool import Tool
-    from bridge.types import Json, Step
-
-_Written = TypeVar("_Written")
+    from bridge.types import Json
 
 
 class ToolsList(PagedList):
@@ -39,7 +40,7 @@ class ToolsList(PagedList):
         return self._core.views.of(access).catalog
 
 
-class ToolsCall(Method):
+class ToolsCall(PlainCalls):
     """A call of a tool; plain if the tool is known."""
 
     name = "tools/call"
@@ -48,7 +49,6 @@ class ToolsCall(Method):
 
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
-        self._plain = PlainCalls(core)
         self._may_all_be_tasks = core.task_options.after_seconds is not None
 
     def plan(self, request: PlainRequest) -> PlainRequest | None:
@@ -82,52 +82,47 @@ class ToolsCall(Method):
         request.found = tool if is_taken else None
         return True
 
-    def run(
-        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], _Written]
-    ) -> Awaitable[_Written]:
-        """Call the tool, or continue its call."""
-        params, modern = request.params, request.modern
+    def _run(
+        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
+    ) -> Awaitable[Written]:
+        """Call the tool."""
+        params = request.params
         if request.found is not None:
             return self._call_as_task(request.found, params, context, write, request.access)
-        arguments = params.get("arguments") or {}
-        if request.started is None:
-            return self._core.call(params["name"], arguments, context, write, modern=modern, access=request.access)
-        assert request.tool is not None, "it was planned"
-        return self._plain.resume(request.tool, arguments, context, write, request.started, modern=modern)
+        return self._core.call(
+            params["name"],
+            params.get("arguments") or {},
+            context,
+            write,
+            modern=request.modern,
+            access=request.access,
+        )
 
     async def _call_as_task(
         self,
         tool: Tool,
         params: Mapping[str, Any],
         context: InvocationContext,
-        write: Callable[[Json], _Written],
+        write: Callable[[Json], Written],
         access: Access,
-    ) -> _Written:
+    ) -> Written:
         """Call the tool; the result may be a task."""
         context.meta = forwarded_meta(params.get("_meta"))
         return write(await self._core.tasks.call(tool, params.get("arguments") or {}, context, access))
 
-    def call_plain(self, request: PlainRequest, account: str) -> Awaitable[bytes]:
-        """Call the tool."""
-        assert request.tool is not None, "it was planned"
-        return self._plain.call(
-            request.tool,
-            request.params.get("arguments") or {},
-            account,
-            request.write,
-            request.ending,
-            request.started,
-        )
+    @property
+    def _policy(self) -> ExecutionPolicy:
+        return self._core.policy
 
-    def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
-        """Start the tool."""
+    def _arguments(self, request: PlainRequest) -> Mapping[str, Any]:
+        return request.params.get("arguments") or {}
+
+    def _ending(self, request: PlainRequest) -> bytes:
+        return request.ending
+
+    def _write(self, request: PlainRequest, result: ToolExecutionResult, write: Callable[[Json], Written]) -> Written:
         assert request.tool is not None, "it was planned"
-        arguments = request.params.get("arguments") or {}
-        started = self._plain.start(request.tool, arguments, request.ending, step, request.context)
-        if isinstance(started, bytes):
-            return result_message(request.id, started)
-        request.started = started
-        return None
+        return write_result(request.tool.name, result, write, None, modern=request.modern)
 
     def params_type(self) -> type[CallToolRequestParams]:
         """Return the type of the parameters: a name and arguments."""

@@ -33,7 +33,7 @@ from bridge import (
 from bridge.server import Publisher, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits, Rate
-from bridge.server.served import MAX_WATCHED
+from bridge.server.served.resources import MAX_WATCHED
 from tests.server import http_server as http
 
 if TYPE_CHECKING:

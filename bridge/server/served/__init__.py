@@ -1,0 +1,1 @@
+"""Resources and prompts of one server, as its methods find and run them."""

@@ -1,0 +1,117 @@
+"""The prompts of one server: found by access, and rendered like tools are called."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.listing import ListKind
+from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
+from bridge.server.served.feature import Served, check_scopes, refusal, views_of
+from bridge.text import clip
+from bridge.tools.calls import ToolExecutionRequest
+from bridge.wire.prompts import messages_to_wire, prompt_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bridge.prompts.box import PromptBox
+    from bridge.prompts.prompt import Prompt
+    from bridge.server.auth.access import Access
+    from bridge.server.served.feature import Running
+    from bridge.tools.calls import ToolExecutionResult
+    from bridge.tools.completion import Completion
+    from bridge.tools.context import InvocationContext
+    from bridge.types import Feature, Json
+
+_Written = TypeVar("_Written")
+
+_PROMPTS: ListKind[Prompt] = ListKind(
+    "prompts", iter, lambda prompt: prompt.name, lambda prompt, _: prompt_to_wire(prompt)
+)
+
+
+class ServedPrompts(Served):
+    """The prompts of a server."""
+
+    feature: ClassVar[Feature] = "prompts"
+
+    def __init__(self, box: PromptBox, core: Running, page_size: int | None) -> None:
+        super().__init__(core)
+        self.box = box
+        self.views = views_of(box, page_size, _PROMPTS)
+        """The prompts by access."""
+
+    def find(self, name: str, access: Access = EVERYTHING) -> Prompt | None:
+        """Return a prompt; None if the caller sees no such prompt."""
+        return self.views.of(access).box.find(name)
+
+    def required(self, name: str, access: Access) -> Prompt:
+        """Return a prompt.
+
+        Raises:
+            ProtocolError: The caller sees no such prompt, or lacks a scope for it.
+        """
+        prompt = self.find(name, access)
+        if prompt is None:
+            raise ProtocolError(INVALID_PARAMS, f"there is no prompt {clip(name)!r}")
+        check_scopes(name, access)
+        return prompt
+
+    async def render(
+        self,
+        prompt: Prompt,
+        arguments: Mapping[str, Any],
+        context: InvocationContext,
+        write: Callable[[Json], _Written],
+        *,
+        modern: bool,
+    ) -> _Written:
+        """Answer a ``prompts/get``.
+
+        Args:
+            prompt: The prompt; from `required`, or from `find` for a caller who lacks no scope.
+            arguments: Its arguments, not yet validated.
+            context: Context of the request.
+            write: Writes the result, given as JSON.
+            modern: True for a client of version 2026-07-28.
+
+        Raises:
+            ProtocolError: An argument is missing or wrong, or it cannot be rendered.
+            InputRequired: The function asked a question that needs another round.
+        """
+        name = prompt.name
+        result = await self._produced(
+            prompt.tool,
+            ToolExecutionRequest(name, arguments),
+            context,
+            lambda: f"the prompt {name!r}",
+            partial(_uses_absent, name),
+        )
+        return self.write(prompt, result, write, modern=modern)
+
+    def write(
+        self, prompt: Prompt, result: ToolExecutionResult, write: Callable[[Json], _Written], *, modern: bool
+    ) -> _Written:
+        """Write what was rendered; the arguments are those of `render`."""
+        wire = messages_to_wire(prompt, result)
+        return self._core.write_produced(prompt.name, wire | {"resultType": "complete"} if modern else wire, write)
+
+    def refusal(self, prompt: Prompt, error: BaseException) -> ProtocolError | None:
+        """Return the error to answer if rendering has failed; None for one that is not of the prompt."""
+        return refusal(error, lambda: f"the prompt {prompt.name!r}", partial(_uses_absent, prompt.name))
+
+    async def complete(
+        self, name: str, argument: str, text: str, known: Mapping[str, str], context: InvocationContext, access: Access
+    ) -> Completion:
+        """Return values for an argument of a prompt.
+
+        Raises:
+            ProtocolError: The caller sees no such prompt.
+        """
+        return await self._completed(self.required(name, access), argument, text, known, context)
+
+
+def _uses_absent(prompt: str) -> ProtocolError:
+    return ProtocolError(INTERNAL_ERROR, f"the prompt {prompt!r} uses a resource that does not exist")
