@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         MissingExtraError,
         NameClashError,
         OutcomeUnknownError,
+        PinMismatchError,
         ReplyError,
         ResourceNotFoundError,
         ServerAnswerError,
@@ -223,17 +224,18 @@ __all__ = [
     "InputGuardrailRequest", "InputRequired", "IntermediateResponse", "InvocationContext", "InvocationError",
     "InvocationListener", "InvocationParameters", "InvocationSuspended", "InvocationTimeoutError", "JsonObjectSchema",
     "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError", "MemoryTransport", "MissingExtraError",
-    "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect", "OutcomeUnknownError", "OutputGuardrailRequest",
-    "P", "PartialResponse", "PartialThinking", "PartialToolCall", "Prompt", "PromptArgument", "PromptBox",
-    "PromptMessage", "PromptedToolsChatModel", "Question", "RedisStore", "Refuse", "ReplyError", "Reprompt", "Resource",
-    "ResourceBox", "ResourceLink", "ResourceNotFoundError", "ResourceTemplate", "ResponseFormat", "Result", "Retry",
-    "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling", "SamplingAnswer", "SamplingMessage", "ServerAnswerError",
-    "ServerAuthError", "ServerConfig", "ServerError", "ServerRefusedError", "ServerStatus", "ServerTimeoutError",
-    "ServerUnavailableError", "ServersConfig", "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages",
-    "StreamingChatModel", "SuspendedInvocation", "SystemMessage", "TargetError", "TaskPolicy", "Text", "TokenStream",
-    "TokenUsage", "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode", "ToolError",
-    "ToolExecuted", "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult", "ToolExecutionResultMessage",
-    "ToolExecutor", "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger", "ToolMemoryId", "ToolMiddleware",
+    "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect", "OutcomeUnknownError",
+    "OutputGuardrailRequest", "P", "PartialResponse", "PartialThinking", "PartialToolCall", "PinMismatchError",
+    "Prompt", "PromptArgument", "PromptBox", "PromptMessage", "PromptedToolsChatModel", "Question", "RedisStore",
+    "Refuse", "ReplyError", "Reprompt", "Resource", "ResourceBox", "ResourceLink", "ResourceNotFoundError",
+    "ResourceTemplate", "ResponseFormat", "Result", "Retry", "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling",
+    "SamplingAnswer", "SamplingMessage", "ServerAnswerError", "ServerAuthError", "ServerConfig", "ServerError",
+    "ServerRefusedError", "ServerStatus", "ServerTimeoutError", "ServerUnavailableError", "ServersConfig",
+    "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages", "StreamingChatModel", "SuspendedInvocation",
+    "SystemMessage", "TargetError", "TaskPolicy", "Text", "TokenStream", "TokenUsage", "Tool", "ToolAnnotations",
+    "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode", "ToolError", "ToolExecuted", "ToolExecution",
+    "ToolExecutionRequest", "ToolExecutionResult", "ToolExecutionResultMessage", "ToolExecutor",
+    "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger", "ToolMemoryId", "ToolMiddleware",
     "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress", "ToolProvider",
     "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest", "ToolSpecification",
     "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError",
@@ -263,9 +265,9 @@ _NAMES = {
     "bridge.errors": (
         "ArgumentProblem ArgumentsError BridgeError ChatModelError ConfigError DefinitionError GuardrailError "
         "InvocationError InvocationTimeoutError MemoryStoreError MissingExtraError NameClashError OutcomeUnknownError "
-        "ReplyError ResourceNotFoundError ServerAnswerError ServerAuthError ServerError ServerRefusedError "
-        "ServerTimeoutError ServerUnavailableError TargetError ToolCallError ToolError ToolLimitError ToolTimeoutError "
-        "UnknownToolError WireError"
+        "PinMismatchError ReplyError ResourceNotFoundError ServerAnswerError ServerAuthError ServerError "
+        "ServerRefusedError ServerTimeoutError ServerUnavailableError TargetError ToolCallError ToolError "
+        "ToolLimitError ToolTimeoutError UnknownToolError WireError"
     ),
     "bridge.hosting.run": "run",
     "bridge.models.anthropic.model": "AnthropicChatModel",

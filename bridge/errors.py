@@ -15,7 +15,8 @@
     │   ├── OutcomeUnknownError      the connection broke during a call, which may have run
     │   │   └── ServerTimeoutError   it did not respond in time
     │   ├── ServerAnswerError        its response violates the protocol
-    │   └── ServerRefusedError       it responded with a JSON-RPC error
+    │   ├── ServerRefusedError       it responded with a JSON-RPC error
+    │   └── PinMismatchError         its resource or prompt differs from its pin
     ├── InvocationError          an AI service's invocation failed
     │   ├── ToolLimitError       the model requested too many tool calls
     │   ├── ReplyError           the model's reply does not match the method's return type
@@ -276,6 +277,10 @@ class ServerRefusedError(ServerError):
         self.code = code
         self.message = message
         self.data = data
+
+
+class PinMismatchError(ServerError):
+    """A server's resource or prompt differs from its pin, and was not requested."""
 
 
 class ToolCallError(BridgeError):

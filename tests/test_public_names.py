@@ -32,8 +32,8 @@ PUBLIC = """
     IntermediateResponse InvocationContext InvocationError InvocationListener InvocationParameters InvocationSuspended
     InvocationTimeoutError JsonObjectSchema LogLevel McpToolProvider MemoryId MemoryStoreError MemoryTransport
     MissingExtraError NameClashError OAuthLogin OpenAiChatModel OpenAiDialect OutcomeUnknownError
-    OutputGuardrailRequest P PartialResponse PartialThinking PartialToolCall Prompt PromptArgument PromptBox
-    PromptMessage PromptedToolsChatModel Question RedisStore Refuse ReplyError Reprompt Resource ResourceBox
+    OutputGuardrailRequest P PartialResponse PartialThinking PartialToolCall PinMismatchError Prompt PromptArgument
+    PromptBox PromptMessage PromptedToolsChatModel Question RedisStore Refuse ReplyError Reprompt Resource ResourceBox
     ResourceLink ResourceNotFoundError ResourceTemplate ResponseFormat Result Retry ReturnBehavior Rewrite Root Roots
     Sampling SamplingAnswer SamplingMessage ServerAnswerError ServerAuthError ServerConfig ServerError
     ServerRefusedError ServerStatus ServerTimeoutError ServerUnavailableError ServersConfig ServiceEvent SqliteStore

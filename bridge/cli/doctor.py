@@ -232,13 +232,13 @@ def _of_servers(target: RemoteTarget, settings: _ServerSettings) -> Subject:
 def _adjusted(server: ServerConfig, target: RemoteTarget, settings: _ServerSettings) -> ServerConfig:
     """Apply options to a server; without ``--pins``, a lock file at the default place is used."""
     from bridge.cli.targets.servers import default_lock, with_timeout  # noqa: PLC0415 - after usage errors
-    from bridge.client.tool_pins import ServerPins, load_pins  # noqa: PLC0415 - likewise
+    from bridge.client.pins import ServerPins, load_pins  # noqa: PLC0415 - likewise
 
     server = with_timeout(server, settings.timeout_seconds)
     if settings.prefix is not None:
         server = replace(server, prefixing=settings.prefix)
     if settings.pins is not None:
-        return replace(server, pins=load_pins(settings.pins).get(server.name, ServerPins(tools={})))
+        return replace(server, pins=load_pins(settings.pins).get(server.name, ServerPins.nothing()))
     if server.lock is None and (lock := default_lock(target)).is_file():
         return replace(server, pins=load_pins(lock).get(server.name))
     return server

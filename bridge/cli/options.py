@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bridge.cli.targets.target import Target
     from bridge.client.config.servers import Prefixing
-    from bridge.client.tool_pins import PinMode
+    from bridge.client.pins import PinMode
 
 Group = TypeVar("Group")
 _GROUP = "group"
@@ -190,12 +190,12 @@ class UpstreamOptions:
 
     pins: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Lock file of bridge pin; tools that differ from it are not used.",
+        help="Lock file of bridge pin; tools, resources and prompts that differ from it are not used.",
     )
     pin_mode: PinMode = setting(
         type=click.Choice(["refuse", "flag"]),
         default="refuse",
-        help="Leave out tools that differ from their pins, or use them with a warning.",
+        help="Leave out what differs from its pin, or use it with a warning.",
     )
     prefix: Prefixing | None = setting(**_PREFIX)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.client.remote_feature import RemoteRenderer
+from bridge.client.selection import not_as_pinned
 from bridge.errors import DefinitionError
 from bridge.prompts.box import PromptBox
 from bridge.text import nearest
@@ -32,6 +33,7 @@ class RemotePrompts(PromptBox):
         self.local: PromptBox | None = None
         """Local prompts that are used together with these; no remote prompt gets the name of one."""
         self._servers = servers
+        self._refused: Mapping[str, tuple[str, str]] = {}
 
     async def list(self, server: str | None = None) -> tuple[Prompt, ...]:
         """Return the prompts, of one server or of all that can be reached.
@@ -61,6 +63,7 @@ class RemotePrompts(PromptBox):
 
         Raises:
             DefinitionError: There is no such prompt.
+            PinMismatchError: The prompt differs from its pin.
             ServerError: The request failed, for example because an argument is missing.
             WireError: The response is malformed.
         """
@@ -102,7 +105,10 @@ class RemotePrompts(PromptBox):
         """
         upstreams = self._servers.upstreams
         names = rules.prompt_names(
-            {name: (server.config, [prompt.name for prompt in server.prompts]) for name, server in upstreams.items()},
+            {
+                name: (server.config, [*(prompt.name for prompt in server.prompts), *server.refused_prompts])
+                for name, server in upstreams.items()
+            },
             taken=() if self.local is None else [prompt.name for prompt in self.local],
         )
         self.replace(
@@ -111,6 +117,12 @@ class RemotePrompts(PromptBox):
             for prompt in server.prompts
             if (server.name, prompt.name) in names
         )
+        self._refused = {
+            names[name, prompt]: (name, reason)  # type: ignore[index]  # equal to a RemoteName
+            for name, server in upstreams.items()
+            for prompt, reason in server.refused_prompts.items()
+            if (name, prompt) in names
+        }
         return {
             name: tuple(
                 f"the name of the prompt {prompt.name!r} is taken or begins with another server's prefix, "
@@ -124,6 +136,9 @@ class RemotePrompts(PromptBox):
     async def _prompt(self, name: str) -> Prompt:
         if name not in self:
             await self._servers.follow("prompts")
+        if name in self._refused:
+            server, reason = self._refused[name]
+            raise not_as_pinned(server, f"rendering {name!r}", reason)
         if (prompt := self.find(name)) is None:
             near = nearest(name, self._items)
             raise DefinitionError(f"there is no prompt {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")

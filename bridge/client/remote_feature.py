@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bridge.tools.calls import ToolExecutionRequest
     from bridge.tools.content import File
     from bridge.tools.context import InvocationContext
-    from bridge.types import Json
+    from bridge.types import Feature, Json
 
 _METHOD_NOT_FOUND = -32601
 _INVALID_PARAMS = -32602
@@ -45,6 +45,10 @@ class RemoteServer(Protocol):
     @property
     def completes(self) -> bool:
         """True if the server has completions."""
+        ...
+
+    async def require_usable(self, feature: Feature, key: str) -> None:
+        """Check that a resource or prompt may be used; see `bridge.client.upstream.Upstream.require_usable`."""
         ...
 
     async def request(
@@ -102,11 +106,15 @@ class RemoteReader:
         """Send a ``resources/read`` with these parameters, and return the result unparsed.
 
         Raises:
-            ResourceNotFoundError: The server has no such resource.
+            ResourceNotFoundError: The server has no such resource, or its configuration leaves it out.
+            PinMismatchError: The resource differs from its pin.
             ServerError: The request failed.
         """
         try:
+            await self.server.require_usable("resources", arguments["uri"])
             return await self.server.request("resources/read", arguments, context, options)
+        except ResourceNotFoundError as error:
+            raise ResourceNotFoundError(self.uris.local(self.server.name, arguments["uri"])) from error
         except ServerRefusedError as error:
             if _is_not_found(error):
                 raise ResourceNotFoundError(self.uris.local(self.server.name, arguments["uri"])) from error
@@ -159,8 +167,10 @@ class RemoteRenderer:
         """Send a ``prompts/get`` with these arguments, and return the result unparsed.
 
         Raises:
+            PinMismatchError: The prompt differs from its pin.
             ServerError: The request failed.
         """
+        await self.server.require_usable("prompts", self.prompt)
         params: Json = {"name": self.prompt}
         if arguments:
             params["arguments"] = dict(arguments)

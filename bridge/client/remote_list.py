@@ -15,7 +15,7 @@ import anyio
 
 from bridge.client.connection.state import ConnectionState
 from bridge.client.connection_pool import MAX_IDLE_SECONDS
-from bridge.errors import ServerError, ServerRefusedError
+from bridge.errors import ServerError
 from bridge.portal import start_detached
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 MIN_EXPIRY_SECONDS = 30.0
 """Minimum seconds between two lists caused by expiry, even if the server's TTL is shorter."""
 
-_METHOD_NOT_FOUND = -32601
 _logger = logging.getLogger("bridge.client")
 
 
@@ -47,7 +46,7 @@ class RemoteList:
     Args:
         feature: What is listed.
         reconnect: Delays after a failure.
-        fetch: Lists the items and keeps them, or nothing if the server does not have them (given True).
+        fetch: Lists the items and keeps them.
         changed: Called when the items have changed.
         idle: Called regularly while nothing happens.
 
@@ -61,7 +60,7 @@ class RemoteList:
         feature: Feature,
         *,
         reconnect: ReconnectPolicy,
-        fetch: Callable[[bool], Awaitable[Fetched]],
+        fetch: Callable[[], Awaitable[Fetched]],
         changed: Callable[[], None],
         idle: Callable[[], None] = lambda: None,
     ) -> None:
@@ -209,7 +208,7 @@ class RemoteList:
         self._wanted = anyio.Event()  # requests from here on need another list
         self._listed = anyio.Event()
         try:
-            fetched = await self._fetched()
+            fetched = await self._fetch()
         except ServerError as error:
             self.problem = error
             self._failures += 1
@@ -223,11 +222,3 @@ class RemoteList:
                 self.is_listed = True
                 self._changed()
         listed.set()
-
-    async def _fetched(self) -> Fetched:
-        try:
-            return await self._fetch(True)
-        except ServerRefusedError as error:
-            if error.code != _METHOD_NOT_FOUND:
-                raise
-            return await self._fetch(False)  # the server does not have the capability

@@ -100,6 +100,7 @@ class RemoteResources(ResourceBox):
 
         Raises:
             ResourceNotFoundError: There is no such resource.
+            PinMismatchError: The resource differs from its pin.
             ServerError: The request failed.
             WireError: The response is malformed.
         """
@@ -150,10 +151,12 @@ class RemoteResources(ResourceBox):
 
         Raises:
             ResourceNotFoundError: There is no such resource.
+            PinMismatchError: The resource differs from its pin.
             ServerError: The server is unavailable, or does not announce changes of this resource.
         """
         server = await self._server_of(uri)
         remote = RemoteUri(server.name, self.uris.of_server(server.name, uri))
+        await server.require_usable("resources", remote.uri)
         stop = partial(self._unwatch, remote, self._watchers_of[remote].add(listener))
         try:
             await server.connection.watch(remote.uri)

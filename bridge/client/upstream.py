@@ -15,13 +15,14 @@ import anyio
 import anyio.lowlevel
 
 from bridge.client.connection.call import NO_OPTIONS
-from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, Listed
-from bridge.client.connection.state import ConnectionState, ToolListing
+from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
+from bridge.client.connection.state import ConnectionState
 from bridge.client.connection_pool import ConnectionPool, with_headers
 from bridge.client.remote_feature import remote_prompt, remote_resource
 from bridge.client.remote_list import Fetched, RemoteList
 from bridge.client.remote_tool import remote_tool
-from bridge.errors import DefinitionError, ServerRefusedError, WireError
+from bridge.client.selection import ResourceSelection, not_as_pinned
+from bridge.errors import DefinitionError, WireError
 from bridge.resources.box import ResourceBox
 from bridge.tools.context import InvocationContext
 from bridge.types import FEATURES
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.call import CallOptions
     from bridge.client.connection.connection import Connection
+    from bridge.client.connection.list_methods import Listed, ListMethod
     from bridge.client.connection.state import ReconnectPolicy
     from bridge.client.uris import UriNames
     from bridge.errors import ServerError
@@ -45,7 +47,6 @@ T = TypeVar("T")
 HeaderSupplier: TypeAlias = Callable[[str, InvocationContext], "Mapping[str, Any] | Awaitable[Mapping[str, Any]]"]
 """Returns headers or ``_meta`` of a call; called with the server's name and the invocation context."""
 
-_METHOD_NOT_FOUND = -32601
 _ITEMS_AT_ONCE = 50
 """Items that are created before control returns to the event loop."""
 _logger = logging.getLogger("bridge.client")
@@ -67,6 +68,7 @@ class Upstream:
         tools: The tools of the last list, by remote name.
         resources: The resources and templates of the last list, by their URIs on the server.
         prompts: The prompts of the last list, by remote name.
+        refused_prompts: Reasons of the prompts refused by pins, by remote name.
         lists: The lists by feature; only those that were started are up to date.
     """
 
@@ -91,6 +93,7 @@ class Upstream:
         self.tools: tuple[Tool, ...] = ()
         self.resources: tuple[Resource | ResourceTemplate, ...] = ()
         self.prompts: tuple[Prompt, ...] = ()
+        self.refused_prompts: Mapping[str, str] = {}
         self._headers_supplier = headers_supplier if connection.config.transport.takes_headers else None
         self._meta_supplier = meta_supplier
         self._validates_results = validates_results
@@ -104,6 +107,7 @@ class Upstream:
         self._listing_headers: Mapping[str, Any] | None = None
         self._skipped: dict[Feature, tuple[str, ...]] = {}
         self._fetched: dict[Feature, object] = {}
+        self._selection = ResourceSelection(self.config)
         self._is_open = False
         self._stop_listening: tuple[Callable[[], None], ...] = ()
         fetchers = {"tools": self._fetch_tools, "resources": self._fetch_resources, "prompts": self._fetch_prompts}
@@ -269,12 +273,30 @@ class Upstream:
             async with self._pool.connection(headers or {}) as connection:
                 yield connection
 
-    async def _fetch_tools(self, is_offered: bool) -> Fetched:
-        listing = await self.connection.list_tools() if is_offered else ToolListing([], None)
-        ttl_seconds = listing.ttl_seconds
-        fetched = listing._replace(ttl_seconds=None)
-        if fetched == self._fetched.get("tools"):
-            return Fetched(False, ttl_seconds)
+    async def require_usable(self, feature: Feature, key: str) -> None:
+        """Check that a resource, by its URI on the server, or a prompt, by its name there, may be used.
+
+        Resources are listed for it, if they can be left out.
+
+        Raises:
+            PinMismatchError: It differs from its pin.
+            ResourceNotFoundError: The configuration leaves the resource out.
+            ServerError: The resources cannot be listed, so that they cannot be compared with their pins.
+        """
+        if feature == "prompts":
+            if (reason := self.refused_prompts.get(key)) is not None:
+                raise not_as_pinned(self.name, f"rendering {key!r}", reason)
+        elif self._selection.is_needed:
+            listing = self.lists["resources"]
+            self.follow("resources")
+            if self._is_open:
+                await (listing.refresh() if listing.has_expired else listing.settled())
+            if listing.problem is not None and not listing.is_listed:
+                raise listing.problem
+            self._selection.require(key)
+
+    async def _fetch_tools(self) -> Fetched:
+        listed = await self.connection.list_items(TOOLS)
         make = partial(
             remote_tool,
             server=self,
@@ -283,63 +305,54 @@ class Upstream:
             refuses_unjudged=self.config.unjudged_results == "refuse",
             uris=self._uris,
         )
-        tools, skipped = await self._made("tool", listing.tools, make, attrgetter("name"), listing.malformed)
-        self.tools, self._skipped["tools"] = tuple(tools), (*listing.refused, *skipped)
-        self._fetched["tools"] = fetched
-        return Fetched(True, ttl_seconds)
 
-    async def _fetch_resources(self, is_offered: bool) -> Fetched:
-        is_offered = is_offered and self._declares("resources")
-        listed = await self.connection.list_items(RESOURCES) if is_offered else Listed([])
-        templates = await self._listed_templates() if is_offered else Listed([])
-        ttl_seconds = min(
-            (each.ttl_seconds for each in (listed, templates) if each.ttl_seconds is not None), default=None
-        )
-        fetched = (listed._replace(ttl_seconds=None), templates._replace(ttl_seconds=None))
-        if fetched == self._fetched.get("resources"):
-            return Fetched(False, ttl_seconds)
+        async def keep() -> None:
+            self.tools = tuple(await self._made(make, attrgetter("name"), (TOOLS, listed)))
+
+        return await self._kept("tools", keep, listed)
+
+    async def _fetch_resources(self) -> Fetched:
+        listed, templates = await self.connection.list_items(RESOURCES), await self.connection.list_items(TEMPLATES)
         make = partial(remote_resource, server=self, uris=self._uris)
-        items, malformed = (*listed.items, *templates.items), (*listed.malformed, *templates.malformed)
-        resources, skipped = await self._made("resource", items, make, ResourceBox().key_of, malformed)
-        self.resources, self._skipped["resources"] = tuple(resources), tuple(skipped)
-        self._fetched["resources"] = fetched
-        return Fetched(True, ttl_seconds)
 
-    async def _listed_templates(self) -> Listed:
-        try:
-            return await self.connection.list_items(TEMPLATES)
-        except ServerRefusedError as error:
-            if error.code != _METHOD_NOT_FOUND:
-                raise
-            return Listed([])
+        async def keep() -> None:
+            items = await self._made(make, ResourceBox().key_of, (RESOURCES, listed), (TEMPLATES, templates))
+            self.resources = self._selection.update(items, listed.refused, templates.refused)
 
-    async def _fetch_prompts(self, is_offered: bool) -> Fetched:
-        listed = await self.connection.list_items(PROMPTS) if is_offered and self._declares("prompts") else Listed([])
-        fetched = listed._replace(ttl_seconds=None)
-        if fetched == self._fetched.get("prompts"):
-            return Fetched(False, listed.ttl_seconds)
+        return await self._kept("resources", keep, listed, templates)
+
+    async def _fetch_prompts(self) -> Fetched:
+        listed = await self.connection.list_items(PROMPTS)
         make = partial(remote_prompt, server=self, uris=self._uris)
-        prompts, skipped = await self._made("prompt", listed.items, make, attrgetter("name"), listed.malformed)
-        self.prompts, self._skipped["prompts"] = tuple(prompts), tuple(skipped)
-        self._fetched["prompts"] = fetched
-        return Fetched(True, listed.ttl_seconds)
 
-    def _declares(self, feature: Feature) -> bool:
-        info = self.connection.server_info
-        return info is None or feature in info.capabilities
+        async def keep() -> None:
+            prompts = await self._made(make, attrgetter("name"), (PROMPTS, listed))
+            self.prompts = tuple(prompt for prompt in prompts if self.config.admits_prompt(prompt.name))
+            self.refused_prompts = {
+                name: reason for name, reason in listed.refused.items() if self.config.admits_prompt(name)
+            }
+
+        return await self._kept("prompts", keep, listed)
+
+    async def _kept(self, feature: Feature, keep: Callable[[], Awaitable[None]], *lists: Listed) -> Fetched:
+        """Keep the items of lists, unless they are as before."""
+        ttls = [each.ttl_seconds for each in lists if each.ttl_seconds is not None]
+        fetched = tuple(each._replace(ttl_seconds=None) for each in lists)
+        has_changed = fetched != self._fetched.get(feature)
+        if has_changed:
+            await keep()
+            self._fetched[feature] = fetched
+        return Fetched(has_changed, min(ttls, default=None))
 
     async def _made(
-        self,
-        noun: str,
-        listed: Iterable[Json],
-        make: Callable[[Json], T],
-        key_of: Callable[[T], str],
-        malformed: Iterable[str],
-    ) -> tuple[list[T], list[str]]:
-        """Create items in batches, so that other tasks can run; returns them, and the reasons of those left out."""
+        self, make: Callable[[Json], T], key_of: Callable[[T], str], *lists: tuple[ListMethod, Listed]
+    ) -> list[T]:
+        """Create the items of one feature in batches, so that other tasks can run; those left out are logged."""
         items: dict[str, T] = {}
-        skipped = list(malformed)
-        for number, wire in enumerate(listed):
+        refused = [reason for _, listed in lists for reason in listed.refused.values()]
+        skipped = [reason for _, listed in lists for reason in listed.malformed]
+        everything = ((method.noun, wire) for method, listed in lists for wire in listed.items)
+        for number, (noun, wire) in enumerate(everything):
             if number % _ITEMS_AT_ONCE == 0:
                 await anyio.lowlevel.checkpoint()
             try:
@@ -353,7 +366,8 @@ class Upstream:
                 items[key] = item
         for reason in skipped:
             _logger.warning("server %r: left out: %s", self.name, reason)
-        return list(items.values()), skipped
+        self._skipped[lists[0][0].feature] = (*refused, *skipped)
+        return list(items.values())
 
 
 async def _supplied(supplier: HeaderSupplier, server: str, context: InvocationContext) -> Mapping[str, Any]:

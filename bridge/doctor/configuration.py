@@ -154,7 +154,9 @@ def package_unpinned(subject: Subject) -> Iterator[Problem]:
 
 @rule("error")
 def pin_stale(subject: Subject) -> Iterator[Problem]:
-    """A tool differs from its pin in the lock file of `bridge pin`: it was added, removed or changed since its review.
+    """A tool, resource or prompt differs from its pin in the lock file of `bridge pin`.
+
+    It was added, removed or changed since its review.
 
     The lock file is the one of `--pins`, or the one that the configuration names, or else `mcp.lock.json` next to
     it. See [Pins](../clients/pins.md).
@@ -169,11 +171,15 @@ def pin_stale(subject: Subject) -> Iterator[Problem]:
 def pins_missing(subject: Subject) -> Iterator[Problem]:
     """The tools of a server are not pinned: the server can change their descriptions after you have reviewed them.
 
+    The same holds for resources and prompts that an earlier version of `bridge pin` left out of its lock file.
     `bridge pin` writes a lock file. See [Pins](../clients/pins.md).
     """
     for server in subject.servers:
         if server.drift is None and server.problem is None:
             yield Problem(item=server.item, message="its tools are not pinned", remedy="run bridge pin")
+        for kind in server.unpinned:
+            message = f"its {kind} are not in the lock file, and are used"
+            yield Problem(item=server.item, message=message, remedy="run bridge pin")
 
 
 @rule("warning")

@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, Any
 from bridge.client.auth.store import LoginStore, login_key
 from bridge.client.config.document import Diagnostics, parse_jsonc
 from bridge.client.config.formats import normalize_entry, read_root
+from bridge.client.connection.list_methods import LIST_METHODS
 from bridge.client.provider import McpToolProvider
 from bridge.doctor.subject import Definition, Item, Server, feature_definition, tool_definition
 from bridge.errors import ServerError, WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from bridge.client.config.servers import ServerConfig
+    from bridge.client.pins import Drift
     from bridge.client.tool_catalog import ServerStatus
-    from bridge.client.tool_pins import ToolDrift
 
 
 async def connect(
     servers: Sequence[ServerConfig], source: str, entries: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[Server], list[Definition]]:
-    """Connect to servers, and list their tools, also those that differ from their pins, resources and prompts.
+    """Connect to servers, and list their tools, resources and prompts, also those that differ from pins.
 
     Args:
         servers: The servers; a failure of one does not affect the others.
@@ -53,6 +54,7 @@ async def connect(
                 problem=_problem(statuses[server.name]),
                 skipped=statuses[server.name].skipped,
                 drift=await _drift(server, provider),
+                unpinned=_unpinned(server, definitions),
                 has_login=await _has_login(server),
             )
             for server in servers
@@ -75,15 +77,25 @@ def _problem(status: ServerStatus) -> ServerError | None:
     return status.problem or (None if status.is_listed else status.connection.last_error)
 
 
-async def _drift(server: ServerConfig, provider: McpToolProvider) -> tuple[ToolDrift, ...] | None:
-    """Differences from the pins, which are those of the tools as the server lists them."""
+async def _drift(server: ServerConfig, provider: McpToolProvider) -> tuple[Drift, ...] | None:
+    """Differences from the pins, which are those of the items as the server lists them."""
     if server.pins is None:
         return None
+    connection = provider.connections[server.name]
     try:
-        listing = await provider.connections[server.name].list_tools()
+        lists = [(method, (await connection.list_items(method)).items) for method in LIST_METHODS]
     except ServerError:
         return ()  # its status says why
-    return tuple(server.pins.drift(listing.tools))
+    return tuple(drift for method, items in lists for drift in server.pins.drift(method, items))
+
+
+def _unpinned(server: ServerConfig, definitions: Iterable[Definition]) -> tuple[str, ...]:
+    """Kinds of what a server has beside tools and its pins do not cover."""
+    if server.pins is None:
+        return ()
+    uncovered = {method.feature for method in LIST_METHODS if not server.pins.covers(method)}
+    kinds = {each.item.kind for each in definitions if each.server == server.name}
+    return tuple(f"{kind}s" for kind in ("resource", "prompt") if kind in kinds and f"{kind}s" in uncovered)
 
 
 async def _has_login(server: ServerConfig) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.tool_pins import ToolDrift
+    from bridge.client.pins import Drift
     from bridge.errors import ServerError
     from bridge.resources.resource import ResourceTemplate
     from bridge.server.features import Features
@@ -153,8 +153,10 @@ class Server:
     """Failure to connect or to list its tools."""
     skipped: tuple[str, ...] = ()
     """Listed tools that are left out, each as a sentence."""
-    drift: tuple[ToolDrift, ...] | None = None
-    """Differences of its tools from their pins; None if nothing is pinned."""
+    drift: tuple[Drift, ...] | None = None
+    """Differences from its pins; None if nothing is pinned."""
+    unpinned: tuple[str, ...] = ()
+    """What it has that its pins do not cover: ``resources``, ``prompts``."""
     has_login: bool = False
     """True if a login is stored for it."""
 

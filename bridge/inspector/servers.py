@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from bridge.client.connection.state import ConnectionState
-from bridge.errors import ServerError, ServerRefusedError
+from bridge.errors import ServerError
 from bridge.service.memory.chat_memory import estimate_tokens
 from bridge.service.messages import SystemMessage
 from bridge.types import FEATURES
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from bridge.inspector.snippets import Origin
     from bridge.types import Json
 
-_METHOD_NOT_FOUND = -32601
 _DEFINITION_KEYS = ("name", "description", "inputSchema")
 
 
@@ -40,7 +39,7 @@ class Offers:
     templates: list[Json] = field(default_factory=list)
     prompts: list[Json] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    """Lists that failed, and tools that are malformed or refused by pins, each as a sentence."""
+    """Lists that failed, and items that are malformed or refused by pins, each as a sentence."""
 
 
 class InspectedServer:
@@ -165,11 +164,11 @@ class InspectedServer:
             with self._awaiting(method):
                 listed = await self.connection.list_items(method)
         except ServerError as error:
-            if not (isinstance(error, ServerRefusedError) and error.code == _METHOD_NOT_FOUND):
-                offers.problems.append(str(error))
+            offers.problems.append(str(error))
             return []
-        offers.problems += listed.malformed
-        return listed.items
+        offers.problems += [*listed.malformed, *listed.refused.values()]
+        admits = self.config.admits_prompt if method is PROMPTS else self.config.admits_resource
+        return [item for item in listed.items if admits(item[method.key])]
 
     @contextmanager
     def _awaiting(self, method: ListMethod) -> Iterator[None]:

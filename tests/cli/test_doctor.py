@@ -32,6 +32,16 @@ def add(a: int) -> int:
 """
 
 
+GREETING = """
+from bridge import prompt
+
+@prompt
+def greet() -> str:
+    \"\"\"Greet somebody.\"\"\"
+    return "Greet."
+"""
+
+
 def write_config(directory: Path, **servers: dict[str, Any]) -> None:
     (directory / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
@@ -220,3 +230,19 @@ def test_a_missing_file_does_not_hide_other_targets(run: Run, directory: Path) -
     assert "error: target 'missing.py': there is no file 'missing.py'" in done.stdout
     assert "1 error in 1 tool; " in done.stdout
     assert run("doctor", "missing.py", "gone.py").stdout.endswith("\n\n2 errors\n")
+
+
+def test_a_prompt_that_has_changed_or_was_never_pinned_is_found(run: Run, directory: Path) -> None:
+    (directory / "greeting.py").write_text(GREETING)
+    write_config(directory, one={"command": SERVER[0], "args": [*SERVER[1:-1], "greeting.py"], "cwd": str(directory)})
+    run("pin", "mcp.json")
+    (directory / "greeting.py").write_text(GREETING.replace("Greet somebody.", "Greet nobody."))
+    found = findings(run("doctor", "mcp.json", "--json").stdout)
+    assert found["pin-stale", "one"] == "the prompt 'greet' has changed: description"
+    lock = directory / "mcp.lock.json"
+    document = json.loads(lock.read_text())
+    del document["servers"]["one"]["prompts"]
+    lock.write_text(json.dumps(document))
+    found = findings(run("doctor", "mcp.json", "--json").stdout)
+    assert ("pin-stale", "one") not in found
+    assert found["pins-missing", "one"] == "its prompts are not in the lock file, and are used"

@@ -174,3 +174,62 @@ def test_status_holds_servers_to_a_lock_file_too(run: Run, config: Path, directo
     change(directory)
     row = json.loads(run("status", "mcp.json#one", "--json", "--pins", "mcp.lock.json").stdout)[0]
     assert any("shout" in each for each in row["skipped"]), row
+
+
+FEATURES = """
+from bridge import prompt, resource
+
+@resource("notes://all")
+def notes() -> str:
+    \"\"\"All notes.\"\"\"
+    return "milk"
+
+@resource("notes://{title}")
+def note(title: str) -> str:
+    \"\"\"A note.\"\"\"
+    return title
+
+@prompt
+def greet(name: str) -> str:
+    \"\"\"Greet somebody.\"\"\"
+    return f"Greet {name}."
+"""
+
+
+def test_resources_templates_and_prompts_are_pinned_and_refused_like_tools(run: Run, directory: Path) -> None:
+    features = directory / "features.py"
+    features.write_text(FEATURES)
+    server = {"command": SERVER[0], "args": [*SERVER[1:-1], "features.py"], "cwd": str(directory)}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"one": server}}))
+    lock = directory / "mcp.lock.json"
+    done = run("pin", "mcp.json")
+    assert done.stderr == f"wrote 0 tools, 1 resource, 1 resource template, 1 prompt of 1 server to {lock}\n"
+    features.write_text(FEATURES.replace("All notes.", "Every note.").replace("Greet somebody.", "Greet."))
+    held = ("--pins", "mcp.lock.json", "--log-level", "error")
+    assert run("read", "mcp.json", "notes://milk", *held).stdout == "milk\n"
+    for words in (("read", "mcp.json", "notes://all"), ("prompt", "mcp.json", "greet", "name=Ann")):
+        refused = run(*words, *held)
+        assert (refused.returncode != 0, refused.stdout) == (True, ""), refused
+    listed = json.loads(run("list", "mcp.json", "--json", *held).stdout)
+    assert (listed["resources"], len(listed["resourceTemplates"]), listed["prompts"]) == ([], 1, [])
+    checked = run("pin", "mcp.json", "--check")
+    assert checked.returncode == 1
+    assert [line for line in checked.stdout.splitlines() if line.startswith("server")] == [
+        "server 'one': the resource 'notes://all' has changed: description",
+        "server 'one': the prompt 'greet' has changed: description",
+    ]
+
+    document = json.loads(lock.read_text())
+    document["servers"]["one"] = {"tools": {}}  # as written before resources and prompts were pinned
+    lock.write_text(json.dumps(document))
+    checked = run("pin", "mcp.json", "--check")
+    assert (checked.returncode, checked.stdout) == (0, "")
+    assert "server 'one': its prompts are not pinned yet; bridge pin adds them" in checked.stderr
+    assert run("read", "mcp.json", "notes://all", *held).stdout == "milk\n"
+    assert run("pin", "mcp.json").returncode == 0
+    assert set(json.loads(lock.read_text())["servers"]["one"]) == {
+        "tools",
+        "resources",
+        "resourceTemplates",
+        "prompts",
+    }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bridge import ToolAnnotations, ToolSpecification
 from bridge.client import ServerConfig
 from bridge.client.auth.grants import OAuthLogin
-from bridge.client.tool_pins import ToolDrift
+from bridge.client.pins import Drift
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
 from bridge.client.transports.transport import UnusableTransport
@@ -55,7 +55,7 @@ WORD = {"properties": {"word": {"type": "string", "description": "The word."}}, 
 FREE = {"properties": {"words": {"type": "object", "description": "Words by number."}}}
 ALTERNATIVES = {"anyOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "string"}}}]}
 LARGE = {f"p{number}": {"type": "string", "description": "x" * 40} for number in range(250)}
-DRIFT = ToolDrift(name="add", kind="changed", parts=("description",), diff="-a\n+b")
+DRIFT = Drift(name="add", kind="changed", parts=("description",), diff="-a\n+b")
 
 VIOLATIONS: Mapping[str, tuple[Subject, ...]] = {
     "target-unusable": (Subject(targets=(Target(item=TARGET, problems=("not JSON",)),)),),
@@ -80,7 +80,7 @@ VIOLATIONS: Mapping[str, tuple[Subject, ...]] = {
         server(StdioTransport("/usr/bin/uvx", args=("example",))),
     ),
     "pin-stale": (server(LOCAL, drift=(DRIFT,)),),
-    "pins-missing": (server(LOCAL, drift=None),),
+    "pins-missing": (server(LOCAL, drift=None), server(LOCAL, unpinned=("prompts",))),
     "tool-left-out": (server(LOCAL, skipped=("the tool 'x' has no schema",)),),
     "name-refused": (
         tools(described("notes.read", "Reads a note.")),

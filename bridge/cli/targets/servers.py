@@ -121,9 +121,9 @@ def pinned(servers: Iterable[ServerConfig], options: UpstreamOptions) -> list[Se
     """
     if options.pins is None:
         return list(servers)
-    from bridge.client.tool_pins import ServerPins, load_pins  # noqa: PLC0415 - only with a lock file
+    from bridge.client.pins import ServerPins, load_pins  # noqa: PLC0415 - only with a lock file
 
-    pins, nothing = load_pins(options.pins, mode=options.pin_mode), ServerPins(tools={}, mode=options.pin_mode)
+    pins, nothing = load_pins(options.pins, mode=options.pin_mode), ServerPins.nothing(options.pin_mode)
     return [replace(server, pins=pins.get(server.name, nothing)) for server in servers]
 
 

@@ -40,6 +40,10 @@ _KEY_SPELLINGS = {
     "excludeTools": "exclude",
     "enabledTools": "include",
     "includeTools": "include",
+    "disabledResources": "excludeResources",
+    "enabledResources": "includeResources",
+    "disabledPrompts": "excludePrompts",
+    "enabledPrompts": "includePrompts",
     "enabled": "disabled",
     "oauth": "auth",
 }

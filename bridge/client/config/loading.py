@@ -21,7 +21,7 @@ from bridge.client.config.formats import canonical_key, is_disabled, normalize_e
 from bridge.client.config.schema import ServerEntry
 from bridge.client.config.servers import DEFAULT_MAX_CALL_SECONDS, Prefixing, ServerConfig, ServersConfig
 from bridge.client.config.variables import EntryReader, Inputs, InputSource, Variables
-from bridge.client.tool_pins import PinMode, ServerPins, load_pins
+from bridge.client.pins import PinMode, ServerPins, load_pins
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
 from bridge.client.transports.transport import UnusableTransport
@@ -199,13 +199,21 @@ def _usable_server(
         transport=transport.from_entry(entry, reader),
         max_call_seconds=entry.max_call_seconds or max(DEFAULT_MAX_CALL_SECONDS, entry.timeout or 0),
         prefix=entry.prefix,
-        include=None if entry.include is None else tuple(entry.include),
-        exclude=tuple(entry.exclude or ()),
+        include=_patterns(entry.include),
+        exclude=_patterns(entry.exclude) or (),
+        include_resources=_patterns(entry.include_resources),
+        exclude_resources=_patterns(entry.exclude_resources) or (),
+        include_prompts=_patterns(entry.include_prompts),
+        exclude_prompts=_patterns(entry.exclude_prompts) or (),
         protocol=_protocol(entry, reader),
         pins=pins,
         lock=lock,
         **given,
     )
+
+
+def _patterns(patterns: list[str] | None) -> tuple[str, ...] | None:
+    return None if patterns is None else tuple(patterns)
 
 
 def _transport_of(entry: ServerEntry, meant: Mapping[str, str], reader: EntryReader) -> type[Transport] | None:
@@ -301,4 +309,4 @@ class LockFiles:
             reason = "; ".join(problem.message for problem in error.problems)
             place.problem(f"{path.shown!r} {reason} (write it with `bridge pin`)", "pins")
             return path.value, None
-        return path.value, self._read[key].get(reader.server or "", ServerPins(tools={}, mode=mode))
+        return path.value, self._read[key].get(reader.server or "", ServerPins.nothing(mode))

@@ -22,7 +22,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from bridge.client.auth.grants import ClientAuthentication
 from bridge.client.config.servers import Prefixing, ProtocolPin
 from bridge.client.config.variables import InputDefinition
-from bridge.client.tool_pins import PinMode
+from bridge.client.pins import PinMode
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import NullableSchema, WithDefaultSchema
@@ -42,8 +42,8 @@ _Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=s
 _Variable = Annotated[str | None, BeforeValidator(_scalar_as_text, json_schema_input_type=str | float | bool | None)]
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-_PINS = "A lock file of bridge pin: tools that differ from it are refused."
-_PIN_MODE = "Refuse tools that differ from the lock file (refuse, the default), or use them with a warning (flag)."
+_PINS = "A lock file of bridge pin: tools, resources and prompts that differ from it are refused."
+_PIN_MODE = "Refuse what differs from the lock file (refuse, the default), or use it with a warning (flag)."
 
 
 class ServerEntry(BaseModel):
@@ -97,6 +97,16 @@ class ServerEntry(BaseModel):
     )
     include: list[str] | None = Field(default=None, description="The only tools to use; * and ? are wildcards.")
     exclude: list[str] | None = Field(default=None, description="Tools to leave out; * and ? are wildcards.")
+    include_resources: list[str] | None = Field(
+        default=None, description="The only resources to use, by URI or URI template; * and ? are wildcards."
+    )
+    exclude_resources: list[str] | None = Field(
+        default=None, description="Resources to leave out, by URI or URI template; * and ? are wildcards."
+    )
+    include_prompts: list[str] | None = Field(
+        default=None, description="The only prompts to use; * and ? are wildcards."
+    )
+    exclude_prompts: list[str] | None = Field(default=None, description="Prompts to leave out; * and ? are wildcards.")
     unjudged_results: Literal["pass", "refuse"] | None = Field(
         default=None,
         description="Refuse results that take too long to validate against their schema, or pass them (the default).",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from bridge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from bridge.client.tool_pins import ServerPins
+    from bridge.client.pins import ServerPins
     from bridge.client.transports.transport import Transport
 
 ProtocolPin: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
@@ -56,6 +56,14 @@ class ServerConfig:
     """The only tools to use, by remote name; ``*`` and ``?`` match as in file names. None for all."""
     exclude: tuple[str, ...] = ()
     """Tools to leave out, with the same wildcards; takes precedence over `include`."""
+    include_resources: tuple[str, ...] | None = None
+    """The only resources and templates to use, by URI or by the text of a template; likewise."""
+    exclude_resources: tuple[str, ...] = ()
+    """Resources and templates to leave out, likewise."""
+    include_prompts: tuple[str, ...] | None = None
+    """The only prompts to use, by remote name; likewise."""
+    exclude_prompts: tuple[str, ...] = ()
+    """Prompts to leave out, likewise."""
     unjudged_results: Literal["pass", "refuse"] = "pass"
     """Handling of structured content that cannot be validated within the limits."""
     protocol: ProtocolPin = "auto"
@@ -63,14 +71,30 @@ class ServerConfig:
     fast_path: bool = True
     """Send plain requests over HTTP and stdio without the SDK's session."""
     pins: ServerPins | None = None
-    """Pins of the reviewed tools; tools that differ are refused or flagged. None for no pins."""
+    """Pins of the reviewed tools, resources and prompts; those that differ are refused or flagged. None for no pins."""
     lock: str | None = field(default=None, compare=False)
     """The lock file in the configuration; None for none."""
 
     def admits(self, tool_name: str) -> bool:
         """True if a tool, given by remote name, is included."""
-        included = self.include is None or any(fnmatchcase(tool_name, pattern) for pattern in self.include)
-        return included and not any(fnmatchcase(tool_name, pattern) for pattern in self.exclude)
+        return _is_selected(tool_name, self.include, self.exclude)
+
+    def admits_resource(self, uri: str) -> bool:
+        """True if a resource, given by its URI on the server, or a template, by its text, is included."""
+        return _is_selected(uri, self.include_resources, self.exclude_resources)
+
+    def admits_prompt(self, name: str) -> bool:
+        """True if a prompt, given by remote name, is included."""
+        return _is_selected(name, self.include_prompts, self.exclude_prompts)
+
+
+def matches_any(text: str, patterns: Iterable[str]) -> bool:
+    """True if a name or URI matches one of these patterns; ``*`` and ``?`` match as in file names."""
+    return any(fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def _is_selected(text: str, include: Iterable[str] | None, exclude: Iterable[str]) -> bool:
+    return (include is None or matches_any(text, include)) and not matches_any(text, exclude)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridge.client.connection.call import NO_OPTIONS
 from bridge.client.connection.handlers import ClientHandlers
-from bridge.client.connection.list_methods import TOOLS
+from bridge.client.connection.list_methods import TOOLS, Listed
 from bridge.client.connection.state import (
     ConnectionEvents,
     ConnectionState,
@@ -23,7 +23,7 @@ from bridge.client.connection.state import (
     ReconnectPolicy,
     ToolListing,
 )
-from bridge.errors import ServerFailure, ServerUnavailableError
+from bridge.errors import ServerFailure, ServerRefusedError, ServerUnavailableError
 from bridge.portal import start_detached
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.call import CallOptions
-    from bridge.client.connection.list_methods import Listed, ListMethod
+    from bridge.client.connection.list_methods import ListMethod
     from bridge.client.connection.session import Session
     from bridge.client.connection.state import Era, MessageDirection, ServerInfo
     from bridge.client.connection.supervisor import Supervisor
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         [Supervisor, str, Mapping[str, Any], InvocationContext | None, CallOptions], Coroutine[Any, Any, Json]
     ]
 
+_METHOD_NOT_FOUND = -32601
 _logger = logging.getLogger("bridge.client")
 
 
@@ -251,24 +252,17 @@ class Connection:
         Raises:
             ServerError: They cannot be listed.
         """
-        from bridge.client.connection.calls import list_all  # noqa: PLC0415 - imports the SDK
-
-        supervisor = self._opened("listing tools")
-        await supervisor.usable("listing tools", self.config.connect_wait_seconds)
-        await supervisor.notified(self.config.connect_wait_seconds)
-        listed = await list_all(supervisor, TOOLS)
-        self._events.tools = listed.items
-        listing = ToolListing(listed.items, listed.ttl_seconds, listed.malformed)
-        if (pins := self.config.pins) is None:
-            return listing
-        tools, refused = pins.admitted(self.name, listing.tools)
-        return listing._replace(tools=tools, refused=refused)
+        listed = await self.list_items(TOOLS)
+        return ToolListing(listed.items, listed.ttl_seconds, listed.malformed, tuple(listed.refused.values()))
 
     async def list_items(self, method: ListMethod) -> Listed:
-        """List other items of the server, all pages, without caching.
+        """List items of the server, all pages, without caching; those refused by pins are left out.
 
         Args:
             method: ``resources/list``, for example; see `bridge.client.connection.list_methods`.
+
+        Returns:
+            The items; none if the server does not have the method.
 
         Raises:
             ServerError: They cannot be listed.
@@ -278,7 +272,18 @@ class Connection:
         supervisor = self._opened(f"listing {method.noun}s")
         await supervisor.usable(f"listing {method.noun}s", self.config.connect_wait_seconds)
         await supervisor.notified(self.config.connect_wait_seconds)
-        return await list_all(supervisor, method)
+        info = self.server_info
+        if method is not TOOLS and info is not None and method.feature not in info.capabilities:
+            return Listed([])
+        try:
+            listed = await list_all(supervisor, method)
+        except ServerRefusedError as error:
+            if error.code != _METHOD_NOT_FOUND:
+                raise
+            return Listed([])
+        if method is TOOLS:
+            self._events.tools = listed.items
+        return listed if (pins := self.config.pins) is None else pins.admitted(self.name, method, listed)
 
     def call_tool(
         self,

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.types import Feature
 
 
 class ListMethod(NamedTuple):
@@ -14,8 +20,10 @@ class ListMethod(NamedTuple):
     """Member of its result that has the items."""
     noun: str
     """An item, for messages."""
+    feature: Feature
+    """What a server declares that has the method."""
     key: str = "name"
-    """Member of an item that identifies it, for messages."""
+    """Member of an item that identifies it."""
 
 
 class Listed(NamedTuple):
@@ -27,9 +35,12 @@ class Listed(NamedTuple):
     """Time to live of the list in seconds; None if not given."""
     malformed: tuple[str, ...] = ()
     """Malformed items, each a sentence with the reason; not in `items`."""
+    refused: Mapping[str, str] = MappingProxyType({})
+    """Items refused by pins, by key, likewise."""
 
 
-TOOLS = ListMethod("tools/list", "tools", "tool")
-RESOURCES = ListMethod("resources/list", "resources", "resource", "uri")
-TEMPLATES = ListMethod("resources/templates/list", "resourceTemplates", "resource template", "uriTemplate")
-PROMPTS = ListMethod("prompts/list", "prompts", "prompt")
+TOOLS = ListMethod("tools/list", "tools", "tool", "tools")
+RESOURCES = ListMethod("resources/list", "resources", "resource", "resources", "uri")
+TEMPLATES = ListMethod("resources/templates/list", "resourceTemplates", "resource template", "resources", "uriTemplate")
+PROMPTS = ListMethod("prompts/list", "prompts", "prompt", "prompts")
+LIST_METHODS = (TOOLS, RESOURCES, TEMPLATES, PROMPTS)

@@ -99,6 +99,11 @@ def test_a_url_is_known_by_its_other_names(key: str) -> None:
 def test_tools_to_take_and_to_leave_are_known_by_their_other_names() -> None:
     server = parse_config({"a": {"command": "x", "enabledTools": ["r*"], "disabledTools": ["rm"]}}).servers["a"]
     assert (server.include, server.exclude) == (("r*",), ("rm",))
+    resources = {"enabledResources": ["r*"], "disabledResources": ["rm"]}
+    prompts = {"enabledPrompts": ["p*"], "disabledPrompts": ["pm"]}
+    server = parse_config({"a": {"command": "x", **resources, **prompts}}).servers["a"]
+    assert (server.include_resources, server.exclude_resources) == (("r*",), ("rm",))
+    assert (server.include_prompts, server.exclude_prompts) == (("p*",), ("pm",))
     server = parse_config({"a": {"command": "x", "includeTools": ["r*"], "excludeTools": ["rm"]}}).servers["a"]
     assert (server.include, server.exclude) == (("r*",), ("rm",))
 

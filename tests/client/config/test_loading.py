@@ -98,6 +98,10 @@ def test_every_key_of_a_child_reaches_the_value(tmp_path: Path) -> None:
             "prefix": "its_",
             "include": ["read_*"],
             "exclude": ["read_all"],
+            "includeResources": ["notes://*"],
+            "exclude_resources": ["notes://secret"],
+            "includePrompts": ["plan*"],
+            "excludePrompts": ["plan_all"],
             "protocol": "2026-07-28",
         },
         workspace_folder=tmp_path,
@@ -119,6 +123,10 @@ def test_every_key_of_a_child_reaches_the_value(tmp_path: Path) -> None:
         prefix="its_",
         include=("read_*",),
         exclude=("read_all",),
+        include_resources=("notes://*",),
+        exclude_resources=("notes://secret",),
+        include_prompts=("plan*",),
+        exclude_prompts=("plan_all",),
         protocol="2026-07-28",
     )
 

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.client import load_config, parse_config
-from bridge.client.tool_pins import ServerPins, pins_of, write_pins
+from bridge.client.connection.list_methods import TOOLS
+from bridge.client.pins import ServerPins, pins_of, write_pins
 from bridge.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
-PINS = pins_of([ADD])
+PINS = pins_of({TOOLS: [ADD]})
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_the_root_names_a_lock_file_for_servers_that_name_none(folder: Path) -> 
     config = read(folder, {"mcpServers": servers, "pins": "all.json"})
     held = {name: (server.pins, server.lock) for name, server in config.servers.items()}
     everything, own = str(folder / "all.json"), str(folder / "own.json")
-    assert held == {"a": (PINS, everything), "b": (PINS, own), "c": (ServerPins(tools={}), everything)}
+    assert held == {"a": (PINS, everything), "b": (PINS, own), "c": (ServerPins.nothing(), everything)}
     assert config.warnings == ()
 
 
@@ -54,7 +55,7 @@ def test_what_becomes_of_other_tools_is_said_by_the_server_or_else_by_the_root(
     document = {"servers": {"a": {"command": "x", **entry}}, "pins": "${LOCKS}/all.json", **root}
     (server,) = read(folder, document, environ={"LOCKS": str(folder)}).servers.values()
     assert server.pins is not None
-    assert (server.pins.mode, server.pins.tools) == (mode, PINS.tools)
+    assert (server.pins.mode, server.pins.items) == (mode, PINS.items)
 
 
 def test_a_lock_file_stands_beside_its_configuration_or_in_the_workspace(folder: Path) -> None:

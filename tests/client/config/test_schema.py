@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from bridge.client import config_json_schema, parse_config
 from bridge.client.config.schema import KEYS
-from bridge.client.tool_pins import write_pins
+from bridge.client.pins import write_pins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +38,10 @@ EVERYTHING: dict[str, Any] = {
             "prefix": "x_",
             "include": ["a*"],
             "exclude": ["b"],
+            "includeResources": ["notes://*"],
+            "excludeResources": ["notes://secret"],
+            "includePrompts": ["plan*"],
+            "excludePrompts": ["plan_all"],
             "protocol": "legacy",
             "pins": "child.lock.json",
             "pinMode": "flag",

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from bridge import ToolBox, tool
 from bridge.client import Connection, McpToolProvider, MemoryTransport, ServerConfig
-from bridge.client.tool_pins import MAX_DIFF_LINES, ServerPins, ToolPin, load_pins, pins_of, write_pins
+from bridge.client.connection.list_methods import TOOLS, Listed
+from bridge.client.pins import MAX_DIFF_LINES, Pin, ServerPins, load_pins, pins_of, write_pins
 from bridge.errors import ConfigError
 from bridge.server import Publisher
 
@@ -46,9 +47,9 @@ _TOOLS = st.lists(
 
 
 def test_a_tool_that_is_as_it_was_pinned_is_admitted() -> None:
-    pins = pins_of([ADD, SHOUT])
-    assert pins.drift([SHOUT, ADD]) == []
-    assert pins.admitted("calc", [SHOUT, ADD]) == ([SHOUT, ADD], ())
+    pins = pins_of({TOOLS: [ADD, SHOUT]})
+    assert pins.drift(TOOLS, [SHOUT, ADD]) == []
+    assert pins.admitted("calc", TOOLS, Listed([SHOUT, ADD], 5)) == Listed([SHOUT, ADD], 5)
 
 
 @pytest.mark.parametrize(
@@ -65,26 +66,27 @@ def test_a_tool_that_is_as_it_was_pinned_is_admitted() -> None:
 def test_each_part_that_a_model_or_a_program_relies_on_is_watched(
     change: dict[str, Any], parts: tuple[str, ...]
 ) -> None:
-    pins = pins_of([ADD])
-    (drift,) = pins.drift([ADD | change])
+    pins = pins_of({TOOLS: [ADD]})
+    (drift,) = pins.drift(TOOLS, [ADD | change])
     assert (drift.name, drift.kind, drift.parts) == ("add", "changed", parts)
     refused = f"the tool 'add' has changed: {', '.join(parts)}"
-    assert pins.admitted("calc", [ADD | change]) == ([], (refused,))
+    assert pins.admitted("calc", TOOLS, Listed([ADD | change])) == Listed([], refused={"add": refused})
 
 
 def test_what_nobody_relies_on_is_no_change() -> None:
-    assert pins_of([ADD]).drift([ADD | {"_meta": {"version": 2}, "icons": []}]) == []
+    assert pins_of({TOOLS: [ADD]}).drift(TOOLS, [ADD | {"_meta": {"version": 2}, "icons": []}]) == []
 
 
 def test_the_order_of_keys_is_no_change() -> None:
     swapped = {"properties": {"a": {"type": "integer"}}, "type": "object"}
-    assert pins_of([ADD]).drift([ADD | {"inputSchema": swapped}]) == []
+    assert pins_of({TOOLS: [ADD]}).drift(TOOLS, [ADD | {"inputSchema": swapped}]) == []
 
 
 def test_a_tool_that_was_never_pinned_is_refused_and_one_that_is_gone_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    pins = pins_of([ADD])
-    assert pins.admitted("calc", [SHOUT]) == ([], ("the tool 'shout' is not pinned",))
-    assert [str(each) for each in pins.drift([SHOUT])] == [
+    pins = pins_of({TOOLS: [ADD]})
+    refused = {"shout": "the tool 'shout' is not pinned"}
+    assert pins.admitted("calc", TOOLS, Listed([SHOUT])) == Listed([], refused=refused)
+    assert [str(each) for each in pins.drift(TOOLS, [SHOUT])] == [
         "the tool 'shout' is not pinned",
         "the tool 'add' is pinned but no longer listed",
     ]
@@ -96,13 +98,15 @@ def test_a_tool_that_was_never_pinned_is_refused_and_one_that_is_gone_is_told(ca
 
 def test_where_changes_are_only_flagged_every_tool_is_taken(caplog: pytest.LogCaptureFixture) -> None:
     changed = ADD | {"description": "Another."}
-    assert replace(pins_of([ADD]), mode="flag").admitted("calc", [changed, SHOUT]) == ([changed, SHOUT], ())
+    assert replace(pins_of({TOOLS: [ADD]}), mode="flag").admitted("calc", TOOLS, Listed([changed, SHOUT])) == Listed(
+        [changed, SHOUT]
+    )
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.WARNING]
 
 
 def test_a_change_is_shown_line_by_line() -> None:
     now = ADD | {"description": "Add two numbers.\nAlways.", "inputSchema": {"type": "object", "properties": {}}}
-    (drift,) = pins_of([ADD]).drift([now])
+    (drift,) = pins_of({TOOLS: [ADD]}).drift(TOOLS, [now])
     assert str(drift).splitlines() == [
         "the tool 'add' has changed: description, inputSchema",
         "  --- description (pinned)",
@@ -125,23 +129,23 @@ def test_a_change_is_shown_line_by_line() -> None:
 
 
 def test_a_long_change_is_cut_and_says_so() -> None:
-    (drift,) = pins_of([ADD]).drift([ADD | {"description": "\n".join(map(str, range(1000)))}])
+    (drift,) = pins_of({TOOLS: [ADD]}).drift(TOOLS, [ADD | {"description": "\n".join(map(str, range(1000)))}])
     lines = drift.diff.splitlines()
     assert len(lines) == MAX_DIFF_LINES + 1
     assert lines[-1].endswith(" more lines")
 
 
 def test_what_hides_in_a_description_or_steers_a_terminal_is_shown_as_what_it_is() -> None:
-    (drift,) = pins_of([ADD]).drift([ADD | {"description": "Add\u200b\x1b[2J."}])
+    (drift,) = pins_of({TOOLS: [ADD]}).drift(TOOLS, [ADD | {"description": "Add\u200b\x1b[2J."}])
     assert "  +Add\\u200b\\x1b[2J." in drift.diff.splitlines()
 
 
 def test_a_lock_file_is_read_as_it_was_written_and_is_the_same_whatever_the_order(tmp_path: Path) -> None:
     first, second = tmp_path / "a.json", tmp_path / "b.json"
-    write_pins(first, {"calc": pins_of([ADD, SHOUT]), "empty": pins_of([])})
-    write_pins(second, {"empty": pins_of([]), "calc": pins_of([SHOUT, ADD])})
+    write_pins(first, {"calc": pins_of({TOOLS: [ADD, SHOUT]}), "empty": pins_of({TOOLS: []})})
+    write_pins(second, {"empty": pins_of({TOOLS: []}), "calc": pins_of({TOOLS: [SHOUT, ADD]})})
     assert first.read_bytes() == second.read_bytes()
-    assert load_pins(first) == {"calc": pins_of([ADD, SHOUT]), "empty": pins_of([])}
+    assert load_pins(first) == {"calc": pins_of({TOOLS: [ADD, SHOUT]}), "empty": pins_of({TOOLS: []})}
     assert load_pins(first, mode="flag")["calc"].mode == "flag"
     assert [path.name for path in tmp_path.iterdir()] == ["a.json", "b.json"]
 
@@ -149,11 +153,11 @@ def test_a_lock_file_is_read_as_it_was_written_and_is_the_same_whatever_the_orde
 @given(tools=_TOOLS)
 def test_whatever_a_server_lists_can_be_pinned_and_is_then_as_it_was(tools: list[Any], tmp_path_factory: Any) -> None:
     path = tmp_path_factory.mktemp("pins") / "lock.json"
-    write_pins(path, {"server": pins_of(tools)})
+    write_pins(path, {"server": pins_of({TOOLS: tools})})
     pins = load_pins(path)["server"]
-    assert pins.drift(tools) == []
-    assert {name: pin.definition for name, pin in pins.tools.items()} == {
-        each["name"]: ToolPin.of(each).definition for each in tools
+    assert pins.drift(TOOLS, tools) == []
+    assert {name: pin.definition for name, pin in pins.items["tools"].items()} == {
+        each["name"]: Pin.of(TOOLS, each).definition for each in tools
     }
 
 
@@ -182,13 +186,13 @@ def test_a_lock_file_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 def test_hashes_alone_are_enough(tmp_path: Path) -> None:
     path = tmp_path / "lock.json"
-    write_pins(path, {"calc": pins_of([ADD])})
+    write_pins(path, {"calc": pins_of({TOOLS: [ADD]})})
     document = json.loads(path.read_text())
     del document["servers"]["calc"]["tools"]["add"]["definition"]
     path.write_text(json.dumps(document))
     pins = load_pins(path)["calc"]
-    assert pins.drift([ADD]) == []
-    (drift,) = pins.drift([ADD | {"description": "Another."}])
+    assert pins.drift(TOOLS, [ADD]) == []
+    (drift,) = pins.drift(TOOLS, [ADD | {"description": "Another."}])
     assert "  +Another." in drift.diff.splitlines()
 
 
@@ -211,8 +215,8 @@ async def test_a_connection_lists_only_what_its_pins_admit() -> None:
 
     tools.add(other)
     refused = ("the tool 'other' is not pinned",)
-    flags = ServerPins(tools={}, mode="flag")
-    for pins, names, told in ((pins_of(listed), ["add"], refused), (flags, ["add", "other"], ())):
+    flags = ServerPins.nothing("flag")
+    for pins, names, told in ((pins_of({TOOLS: listed}), ["add"], refused), (flags, ["add", "other"], ())):
         config = ServerConfig(name="calc", transport=transport, pins=pins)
         async with Connection(config) as connection:
             listing = await connection.list_tools()
