@@ -22,6 +22,10 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
 IS_POSSIBLE = "forkserver" in get_all_start_methods()
 COMMANDS = ("call", "chat", "inspect", "install", "list", "login", "logout", "pin", "serve", "status")
 IMPORTED = (
@@ -165,6 +169,9 @@ def _run(arguments: list[str], cwd: str, env: dict[str, str], streams: Sequence[
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()
+    if os.isatty(0):  # the terminal controls the process, so that Ctrl-C is a signal
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115 - for good
     sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # type: ignore[misc]  # noqa: SIM115

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,7 +14,15 @@ import click
 
 from bridge.cli.assignments import read_assignments
 from bridge.cli.completion import complete_words
-from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
+from bridge.cli.options import (
+    QuestionOptions,
+    ServerOptions,
+    check_pins,
+    group_values,
+    options_of,
+    server_options,
+    with_headers,
+)
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option, users_traceback
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.targets.target import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
@@ -24,6 +34,7 @@ from bridge.text import escape_controls
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from bridge.cli.interaction.questions import QuestionAnswerer
     from bridge.cli.targets.target import LocalTarget
     from bridge.client.config.servers import ServerConfig
     from bridge.tools.content import Content
@@ -72,6 +83,7 @@ def _as_assignment(option: str, words: list[str]) -> str:
     help="Write the text of the result, or the complete result as MCP's JSON.",
 )
 @server_options(f"Timeout of the call; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
+@options_of(QuestionOptions)
 @log_level_option("warning")
 @click.pass_context
 def command(
@@ -108,20 +120,24 @@ def command(
     def arguments_for(tool: ToolSpecification) -> Mapping[str, Any]:
         return read_assignments(assignments, tool.parameters) if json_text is None else _json_object(json_text)
 
+    from bridge.cli.interaction.questions import answerer_of  # noqa: PLC0415 - after errors of the arguments
+
+    answerer = answerer_of(ctx, group_values(QuestionOptions, settings))
     with redirect_stdout():
         if isinstance(target, FileTarget | ModuleTarget):
-            execution = _call_here(target, name, arguments_for, options.timeout or DEFAULT_TIMEOUT_SECONDS)
+            seconds = options.timeout or DEFAULT_TIMEOUT_SECONDS
+            execution = _call_here(target, name, arguments_for, seconds, answerer)
             result, error = execution.result, execution.error
         else:
             from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
 
-            result, error = _call_there(servers.servers_for_command(target, options), name, arguments_for), None
+            found = servers.servers_for_command(target, options)
+            result, error = _call_there(found, name, arguments_for, answerer), None
     is_printed = error is not None and not isinstance(error, ToolCallError)
     if error is not None and is_printed:
         click.echo(escape_controls(users_traceback(error)), err=True, nl=False)  # it ends with the error's message
     _write(result, output, is_printed=is_printed)
-    code = FAILED if result.is_error else 0
-    return exit_process(code) if isinstance(error, ToolTimeoutError) else code
+    return exit_process(FAILED if result.is_error else 0)
 
 
 def _standard_input() -> str:
@@ -146,29 +162,52 @@ def _call_here(
     name: str,
     arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
     timeout_seconds: float,
+    answerer: QuestionAnswerer | None,
 ) -> ToolExecution:
     """Run a tool in this process; after a timeout it may continue in a thread."""
+    from bridge.cli.interaction.channel import CommandChannel  # noqa: PLC0415
     from bridge.cli.targets.loading import load_toolbox  # noqa: PLC0415
     from bridge.tools.context import InvocationContext  # noqa: PLC0415
     from bridge.tools.execution import ExecutionPolicy, execute_timed  # noqa: PLC0415
-    from bridge.tools.tool import ToolExecutionRequest  # noqa: PLC0415
+    from bridge.tools.tool import ToolExecution, ToolExecutionRequest  # noqa: PLC0415
 
     tools = load_toolbox([target])
     if name not in tools and "=" in name:
         raise _tool_missing(name, [tool.name for tool in tools])
     request = ToolExecutionRequest(name, arguments_for(tools.get(name).specification))
-    policy = ExecutionPolicy(on_arguments_error=_raise, on_execution_error=_as_result, timeout_seconds=timeout_seconds)
-    return run_interruptible(execute_timed, tools, request, InvocationContext(), policy)
+    policy = ExecutionPolicy(on_arguments_error=_raise, on_execution_error=_as_result)
+    if answerer is not None:
+        answerer.asker = f"the tool {name!r}"
+
+    async def run() -> ToolExecution:
+        started_at = datetime.now(UTC)
+        with CommandChannel(answerer) as channel:
+            call = partial(execute_timed, tools, request, InvocationContext(channel=channel), policy)
+            try:
+                return await channel.within(timeout_seconds, name, call)
+            except ToolTimeoutError as error:
+                return ToolExecution(
+                    request=request,
+                    result=_as_result(error),
+                    started_at=started_at,
+                    duration_seconds=timeout_seconds,
+                    error=error,
+                )
+
+    return run_interruptible(run)
 
 
 def _call_there(
-    found: list[ServerConfig], name: str, arguments_for: Callable[[ToolSpecification], Mapping[str, Any]]
+    found: list[ServerConfig],
+    name: str,
+    arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
+    answerer: QuestionAnswerer | None,
 ) -> ToolExecutionResult:
     """Run a tool of remote servers."""
     from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
 
     try:
-        return servers.call_tool(found, name, arguments_for)
+        return servers.call_tool(found, name, arguments_for, answerer)
     except UnknownToolError as error:
         raise (_tool_missing(name) if "=" in name else error) from None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
@@ -13,13 +12,13 @@ import click
 from pydantic_core import to_json
 
 from bridge.cli.completion import complete_targets
+from bridge.cli.interaction.lines import InputInterruptedError, LineInput, line_input
 from bridge.cli.mentions import message_of
 from bridge.cli.options import group_values, header_option, option, prefix_option, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
 from bridge.cli.targets.target import TargetCommand, given_targets, split_targets
-from bridge.cli.terminal import InteractiveInput, run_interruptible
 from bridge.errors import BridgeError, DefinitionError, MemoryStoreError
-from bridge.hosting.process import INTERRUPTED, exit_process, print_message
+from bridge.hosting.process import INTERRUPTED, exit_process, on_interrupt, print_message, run_interruptible
 from bridge.redis import is_redis_url
 from bridge.service.approval import ApprovalPolicy, Decision
 from bridge.service.chat_model import PartialResponse
@@ -30,6 +29,8 @@ from bridge.telemetry.writer import write_all
 from bridge.text import escape_controls, escaped_json, truncate, with_count
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridge.cli.targets.target import Target
     from bridge.client.config.servers import Prefixing
     from bridge.server.features import Features
@@ -98,7 +99,7 @@ def command(
     output = os.dup(1)
     os.dup2(2, 1)
     conversation = _Terminal(output)
-    return exit_process(anyio.run(_converse, meant, chat_model, group_values(_Options, settings), conversation))
+    return exit_process(run_interruptible(_converse, meant, chat_model, group_values(_Options, settings), conversation))
 
 
 def _model(ctx: click.Context, text: str, base_url: str | None) -> StreamingChatModel:
@@ -126,6 +127,7 @@ class _Terminal:
     """Terminal output: the answer, and notes on standard error."""
 
     def __init__(self, output: int) -> None:
+        self.stop: Callable[[], object] = lambda: None
         self._output = output
         self._is_watched = os.isatty(output)
         self._is_mid_line = False
@@ -174,7 +176,7 @@ async def _converse(
     local, remote = split_targets(targets)
     servers = merged_servers((target.name, servers_of(target)) for target in remote)
     async with Gateway(servers, local=load_features(local) if local else None, prefix=options.prefix) as gateway:
-        person = InteractiveInput()
+        person = line_input()
         service = ai_service(
             _Conversation,
             streaming_chat_model=model,
@@ -205,14 +207,23 @@ async def _memory(text: str | None) -> ChatMemory:
     return memory
 
 
-async def _talk(service: _Conversation, person: InteractiveInput, features: Features, terminal: _Terminal) -> int:
+async def _talk(service: _Conversation, person: LineInput, features: Features, terminal: _Terminal) -> int:
     """Answer questions until the end of the input; returns the exit code of the last answer."""
     code = 0
     with closing(person):
-        while (question := await person.line(_PROMPT)) is not None:
+        while True:
+            try:
+                question = await person.line(_PROMPT)
+            except InputInterruptedError:
+                return INTERRUPTED
+            if question is None:
+                break
             if not question.strip():
                 continue
-            answered = await run_interruptible(partial(_answer, service, question, features, terminal))
+            answered = None
+            with anyio.CancelScope() as scope, on_interrupt(scope.cancel):
+                terminal.stop = scope.cancel
+                answered = await _answer(service, question, features, terminal)
             if answered is None:
                 terminal.note("bridge chat: interrupted; the question and the answer are not stored")
             code = INTERRUPTED if answered is None else answered
@@ -231,7 +242,7 @@ async def _answer(service: _Conversation, question: str, features: Features, ter
     return 0
 
 
-def _approval(approve: str, person: InteractiveInput | None, terminal: _Terminal) -> ApprovalPolicy | None:
+def _approval(approve: str, person: LineInput | None, terminal: _Terminal) -> ApprovalPolicy | None:
     """Approval policy for calls that are not known to be read-only; None if every call may run."""
     if approve == "auto":
         return None
@@ -242,7 +253,12 @@ def _approval(approve: str, person: InteractiveInput | None, terminal: _Terminal
         if person is None:
             return Decision.no("there is no terminal to ask for approval; --approve auto allows every tool")
         terminal.end_line()
-        allowed = await person.confirms(f"?? {request.name} {_written(request)}")
+        try:
+            allowed = await person.confirms(f"?? {request.name} {_written(request)}")
+        except InputInterruptedError:
+            terminal.stop()
+            await anyio.lowlevel.checkpoint()
+            raise
         return Decision.yes() if allowed else Decision.no("the user said no")
 
     return ApprovalPolicy(approve=ask)

@@ -209,6 +209,26 @@ class ServerOptions:
     upstream: UpstreamOptions = group_setting(UpstreamOptions)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionOptions:
+    """Options of a short command for the questions that tools ask."""
+
+    root: tuple[Path, ...] = setting(
+        type=click.Path(exists=True, path_type=Path),
+        multiple=True,
+        metavar="FOLDER",
+        help="A folder for tools that ask for your folders. Repeatable.",
+    )
+    model: str | None = setting(
+        metavar="PROVIDER:NAME",
+        help="Chat model for tools that ask for a completion: openai:NAME, anthropic:NAME or bedrock:NAME.",
+    )
+    base_url: str | None = setting(help="Base URL of another server with the provider's API.")
+    no_questions: bool = setting(
+        is_flag=True, help="Declare to servers that questions are not answered, so that their tools do without."
+    )
+
+
 def server_options(timeout_help: str) -> Callable[[Any], Any]:
     """Options of `ServerOptions`."""
     timeout = click.option("--timeout", type=Number(0, min_open=True), help=timeout_help)

@@ -8,7 +8,15 @@ import click
 
 from bridge.cli.assignments import read_assignments
 from bridge.cli.completion import complete_prompts
-from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
+from bridge.cli.options import (
+    QuestionOptions,
+    ServerOptions,
+    check_pins,
+    group_values,
+    options_of,
+    server_options,
+    with_headers,
+)
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, produced, prompt_named, with_features
 from bridge.cli.targets.target import TargetCommand, command_target, only_target
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     help="Write the text of the messages, or the complete result as MCP's JSON.",
 )
 @server_options(f"Timeout; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
+@options_of(QuestionOptions)
 @log_level_option("warning")
 @click.pass_context
 def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_level: str, **settings: Any) -> None:
@@ -51,10 +60,13 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_leve
 
     async def render(features: Features) -> tuple[Prompt, ToolExecutionResult]:
         prompt = prompt_named(features, name)
-        return prompt, await produced(prompt.tool, read_assignments(assignments, texts), options.timeout)
+        return prompt, await produced(prompt.tool, read_assignments(assignments, texts), options.timeout, answerer)
 
+    from bridge.cli.interaction.questions import answerer_of  # noqa: PLC0415 - after errors of the arguments
+
+    answerer = answerer_of(ctx, group_values(QuestionOptions, settings))
     with redirect_stdout():
-        prompt, result = with_features(target, options, render)
+        prompt, result = with_features(target, options, render, answerer)
     if output == "json":
         from bridge.wire.prompts import messages_to_wire  # noqa: PLC0415 - not needed for text
 

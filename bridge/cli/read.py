@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.completion import complete_uris
-from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
+from bridge.cli.options import (
+    QuestionOptions,
+    ServerOptions,
+    check_pins,
+    group_values,
+    options_of,
+    server_options,
+    with_headers,
+)
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, produced, with_features
 from bridge.cli.targets.target import TargetCommand, command_target, only_target
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     help="Write the content as it is, or the complete result as MCP's JSON.",
 )
 @server_options(f"Timeout of the read; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
+@options_of(QuestionOptions)
 @log_level_option("warning")
 @click.pass_context
 def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_level: str, **settings: Any) -> None:
@@ -52,10 +61,13 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_leve
         found = None if features.resources is None else features.resources.find(uri)
         if found is None:
             raise ResourceNotFoundError(uri)
-        return await produced(found.tool, found.arguments, options.timeout)
+        return await produced(found.tool, found.arguments, options.timeout, answerer)
 
+    from bridge.cli.interaction.questions import answerer_of  # noqa: PLC0415 - after errors of the arguments
+
+    answerer = answerer_of(ctx, group_values(QuestionOptions, settings))
     with redirect_stdout():
-        result = with_features(target, options, read)
+        result = with_features(target, options, read, answerer)
     if output == "json":
         from bridge.wire.resources import contents_to_wire  # noqa: PLC0415 - not needed for text
 

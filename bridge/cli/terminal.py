@@ -1,98 +1,20 @@
-"""Terminal output, progress bar and interactive input."""
+"""Terminal output: data, and what may be coloured or drawn.
+
+Nothing is coloured or drawn but on a terminal, as ``NO_COLOR``, ``FORCE_COLOR`` and ``TERM`` say.
+"""
 
 from __future__ import annotations
 
 import json
-import math
-import signal
+import os
 import sys
-from contextlib import suppress
-from threading import Thread
-from typing import TYPE_CHECKING, Any, Self
-
-import anyio
-import click
-from anyio import from_thread, lowlevel
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TextIO
 
 from bridge.text import escape_controls, escaped_json
-from bridge.tools.channel import LocalChannel
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-_YES = frozenset({"y", "yes"})
-_NO = frozenset({"n", "no", ""})
-_STEPS = 1000
-_MAX_LABEL_CHARS = 40
-
-
-class InteractiveInput:
-    """Interactive lines of standard input; use it within the event loop."""
-
-    def __init__(self) -> None:
-        self._send, self._lines = anyio.create_memory_object_stream[str | None](math.inf)
-        self._is_reading = False
-
-    @property
-    def is_there(self) -> bool:
-        """True if standard input is a terminal."""
-        return sys.stdin.isatty()
-
-    async def line(self, prompt: str) -> str | None:
-        """Read the next line; None at the end of the input. A line after a cancelled prompt answers the next one."""
-        if self.is_there:
-            click.echo(escape_controls(prompt), nl=False, err=True)
-        if not self._is_reading:
-            self._is_reading = True
-            Thread(target=self._read, args=(lowlevel.current_token(),)).start()
-        return await self._lines.receive()
-
-    async def confirms(self, question: str) -> bool:
-        """Ask a yes-or-no question; the end of the input counts as no."""
-        while True:
-            answer = await self.line(f"{question} [y/N]: ")
-            if answer is None or answer.strip().lower() in _NO:
-                return False
-            if answer.strip().lower() in _YES:
-                return True
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._send.close()
-        self._lines.close()
-
-    def _read(self, token: lowlevel.EventLoopToken) -> None:
-        line = sys.stdin.readline()
-        with suppress(RuntimeError):  # the event loop has ended
-            from_thread.run_sync(self._take, line.rstrip("\n") if line else None, token=token)
-
-    def _take(self, line: str | None) -> None:
-        self._is_reading = False
-        with suppress(anyio.ClosedResourceError):
-            self._send.send_nowait(line)
-
-
-async def run_interruptible(work: Callable[[], Awaitable[int]]) -> int | None:
-    """Run a function that Ctrl-C cancels; return its result, or None after an interruption."""
-    if sys.platform == "win32":  # event loops on Windows do not support signals
-        return await work()
-    code, failure = None, None
-    with anyio.open_signal_receiver(signal.SIGINT) as signals:
-        async with anyio.create_task_group() as group:
-
-            async def cancel() -> None:
-                async for _ in signals:
-                    group.cancel_scope.cancel()
-
-            group.start_soon(cancel)
-            try:
-                code = await work()
-            except Exception as error:  # noqa: BLE001 - raised outside the group, which would wrap it
-                failure = error
-            group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    return code
+    from rich.console import Console
 
 
 def write_data(text: str) -> None:
@@ -131,36 +53,43 @@ def write_json(data: Any) -> None:
     write_data(escaped_json(text) if sys.stdout.isatty() else text)
 
 
-class TerminalProgress(LocalChannel):
-    """Progress display on standard error, if it is a terminal."""
+def wants_colour(stream: TextIO) -> bool:
+    """True if output to a stream is coloured.
 
-    def __init__(self) -> None:
-        self._is_watched = sys.stderr.isatty()
-        self._bar: Any = None
+    ``NO_COLOR`` prevents it, ``FORCE_COLOR`` other than 0 also colours files and pipes, ``TERM=dumb`` is no terminal
+    with colours. Sources: no-color.org, force-color.org.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return os.environ["FORCE_COLOR"] != "0"
+    return is_capable(stream)
 
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Update the progress bar; without a total, print a line."""
-        if not self._is_watched:
-            return
-        label = escape_controls(" ".join((message or "").split()))[:_MAX_LABEL_CHARS]
-        if not total or total <= 0:
-            self._end_bar()
-            click.echo(f"{label or 'done so far'}: {progress:g}", err=True)
-            return
-        if self._bar is None:
-            self._bar = click.progressbar(length=_STEPS, file=sys.stderr, show_eta=False).__enter__()
-        self._bar.label = label
-        step = min(max(round(progress / total * _STEPS), 0), _STEPS)
-        self._bar.update(step - self._bar.pos)
-        self._bar.render_progress()
 
-    def _end_bar(self) -> None:
-        if self._bar is not None:
-            self._bar.__exit__(None, None, None)
-            self._bar = None
+def is_capable(stream: TextIO) -> bool:
+    """True if a stream is a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._end_bar()
+def is_rich(stream: TextIO) -> bool:
+    """True if rich may draw on a stream: it is a capable terminal, and the extra ``cli`` is installed."""
+    return is_capable(stream) and find_spec("rich") is not None
+
+
+def console_for(stream: TextIO) -> Console:
+    """A console of rich for a capable terminal; markup, emoji codes and links in texts have no effect."""
+    from rich.console import Console  # noqa: PLC0415 - an extra
+
+    return Console(
+        file=stream,
+        force_terminal=True,
+        no_color=not wants_colour(stream),
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+
+
+def error_console() -> Console:
+    """Console on standard error."""
+    return console_for(sys.stderr)

@@ -30,6 +30,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
 _format: Callable[[str, str, str | None], str] | None = None
+_interrupt_handlers: list[Callable[[], object]] = []
 
 
 class HostingError(BridgeError):
@@ -52,6 +53,9 @@ def run_interruptible(function: Callable[..., Awaitable[T]], *args: object) -> T
 
         def interrupt() -> None:
             nonlocal was_interrupted
+            if _interrupt_handlers:
+                _interrupt_handlers[-1]()
+                return
             was_interrupted = True
             task.cancel()
 
@@ -65,6 +69,19 @@ def run_interruptible(function: Callable[..., Awaitable[T]], *args: object) -> T
             raise
 
     return asyncio.run(run())
+
+
+@contextmanager
+def on_interrupt(handler: Callable[[], object]) -> Iterator[None]:
+    """Call a function at each Ctrl-C during this block, within `run_interruptible`; it does not end the command.
+
+    The function of the innermost block is called, in the event loop.
+    """
+    _interrupt_handlers.append(handler)
+    try:
+        yield
+    finally:
+        _interrupt_handlers.remove(handler)
 
 
 CLOSING_SECONDS = 4.5

@@ -1,25 +1,16 @@
-"""A conversation of ``bridge chat``: a server that speaks OpenAI's chat completions API, and a person at a terminal."""
+"""A conversation of ``bridge chat``: a server that speaks OpenAI's chat completions API."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
-import signal
 from collections import deque
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from tests import forks
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-DEADLINE_SECONDS = 60
 
 
 def text(*pieces: str) -> list[dict[str, Any]]:
@@ -51,6 +42,13 @@ class Provider:
         ]
         return "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode()
 
+    def whole(self, deltas: list[dict[str, Any]]) -> bytes:
+        message = {"role": "assistant", "content": "".join(delta["content"] for delta in deltas)}
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        return json.dumps(
+            {"id": "chat-1", "object": "chat.completion", "created": 0, "model": "test", "choices": choices}
+        ).encode()
+
 
 @contextmanager
 def serving(provider: Provider) -> Iterator[str]:
@@ -64,9 +62,10 @@ def serving(provider: Provider) -> Iterator[str]:
                 provider.hung_up.set()
                 self.close_connection = True
                 return
-            body = provider.stream(reply)
+            is_streamed = provider.requests[-1].get("stream")
+            body = provider.stream(reply) if is_streamed else provider.whole(reply)
             self.send_response(200)
-            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-type", "text/event-stream" if is_streamed else "application/json")
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -83,39 +82,3 @@ def serving(provider: Provider) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-class Terminal:
-    """A person at a terminal in which ``bridge`` runs."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.seen = ""
-        self._fd, theirs = pty.openpty()
-        environment = os.environ | {"OPENAI_API_KEY": "test"}
-        self._process = forks.popen(
-            ["-m", "bridge", *arguments], cwd=Path.cwd(), env=environment, streams=(theirs,) * 3
-        )
-        os.close(theirs)
-
-    def until(self, text: str) -> None:
-        """Read until a text stands there, and forget what was before."""
-        while text not in self.seen:
-            ready, _, _ = select.select([self._fd], [], [], DEADLINE_SECONDS)
-            assert ready, f"{text!r} did not come after {self.seen!r}"
-            self.seen += os.read(self._fd, 4096).decode()
-        self.seen = self.seen.partition(text)[2]
-
-    def type(self, text: str) -> None:
-        os.write(self._fd, text.encode())
-
-    def interrupt(self) -> None:
-        """What Ctrl-C does."""
-        self._process.send_signal(signal.SIGINT)
-
-    def ended(self) -> int:
-        try:
-            return self._process.wait(DEADLINE_SECONDS)
-        finally:
-            self._process.kill()
-            self._process.wait()
-            os.close(self._fd)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import forks
-from tests.cli.chatting import DEADLINE_SECONDS, Provider, Terminal, call, serving, text
+from tests.cli.chatting import Provider, call, serving, text
+from tests.cli.pseudo_terminal import DEADLINE_SECONDS, Terminal
 from tests.redis_server import redis_server
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def test_a_person_is_shown_all_of_the_arguments_and_nothing_that_deceives(tools:
     arguments = json.dumps({"text": "x" * 1_000 + "\u202e\x9b2J\u3164", "to": "everybody"}, ensure_ascii=False)
     provider = Provider(call("send", arguments), text("Se", "nt.\x1b[2J\u202e"))
     with serving(provider) as url:
-        terminal = Terminal("chat", str(tools), "--model", "openai:test", "--base-url", url)
+        terminal = Terminal("chat", str(tools), "--model", "openai:test", "--base-url", url, env={"TERM": "dumb"})
         terminal.until("> ")
         terminal.type("Send it.\n")
         terminal.until("?? send ")
@@ -167,7 +168,7 @@ def test_a_person_at_the_terminal_is_asked_for_approval(tools: Path) -> None:
     provider = Provider(call("wipe", "{}"), text("Wiped."), call("wipe", "{}"), text("Not wiped."))
     with serving(provider) as url:
         command = ("chat", str(tools), "--model", "openai:test", "--base-url", url)
-        terminal = Terminal(*command)
+        terminal = Terminal(*command, env={"TERM": "dumb"})
         for answer, outcome in (("y", "Wiped."), ("n", "Not wiped.")):
             terminal.until("> ")
             terminal.type("Wipe it.\n")

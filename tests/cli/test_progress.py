@@ -45,10 +45,10 @@ def server(directory: Path) -> list[str]:
     return [sys.executable, "-m", "bridge", "serve", "steps.py"]
 
 
-def on_a_terminal(directory: Path, environment: dict[str, str], *arguments: str) -> tuple[str, str]:
+def on_a_terminal(directory: Path, environment: dict[str, str], *arguments: str, **settings: str) -> tuple[str, str]:
     """What a command writes to standard output, and to a terminal."""
     terminal, end = os.openpty()
-    env = environment | {"TERM": "xterm", "COLUMNS": "80"}
+    env = environment | {"TERM": "xterm", "COLUMNS": "80"} | settings
     streams = (subprocess.DEVNULL, None, end)
     with forks.popen(["-m", "bridge", *arguments], cwd=directory, env=env, streams=streams) as process:
         os.close(end)
@@ -72,12 +72,28 @@ def test_a_bar_shows_how_far_the_call_is(directory: Path, environment: dict[str,
     assert r"first\x1b[2Jstep" in shown  # a server's words do not steer the terminal
 
 
-def test_without_an_end_a_line_says_how_much_is_done(
+def test_without_an_end_a_spinner_says_how_much_is_done(
     directory: Path, environment: dict[str, str], server: list[str]
 ) -> None:
     output, shown = on_a_terminal(directory, environment, "call", "open_end", "--", *server)
     assert output == "done\n"
+    assert re.search(r"[\u2800-\u28ff]\S* +reading +20", re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown))
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
+    directory: Path, environment: dict[str, str], server: list[str]
+) -> None:
+    output, shown = on_a_terminal(directory, environment, "call", "open_end", "--", *server, TERM="dumb")
+    assert output == "done\n"
     assert shown.splitlines() == ["done so far: 10", "reading: 20"]
+
+
+@pytest.mark.parametrize(("settings", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)], ids=["", "NO_COLOR"])
+def test_progress_is_coloured_unless_the_environment_forbids_it(
+    directory: Path, environment: dict[str, str], server: list[str], settings: dict[str, str], is_coloured: bool
+) -> None:
+    _, shown = on_a_terminal(directory, environment, "call", "steps", "--", *server, **settings)
+    assert bool(re.search(r"\x1b\[[\d;]*3\d", shown)) is is_coloured
 
 
 def test_where_nobody_watches_nothing_is_shown(run: Run, server: list[str]) -> None:

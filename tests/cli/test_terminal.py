@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
-from bridge.cli.terminal import run_interruptible, write_json
-from tests.cli.chatting import DEADLINE_SECONDS, Provider, Terminal, call, serving, text
+from bridge.cli.terminal import write_json
+from tests.cli.chatting import Provider, call, serving, text
+from tests.cli.pseudo_terminal import DEADLINE_SECONDS, Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 TOOLS = '''
 from bridge import tool
@@ -26,7 +27,7 @@ def wipe() -> str:
 def talking(url: str, tmp_path: Path) -> Terminal:
     path = tmp_path / "tools.py"
     path.write_text(TOOLS)
-    return Terminal("chat", str(path), "--model", "openai:test", "--base-url", url)
+    return Terminal("chat", str(path), "--model", "openai:test", "--base-url", url, env={"TERM": "dumb"})
 
 
 def said(request: dict[str, list[dict[str, str]]]) -> list[str]:
@@ -98,19 +99,6 @@ def test_an_answer_to_a_question_for_approval_is_yes_or_no(tmp_path: Path) -> No
         terminal.until("> ")
         terminal.type("\x04")
         assert terminal.ended() == 0
-
-
-@pytest.mark.anyio
-async def test_what_is_raised_is_raised_as_it_is() -> None:
-    async def fail() -> int:
-        raise ValueError("no")
-
-    async def succeed() -> int:
-        return 3
-
-    assert await run_interruptible(succeed) == 3
-    with pytest.raises(ValueError, match="no"):
-        await run_interruptible(fail)
 
 
 def test_numbers_that_json_does_not_have_are_null(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

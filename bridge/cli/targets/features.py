@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bridge.cli.reporting import UsersCodeError, users_traceback
@@ -13,6 +14,7 @@ from bridge.text import nearest
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from bridge.cli.interaction.questions import QuestionAnswerer
     from bridge.cli.options import ServerOptions
     from bridge.cli.targets.target import Target
     from bridge.prompts.prompt import Prompt
@@ -25,8 +27,15 @@ DEFAULT_TIMEOUT_SECONDS = 60.0
 T = TypeVar("T")
 
 
-def with_features(target: Target, options: ServerOptions, work: Callable[[Features], Awaitable[T]]) -> T:
+def with_features(
+    target: Target,
+    options: ServerOptions,
+    work: Callable[[Features], Awaitable[T]],
+    answerer: QuestionAnswerer | None = None,
+) -> T:
     """Load a target, or connect to its servers, and run a coroutine function with all that it offers.
+
+    Questions of the servers are answered by the ``answerer``.
 
     Raises:
         TargetError: The target offers nothing.
@@ -44,7 +53,7 @@ def with_features(target: Target, options: ServerOptions, work: Callable[[Featur
     found = servers.servers_for_command(target, options)
 
     async def connected() -> T:
-        async with servers.provided_tools(found) as provider:
+        async with servers.provided_tools(found, answerer) as provider:
             await provider.resources.list()
             await provider.prompts.list()
             return await work(Features(tools=provider.tools, resources=provider.resources, prompts=provider.prompts))
@@ -66,14 +75,18 @@ def prompt_named(features: Features, name: str) -> Prompt:
 
 
 async def produced(
-    tool: Tool, arguments: Mapping[str, Any], timeout_seconds: float | None = None
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    timeout_seconds: float | None = None,
+    answerer: QuestionAnswerer | None = None,
 ) -> ToolExecutionResult:
-    """Read a resource or render a prompt by its tool; progress is shown on a terminal.
+    """Read a resource or render a prompt by its tool; progress is shown on a terminal, and questions are answered.
 
     Args:
         tool: The tool.
         arguments: Its arguments.
-        timeout_seconds: Maximum seconds; None for the default.
+        timeout_seconds: Maximum seconds without those of questions; None for the default.
+        answerer: Answers questions; None refuses them.
 
     Raises:
         ResourceNotFoundError: There is no such resource.
@@ -81,20 +94,19 @@ async def produced(
         BridgeError: It failed.
         UsersCodeError: A function of the target raised an exception.
     """
-    from bridge.cli.terminal import TerminalProgress  # noqa: PLC0415 - after standard output is diverted
+    from bridge.cli.interaction.channel import CommandChannel  # noqa: PLC0415 - after standard output is diverted
     from bridge.tools.context import InvocationContext  # noqa: PLC0415 - as above
     from bridge.tools.execution import ExecutionPolicy, execute  # noqa: PLC0415 - as above
     from bridge.tools.tool import OneTool, ToolExecutionRequest  # noqa: PLC0415 - as above
 
-    policy = ExecutionPolicy(
-        on_arguments_error=_raise,
-        on_execution_error=_raise,
-        timeout_seconds=timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
-    )
+    policy = ExecutionPolicy(on_arguments_error=_raise, on_execution_error=_raise)
     request = ToolExecutionRequest(tool.name, arguments)
+    if answerer is not None:
+        answerer.asker = f"the server {tool.server!r}" if tool.server else f"{tool.name!r}"
     try:
-        with TerminalProgress() as channel:
-            return await execute(OneTool(tool), request, InvocationContext(channel=channel), policy)
+        with CommandChannel(answerer) as channel:
+            call = partial(execute, OneTool(tool), request, InvocationContext(channel=channel), policy)
+            return await channel.within(timeout_seconds or DEFAULT_TIMEOUT_SECONDS, tool.name, call)
     except BridgeError:
         raise
     except Exception as error:

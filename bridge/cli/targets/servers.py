@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.cli.interaction.channel import CommandChannel
 from bridge.cli.reporting import CommandError
 from bridge.cli.targets.target import CommandTarget, ConfigTarget, UrlTarget
-from bridge.cli.terminal import TerminalProgress
 from bridge.client.config.loading import load_config, parse_config
 from bridge.client.config.servers import ServerConfig
 from bridge.client.provider import McpToolProvider
@@ -27,6 +27,7 @@ from bridge.tools.tool import ToolExecutionRequest
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
+    from bridge.cli.interaction.questions import QuestionAnswerer
     from bridge.cli.options import ServerOptions, UpstreamOptions
     from bridge.cli.targets.target import RemoteTarget
     from bridge.client.config.servers import ServersConfig
@@ -135,8 +136,10 @@ def servers_for_command(target: RemoteTarget, options: ServerOptions) -> list[Se
 
 
 @asynccontextmanager
-async def provided_tools(servers: list[ServerConfig]) -> AsyncIterator[McpToolProvider]:
-    """Connect to servers during this block; unavailable optional servers are logged.
+async def provided_tools(
+    servers: list[ServerConfig], answerer: QuestionAnswerer | None = None
+) -> AsyncIterator[McpToolProvider]:
+    """Connect to servers during this block; unavailable optional servers are logged, questions answered.
 
     Raises:
         ServerError: A required server, or the only one, is unavailable.
@@ -144,7 +147,8 @@ async def provided_tools(servers: list[ServerConfig]) -> AsyncIterator[McpToolPr
     """
     if len(servers) == 1:
         servers = [replace(servers[0], required=True)]
-    async with McpToolProvider(servers) as provider:
+    handlers = None if answerer is None else answerer.handlers()
+    async with McpToolProvider(servers, handlers=handlers) as provider:
         if servers and not any(map(is_ready, provider.status())):
             raise CommandError(f"none of the {len(servers)} servers is available")
         yield provider
@@ -156,9 +160,14 @@ def is_ready(status: ServerStatus) -> bool:
 
 
 def call_tool(
-    servers: list[ServerConfig], name: str, arguments_for: Callable[[ToolSpecification], Mapping[str, Any]]
+    servers: list[ServerConfig],
+    name: str,
+    arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
+    answerer: QuestionAnswerer | None = None,
 ) -> ToolExecutionResult:
-    """Call one tool; progress is shown on a terminal. Also raises as `provided_tools` does.
+    """Call one tool; progress is shown on a terminal, and questions are answered.
+
+    Also raises as `provided_tools` does.
 
     Raises:
         UnknownToolError: There is no such tool.
@@ -166,11 +175,14 @@ def call_tool(
     """
 
     async def work() -> ToolExecutionResult:
-        async with provided_tools(servers) as provider:
+        async with provided_tools(servers, answerer) as provider:
             if name not in provider.tools and (elsewhere := _names_of(name, provider)):
                 raise UnknownToolError(name, elsewhere)
-            request = ToolExecutionRequest(name, arguments_for(provider.tools.get(name).specification))
-            with TerminalProgress() as channel:
+            tool = provider.tools.get(name)
+            request = ToolExecutionRequest(name, arguments_for(tool.specification))
+            if answerer is not None:
+                answerer.asker = f"the server {tool.server!r}"
+            with CommandChannel(answerer) as channel:
                 context = InvocationContext(channel=channel)
                 execution = await execute_timed(provider.tools, request, context)
         if isinstance(error := execution.error and execution.error.__cause__, ServerError):

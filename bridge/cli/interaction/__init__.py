@@ -1,0 +1,1 @@
+"""Interaction with the user of a command: lines, forms, questions of tools, progress."""

@@ -1,0 +1,196 @@
+"""Answers of a user at a terminal to the questions of tools: forms, pages, completions of a model, folders.
+
+Everything that a server says is escaped and indented, so that it cannot imitate the prompts of the command.
+"""
+
+from __future__ import annotations
+
+import sys
+from textwrap import indent
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+import anyio
+import click
+
+from bridge.cli.interaction.forms import FieldError, form_fields
+from bridge.cli.interaction.lines import InputInterruptedError, line_input
+from bridge.errors import DefinitionError, ToolError
+from bridge.hosting.process import print_message
+from bridge.text import clip, with_count
+from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Sampling, UrlElicitation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from bridge.cli.interaction.lines import LineInput
+    from bridge.cli.options import QuestionOptions
+    from bridge.client.connection.handlers import ClientHandlers
+    from bridge.service.chat_model import ChatModel
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.questions import Answer, Question, SamplingAnswer
+
+_MAX_MESSAGE_CHARS = 8_000
+_KEYS = "Enter takes the [default] or skips an optional field; Ctrl-D declines; Ctrl-C cancels"
+_DECLINED, _CANCELLED = ElicitationAnswer("decline"), ElicitationAnswer("cancel")
+
+
+class QuestionAnswerer:
+    """Answers the questions of one command's tools, one at a time.
+
+    Args:
+        lines: Input of the user; None for the best that there is.
+        model: Answers sampling requests; None refuses them.
+        roots: Folders of the user; None refuses requests for them.
+
+    Attributes:
+        asker: Name of what asks, for people: ``the tool 'x'``.
+        before_asking: Called before the terminal is used for a question, such as to hide a progress bar.
+    """
+
+    def __init__(
+        self,
+        lines: LineInput | None = None,
+        *,
+        model: ChatModel | None = None,
+        roots: Sequence[Path] | None = None,
+    ) -> None:
+        self.asker = "a server"
+        self.before_asking: Callable[[], object] = lambda: None
+        self._lines = lines
+        self._model = model
+        self._roots = roots
+        self._lock = anyio.Lock()
+
+    def handlers(self) -> ClientHandlers:
+        """Handlers of servers' requests. Roots are declared only if there are any."""
+        from bridge.client.connection.handlers import ClientHandlers  # noqa: PLC0415 - only with servers
+
+        features: Sequence[Literal["tools"]] = () if self._model is None else ("tools",)
+        return ClientHandlers(
+            elicitation=self._elicited,
+            sampling=self._sampled,
+            sampling_features=features,
+            roots=None if self._roots is None else self._listed,
+        )
+
+    async def ask(self, questions: Mapping[str, Question], context: InvocationContext) -> Mapping[str, Answer]:
+        """Answer questions one after another; returns the answers under the same keys.
+
+        Raises:
+            ToolError: A question is refused; the message says why.
+        """
+        return {key: await self.answer(question, context) for key, question in questions.items()}
+
+    async def answer(self, question: Question, context: InvocationContext) -> Answer:
+        """Answer one question; raises as `ask` does."""
+        match question:
+            case Elicitation() | UrlElicitation():
+                return await self._elicited(question, context)
+            case Sampling():
+                return await self._sampled(question, context)
+            case _:
+                return tuple(await self._listed(context))
+
+    async def _elicited(self, question: Elicitation | UrlElicitation, _context: InvocationContext) -> ElicitationAnswer:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise _refusal(f"{self.asker} asks the user a question, but this is not a terminal, so nobody can answer")
+        async with self._lock:
+            self.before_asking()
+            lines = self._lines = self._lines or line_input()
+            try:
+                if isinstance(question, UrlElicitation):
+                    return await self._visited(lines, question)
+                return await self._filled(lines, question)
+            except InputInterruptedError:
+                print_message("cancelled")
+                return _CANCELLED
+
+    async def _filled(self, lines: LineInput, question: Elicitation) -> ElicitationAnswer:
+        fields = form_fields(question.schema)
+        print_message(f"{self.asker} asks:\n{_quoted(question.message)}")
+        if not fields:
+            is_accepted = await lines.confirms("agree?")
+            return ElicitationAnswer("accept", {}) if is_accepted else _DECLINED
+        print_message(f"({_KEYS})")
+        content: dict[str, Any] = {}
+        for field in fields:
+            print_message(indent(field.described(), "  "))
+            while True:
+                default = f" [{clip(field.default_text, 200)}]" if field.has_default else ""
+                text = await lines.line(f"  {' '.join(clip(field.name, 60).split())}{default}: ")
+                if text is None:
+                    print_message("declined")
+                    return _DECLINED
+                try:
+                    if text.strip() or (field.is_required and not field.has_default):
+                        content[field.name] = field.read(text)
+                    elif field.has_default:
+                        content[field.name] = field.schema["default"]
+                except FieldError as error:
+                    print_message(f"  {error}")
+                    continue
+                break
+        return ElicitationAnswer("accept", content)
+
+    async def _visited(self, lines: LineInput, question: UrlElicitation) -> ElicitationAnswer:
+        print_message(f"{self.asker} asks you to visit a page:\n{_quoted(question.message)}")
+        print_message(f"  {' '.join(question.url.split())}\n  host: {_host(question.url)}")
+        is_accepted = await lines.confirms("open it yourself if you trust this host; do you agree to visit it?")
+        return ElicitationAnswer("accept") if is_accepted else _DECLINED
+
+    async def _sampled(self, question: Sampling, context: InvocationContext) -> SamplingAnswer:
+        if self._model is None:
+            raise _refusal(f"{self.asker} asks for a completion of a chat model; give one with --model PROVIDER:NAME")
+        from bridge.models.sampling import sampling_with  # noqa: PLC0415 - only with a model
+
+        self.before_asking()
+        size = f"{with_count(len(question.messages), 'message')}, at most {question.max_tokens} tokens"
+        print_message(f"{self.asker} uses the model: {size}")
+        return await sampling_with(self._model)(question, context)
+
+    async def _listed(self, _context: InvocationContext) -> Sequence[Root]:
+        if self._roots is None:
+            raise _refusal(f"{self.asker} asks for your folders; give them with --root FOLDER")
+        return [Root(path.resolve().as_uri(), path.resolve().name or str(path)) for path in self._roots]
+
+
+def answerer_of(ctx: click.Context, options: QuestionOptions) -> QuestionAnswerer | None:
+    """Build what answers questions; None if the options disable it.
+
+    Raises:
+        click.UsageError: The model's name has another form.
+        MissingExtraError: The provider's package is not installed.
+        ChatModelError: There are no credentials for the model.
+    """
+    if options.no_questions:
+        return None
+    model = None
+    if options.model is not None:
+        from bridge.models.provider import chat_model_named  # noqa: PLC0415 - only with a model
+
+        try:
+            model = chat_model_named(options.model, base_url=options.base_url)
+        except DefinitionError as error:
+            raise click.UsageError(f"--model: {error}", ctx) from error
+    return QuestionAnswerer(model=model, roots=options.root or None)
+
+
+def _refusal(reason: str) -> ToolError:
+    """Refuse a question; the server gets the reason, and may not pass it on."""
+    print_message(f"bridge: {reason}", "warning")
+    return ToolError(reason)
+
+
+def _quoted(text: str) -> str:
+    return indent(clip(text, _MAX_MESSAGE_CHARS), "  | ", lambda _: True)
+
+
+def _host(url: str) -> str:
+    """Host of a URL as DNS has it, so that letters of other scripts cannot imitate it."""
+    try:
+        host = urlsplit(url).hostname or "none"
+        return host if host.isascii() else f"{host.encode('idna').decode()} (not ASCII: {host})"
+    except ValueError:
+        return "not readable; do not visit it"
