@@ -81,7 +81,8 @@ def test_the_wheel_holds_the_package_alone(wheel: Path) -> None:
     files = {shown(path) for path in (ROOT / "bridge").rglob("*") if path.is_file() and path.suffix != ".pyc"}
     assert {name for name in names if name.startswith("bridge/")} == files >= {"bridge/__init__.py", "bridge/py.typed"}
     assert f"{information}/licenses/LICENSE" in names
-    assert f"{information}/licenses/bridge/inspector/static/vendor/lit-html/LICENSE" in names
+    for library in ("lit-html", "markdown-it"):
+        assert f"{information}/licenses/bridge/inspector/static/vendor/{library}/LICENSE" in names
 
 
 def test_the_wheel_says_what_pyproject_says(wheel: Path) -> None:

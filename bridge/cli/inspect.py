@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from secrets import token_urlsafe
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,9 @@ from bridge.cli.options import (
     WholeNumber,
     check_pins,
     group_values,
+    option,
     server_options,
+    usage_errors,
     with_headers,
 )
 from bridge.cli.reporting import configure_logging, log_level_option
@@ -34,7 +35,7 @@ from bridge.cli.targets.target import (
     UrlTarget,
     given_targets,
 )
-from bridge.errors import TargetError
+from bridge.errors import DefinitionError, TargetError
 from bridge.hosting.process import exit_process, print_message, redirect_stdout, run_interruptible
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
 
     from bridge.cli.targets.target import Target
     from bridge.client.config.servers import ServerConfig
+    from bridge.inspector.access import AccessTokens
     from bridge.inspector.inspector import Inspector
+    from bridge.inspector.questions import SamplingModel
     from bridge.inspector.snippets import Origin
 
 _MAX_CALL_SECONDS = 3600.0
@@ -62,12 +65,26 @@ _CLOSE_SECONDS = 1
     show_default=True,
     help="Port of the page on 127.0.0.1; 0 for a free one, which is printed.",
 )
+@option(
+    "--model",
+    metavar="PROVIDER:NAME",
+    help="Model that proposes answers to sampling requests of servers: openai:NAME, anthropic:NAME or bedrock:NAME.",
+)
+@option("--base-url", help="Base URL of another server with the API of the model's provider.")
 @click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
 @server_options("Timeout of a call without progress; by default 60 seconds, or that of the configuration.")
 @log_level_option("warning")
 @click.pass_context
 def command(
-    ctx: click.Context, /, targets: tuple[str, ...], port: int, no_browser: bool, log_level: str, **settings: Any
+    ctx: click.Context,
+    /,
+    targets: tuple[str, ...],
+    port: int,
+    model: str | None,
+    base_url: str | None,
+    no_browser: bool,
+    log_level: str,
+    **settings: Any,
 ) -> int:
     """Show the tools, resources and prompts of any number of TARGETs in the browser, and call them.
 
@@ -81,18 +98,28 @@ def command(
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
     meant = with_headers(ctx, given, options.headers)
     check_pins(ctx, meant)
+    sampling_model = None if model is None else _sampling_model(ctx, model, base_url)
     with redirect_stdout():
         from bridge.hosting import sockets  # noqa: PLC0415 - after usage errors
-        from bridge.inspector.access import HOST  # noqa: PLC0415 - as above
+        from bridge.inspector.access import HOST, AccessTokens  # noqa: PLC0415 - as above
         from bridge.inspector.inspector import Inspector  # noqa: PLC0415 - as above
 
-        inspector = Inspector(_servers(meant, options))
+        inspector = Inspector(_servers(meant, options), model=sampling_model)
         bound = sockets.bind(sockets.resolve(HOST, port))
-        token = token_urlsafe()
-        url = sockets.url_of(HOST, bound[0].getsockname()[1], f"/?token={token}")
+        page = sockets.url_of(HOST, bound[0].getsockname()[1], "/?token=")
+        tokens = AccessTokens(lambda token: print_message(f"the address was used; now serving it at {page}{token}"))
+        url = f"{page}{tokens.unused()}"
         with nullcontext() if no_browser else _private_file(url) as file_url:
-            run_interruptible(_serve, inspector, bound, token, url, file_url)
+            run_interruptible(_serve, inspector, bound, tokens, url, file_url)
     return exit_process(0)
+
+
+def _sampling_model(ctx: click.Context, name: str, base_url: str | None) -> SamplingModel:
+    from bridge.inspector.questions import SamplingModel  # noqa: PLC0415 - after usage errors
+    from bridge.models.provider import chat_model_named  # noqa: PLC0415 - as above
+
+    with usage_errors(ctx, DefinitionError):
+        return SamplingModel(name, chat_model_named(name, base_url=base_url))
 
 
 def _servers(targets: Sequence[Target], options: ServerOptions) -> list[tuple[ServerConfig, Origin]]:
@@ -164,7 +191,7 @@ def _private_file(url: str) -> Iterator[str]:
 
 
 async def _serve(
-    inspector: Inspector, sockets: list[socket.socket], token: str, url: str, file_url: str | None
+    inspector: Inspector, sockets: list[socket.socket], tokens: AccessTokens, url: str, file_url: str | None
 ) -> None:
     """Serve the page until SIGTERM, or until it is cancelled; open it by a file, if there is one."""
     import uvicorn  # noqa: PLC0415 - after usage errors
@@ -173,7 +200,7 @@ async def _serve(
     from bridge.hosting.server import BackgroundServer  # noqa: PLC0415 - as above
     from bridge.inspector.app import inspector_app  # noqa: PLC0415 - as above
 
-    app, begun, ended = inspector_app(inspector, token), asyncio.Event(), asyncio.Event()
+    app, begun, ended = inspector_app(inspector, tokens), asyncio.Event(), asyncio.Event()
     with suppress(NotImplementedError):  # Windows
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     config = uvicorn.Config(

@@ -1,12 +1,13 @@
 """Access to the inspector's page: loopback names, its own origin, and a token.
 
-The token is in the address that the command prints. Its first use sets a cookie, so that the token is in no further
-address, and in no header that a script can read.
+The token is in the address that the command prints, and is valid once: its first use sets a cookie with another secret,
+which no address contains and no script can read.
 """
 
 from __future__ import annotations
 
 from hmac import compare_digest
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
@@ -16,6 +17,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from bridge.server.http.host_origin import AllowedHosts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HOST = "127.0.0.1"
@@ -58,7 +61,49 @@ _HEADERS = {
 }
 _TO_PAGE = '<!doctype html><meta http-equiv="refresh" content="0;url=/"><title>bridge inspect</title>'
 _OWN_SITE = frozenset({"same-origin", "none"})
-_REMEDY = "open the address that `bridge inspect` has printed; it contains the token of this run\n"
+_REMEDY = (
+    "open the address that `bridge inspect` has printed last; if that was opened before, it prints a new one when you "
+    "open it again\n"
+)
+_USED = (
+    "this address was opened before, and an address opens the page only once; open the new one that `bridge inspect` "
+    "has just printed in its terminal\n"
+)
+
+
+class AccessTokens:
+    """Tokens that open the page once each, and the secret of the cookie that they are exchanged for.
+
+    Args:
+        on_reuse: Called with the valid token when a used one is presented, so that the user gets a new address.
+    """
+
+    def __init__(self, on_reuse: Callable[[str], None]) -> None:
+        self.cookie_secret = token_urlsafe()
+        self._on_reuse = on_reuse
+        self._used: list[str] = []
+        self._unused: str | None = None
+
+    def unused(self) -> str:
+        """The token that opens the page; a new one after each use."""
+        if self._unused is None:
+            self._unused = token_urlsafe()
+        return self._unused
+
+    def redeem(self, given: str) -> bool:
+        """Use a token; False if it is not valid."""
+        if self._unused is None or not _equal(given, self._unused):
+            return False
+        self._used.append(self._unused)
+        self._unused = None
+        return True
+
+    def is_used(self, given: str) -> bool:
+        """Return True for a token that was valid, and report the one that is."""
+        is_used = any(_equal(given, each) for each in self._used)
+        if is_used:
+            self._on_reuse(self.unused())
+        return is_used
 
 
 class AccessGuard:
@@ -66,12 +111,12 @@ class AccessGuard:
 
     Args:
         app: The application of the page.
-        token: The token of this run.
+        tokens: The tokens of this run.
     """
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    def __init__(self, app: ASGIApp, tokens: AccessTokens) -> None:
         self._app = app
-        self._token = token
+        self._tokens = tokens
         self._hosts = AllowedHosts(HOST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,30 +143,37 @@ class AccessGuard:
             return PlainTextResponse("this page is served to its own machine only\n", 421)
         is_foreign = _is_foreign(headers, hosts[0])
         cookie = f"bridge-inspect-{scope['server'][1]}"  # the ports of a host share their cookies
+        # One of another server of this machine may be malformed, which the standard library's parser would not skip.
+        found = cookie_parser(headers.get("cookie", "")).get(cookie, "")
+        is_known = not is_foreign and _equal(found, self._tokens.cookie_secret)
         given = QueryParams(scope["query_string"]).get("token")
         if given is not None and scope["path"] == "/" and scope["method"] == "GET":
-            return self._signed_in(cookie, is_foreign) if self._is_token(given) else PlainTextResponse(_REMEDY, 403)
+            return self._signed_in(cookie, given, is_foreign=is_foreign, is_known=is_known)
         if is_foreign:
             return PlainTextResponse("other sites may not use this page\n", 403)
-        # One of another server of this machine may be malformed, which the standard library's parser would not skip.
-        if not self._is_token(cookie_parser(headers.get("cookie", "")).get(cookie, "")):
+        if not is_known:
             return PlainTextResponse(_REMEDY, 403)
         if scope["method"] == "POST" and _media_type(headers) != "application/json":
             return PlainTextResponse("the body has to be application/json\n", 415)
         return None
 
-    def _is_token(self, given: str) -> bool:
-        return compare_digest(given.encode(errors="replace"), self._token.encode())
-
-    def _signed_in(self, cookie: str, is_foreign: bool) -> Response:
-        """Set the cookie and lead to the page.
+    def _signed_in(self, cookie: str, given: str, *, is_foreign: bool, is_known: bool) -> Response:
+        """Exchange a token for the cookie, and lead to the page.
 
         A browser that comes from a local file counts as of another site, also after a redirect, and would not send the
         cookie: it is led there by a document of this origin.
         """
+        if not self._tokens.redeem(given):
+            if is_known:
+                return RedirectResponse("/", 303)
+            return PlainTextResponse(_USED if self._tokens.is_used(given) else _REMEDY, 403)
         response = HTMLResponse(_TO_PAGE) if is_foreign else RedirectResponse("/", 303)
-        response.set_cookie(cookie, self._token, httponly=True, samesite="strict")
+        response.set_cookie(cookie, self._tokens.cookie_secret, httponly=True, samesite="strict")
         return response
+
+
+def _equal(given: str, secret: str) -> bool:
+    return compare_digest(given.encode(errors="replace"), secret.encode())
 
 
 def _is_foreign(headers: Headers, host: str) -> bool:

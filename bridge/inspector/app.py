@@ -13,7 +13,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bridge.client.output_schema import OutputSchema
-from bridge.errors import WireError
+from bridge.errors import ChatModelError, ToolError, WireError
 from bridge.inspector.access import SANDBOX_PATH, AccessGuard
 from bridge.inspector.page_json import page_json
 from bridge.inspector.requests import METHODS
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from bridge.inspector.access import AccessTokens
     from bridge.inspector.inspector import Inspector
     from bridge.inspector.requests import PageRequest
     from bridge.inspector.servers import InspectedServer
@@ -34,12 +35,12 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 _STATIC = Path(__file__).parent / "static"
 
 
-def inspector_app(inspector: Inspector, token: str) -> ASGIApp:
+def inspector_app(inspector: Inspector, tokens: AccessTokens) -> ASGIApp:
     """Create the ASGI application of the page; serve it while the inspector runs.
 
     Args:
         inspector: The servers.
-        token: Secret that the page is opened with: ``/?token=…``.
+        tokens: Secrets that the page is opened with: ``/?token=…``.
     """
     page = _Page(inspector)
     routes = [
@@ -52,14 +53,16 @@ def inspector_app(inspector: Inspector, token: str) -> ASGIApp:
         Route("/requests/{number:int}/snippets", page.snippets),
         Route(f"{SANDBOX_PATH}{{number:int}}/{{index:int}}", page.frame),
         Route("/questions/{number:int}", page.answer, methods=["POST"]),
+        Route("/questions/{number:int}/proposal", page.propose, methods=["POST"]),
         Route("/messages/clear", page.clear_messages, methods=["POST"]),
         Route("/messages/{number:int}", page.message),
         Route("/check", page.check, methods=["POST"]),
+        Route("/complete", page.complete, methods=["POST"]),
         Route("/servers/{name}/refresh", page.refresh, methods=["POST"]),
         Route("/servers/{name}/restart", page.restart, methods=["POST"]),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
-    return AccessGuard(Starlette(routes=routes), token)
+    return AccessGuard(Starlette(routes=routes), tokens)
 
 
 class _Page:
@@ -128,6 +131,14 @@ class _Page:
             raise HTTPException(400, str(error)) from error
         return _json({})
 
+    async def propose(self, request: Request) -> Response:
+        try:
+            return _json(await self._inspector.questions.proposal(request.path_params["number"]))
+        except KeyError:
+            raise HTTPException(404, "the question is no longer open") from None
+        except (WireError, ToolError, ChatModelError) as error:
+            raise HTTPException(502, str(error)) from error
+
     async def message(self, request: Request) -> Response:
         found = self._inspector.traffic.get(request.path_params["number"])
         if found is None:
@@ -136,11 +147,26 @@ class _Page:
 
     async def check(self, request: Request) -> Response:
         body = await _body(request)
+        return _json({"problem": await self._schema_of(body).problem(body.get("arguments"))})
+
+    def _schema_of(self, body: Json) -> OutputSchema:
+        """The schema of a tool's arguments, or of the answer to a form."""
+        if isinstance(number := body.get("question"), int):
+            try:
+                return OutputSchema(self._inspector.questions.schema(number), "the form")
+            except KeyError:
+                raise HTTPException(404, "the form is no longer open") from None
         server, name = self._server(body.get("server")), body.get("tool")
         if (tool := server.tool(name)) is None:
             raise HTTPException(404, f"there is no tool {name!r}")
-        schema = OutputSchema(tool["inputSchema"], f"the tool {name!r}")
-        return _json({"problem": await schema.problem(body.get("arguments"))})
+        return OutputSchema(tool["inputSchema"], f"the tool {name!r}")
+
+    async def complete(self, request: Request) -> Response:
+        body = await _body(request)
+        server, params = self._server(body.get("server")), body.get("params")
+        if not isinstance(params, dict):
+            raise HTTPException(400, "a completion has parameters, which are an object")
+        return _json({"values": await server.completed(params)})
 
     async def refresh(self, request: Request) -> Response:
         self._server(request.path_params["name"]).refresh()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from bridge.client.config.servers import ServerConfig
+    from bridge.inspector.questions import SamplingModel
     from bridge.inspector.snippets import Origin
     from bridge.types import Json
 
@@ -26,6 +27,7 @@ class Inspector:
 
     Args:
         servers: The servers and the targets that they come from; their names are unique.
+        model: Chat model that proposes answers to sampling requests; None for answers by hand alone.
 
     Attributes:
         events: Everything that changes, for open pages.
@@ -37,9 +39,10 @@ class Inspector:
 
     requests: Requests
 
-    def __init__(self, servers: Iterable[tuple[ServerConfig, Origin]]) -> None:
+    def __init__(self, servers: Iterable[tuple[ServerConfig, Origin]], *, model: SamplingModel | None = None) -> None:
         self.events = Events()
-        self.questions = Questions(self.events.publish)
+        self.questions = Questions(self.events.publish, model)
+        self._model_name = None if model is None else model.name
         self.traffic = Traffic(lambda message: self.events.publish("message", message))
         self.servers: Mapping[str, InspectedServer] = {
             config.name: InspectedServer(
@@ -75,4 +78,5 @@ class Inspector:
             "requests": self.requests.summaries(),
             "questions": self.questions.open_questions(),
             "messages": self.traffic.summaries(),
+            "model": self._model_name,
         }

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
 from bridge.client.connection.handlers import ClientHandlers
-from bridge.errors import ToolError
+from bridge.errors import ToolError, WireError
 from bridge.inspector.page_json import page_json
-from bridge.tools.questions import ElicitationAnswer, Roots, SamplingAnswer
-from bridge.wire.questions import answer_from_wire, question_to_wire
+from bridge.models.sampling import sampling_with
+from bridge.tools.context import InvocationContext
+from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer
+from bridge.wire.questions import answer_from_wire, answer_to_wire, question_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from bridge.tools.context import InvocationContext
+    from bridge.service.chat_model import ChatModel
     from bridge.tools.questions import Answer, Question, Root
     from bridge.types import Json
 
 REQUEST_PARAMETER = "bridge.inspector.request"
 """Invocation parameter with the number of the page's request that a question belongs to."""
 
-
 MAX_OPEN = 100
 """Maximum open questions; further ones are refused."""
 MAX_OPEN_CHARS = 16 * 1024 * 1024
 """Maximum characters of the open questions as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingModel:
+    """Chat model that can answer in the place of a person."""
+
+    name: str
+    """Name that the page shows, such as ``openai:gpt-5.1``."""
+    model: ChatModel
 
 
 class _OpenQuestion:
@@ -36,6 +47,7 @@ class _OpenQuestion:
     def __init__(self, number: int, server: str, question: Question, request: int | None) -> None:
         self.question = question
         self.answered = anyio.Event()
+        self.proposals: set[anyio.CancelScope] = set()
         self.answer: Answer | None = None
         self.json: Json = {"number": number, "server": server, "request": request, **question_to_wire(question)}
         self.chars = len(page_json(self.json))
@@ -46,10 +58,12 @@ class Questions:
 
     Args:
         publish: Called with the kind and the data of an event when a question is asked or is over.
+        model: Proposes answers to sampling requests; None for answers by hand alone.
     """
 
-    def __init__(self, publish: Callable[[str, Json], None]) -> None:
+    def __init__(self, publish: Callable[[str, Json], None], model: SamplingModel | None = None) -> None:
         self._publish = publish
+        self._model = model
         self._open: dict[int, _OpenQuestion] = {}
         self._count = 0
 
@@ -58,12 +72,45 @@ class Questions:
         return ClientHandlers(
             elicitation=partial(self._elicited, server),
             sampling=partial(self._sampled, server),
+            sampling_features=["tools"] if self._model is not None else [],
             roots=partial(self._listed_roots, server),
         )
 
     def open_questions(self) -> list[Json]:
         """The open questions, as JSON for the page."""
         return [each.json for each in self._open.values()]
+
+    def schema(self, number: int) -> Mapping[str, Any]:
+        """The schema of a form.
+
+        Raises:
+            KeyError: The question is no longer open, or is no form.
+        """
+        match self._open[number].question:
+            case Elicitation(schema=schema):
+                return schema
+        raise KeyError(number)
+
+    async def proposal(self, number: int) -> Json:
+        """An answer of the model to a sampling request, as MCP's JSON; the user may change it before it is sent.
+
+        Raises:
+            KeyError: The question is no longer open; also if that happens while the model is answering.
+            WireError: There is no model, or the question is not for one.
+            ChatModelError: The model failed.
+            ToolError: The request is malformed, or the model's reply is unusable.
+        """
+        asked = self._open[number]
+        if self._model is None or not isinstance(asked.question, Sampling):
+            raise WireError("there is no model for this question; start `bridge inspect` with --model")
+        sample = sampling_with(self._model.model)
+        with anyio.CancelScope() as scope:
+            asked.proposals.add(scope)
+            try:
+                return answer_to_wire(await sample(asked.question, InvocationContext()))
+            finally:
+                asked.proposals.discard(scope)
+        raise KeyError(number)
 
     def answer(self, number: int, wire: Json | None) -> None:
         """Answer a question.
@@ -107,6 +154,8 @@ class Questions:
             await asked.answered.wait()
         finally:
             del self._open[number]
+            for scope in asked.proposals:
+                scope.cancel()
             self._publish("question-over", {"number": number})
         if asked.answer is None:
             raise ToolError("the user refused to answer")

@@ -12,10 +12,11 @@ from pydantic_core import to_json
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from bridge.client.connection.state import ConnectionState
-from bridge.errors import ServerError
+from bridge.errors import ServerError, WireError
 from bridge.service.memory.chat_memory import estimate_tokens
 from bridge.service.messages import SystemMessage
 from bridge.types import FEATURES
+from bridge.wire.prompts import completion_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,6 +102,21 @@ class InspectedServer:
     def tool(self, name: object) -> Json | None:
         """A listed tool; None if there is none of that name."""
         return next((tool for tool in self.offers.tools if tool["name"] == name), None)
+
+    async def completed(self, params: Json) -> list[str]:
+        """Values that the server offers for an argument of a prompt or a variable of a template.
+
+        Args:
+            params: Those of ``completion/complete``.
+        """
+        info = self.connection.server_info
+        if info is None or "completions" not in info.capabilities:
+            return []
+        try:
+            completion = completion_from_wire(await self.connection.request("completion/complete", params))
+        except (ServerError, WireError):
+            return []  # the form works without, and the traffic has the answer
+        return list(completion.values)
 
     def summary(self) -> Json:
         """State and lists as JSON for the page."""

@@ -61,6 +61,18 @@ def test_the_page_of_a_python_file_is_served_at_the_printed_address(start: Start
     assert sum(token in line for line in process.seen) == 1
 
 
+def test_an_address_that_was_used_has_a_new_one_printed(start: Start) -> None:
+    with start("inspect", "calculator.py", "--no-browser") as process:
+        url = process.url()
+        with opened(url):
+            pass
+        assert httpx.get(url).status_code == 403
+        renewed = process.url()
+        assert renewed != url
+        with opened(renewed) as client:
+            assert client.get("/").status_code == 200
+
+
 def test_ctrl_c_ends_the_page_while_it_is_open(start: Start) -> None:
     with (
         start("inspect", "calculator.py", "--no-browser") as process,

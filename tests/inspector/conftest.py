@@ -17,6 +17,7 @@ import uvicorn
 from bridge.client import HttpTransport, ServerConfig, StdioTransport
 from bridge.hosting import sockets
 from bridge.hosting.server import BackgroundServer
+from bridge.inspector.access import AccessTokens
 from bridge.inspector.app import inspector_app
 from bridge.inspector.inspector import Inspector
 from bridge.inspector.snippets import Origin
@@ -26,7 +27,8 @@ from tests.processes import ROOT
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-TOKEN = "a-token"
+    from bridge.inspector.questions import SamplingModel
+
 DEADLINE_SECONDS = 30
 TRAVEL = "tests/inspector/travel.py"
 
@@ -49,8 +51,9 @@ def agency() -> Iterator[RemoteServer]:
 class OpenPage:
     """The page as a browser has it: it receives events, and sends requests."""
 
-    def __init__(self, inspector: Inspector, client: httpx.AsyncClient) -> None:
+    def __init__(self, inspector: Inspector, client: httpx.AsyncClient, tokens: AccessTokens) -> None:
         self.inspector = inspector
+        self.tokens = tokens
         self.client = client
         self.events: list[tuple[str, Any]] = []
         self._changed = anyio.Event()
@@ -113,12 +116,16 @@ class OpenPage:
 
 
 @asynccontextmanager
-async def inspecting(*configs: ServerConfig, origin: Origin | None = None) -> AsyncIterator[OpenPage]:
+async def inspecting(
+    *configs: ServerConfig, origin: Origin | None = None, model: SamplingModel | None = None
+) -> AsyncIterator[OpenPage]:
     """An inspector of these servers, with its page open."""
-    inspector = Inspector([(config, origin or Origin(argument=TRAVEL, is_python=True)) for config in configs])
+    own = origin or Origin(argument=TRAVEL, is_python=True)
+    inspector = Inspector([(config, own) for config in configs], model=model)
     bound = sockets.bind(sockets.resolve("127.0.0.1", 0))
     url = sockets.url_of("127.0.0.1", bound[0].getsockname()[1], "")
-    config = uvicorn.Config(inspector_app(inspector, TOKEN), lifespan="off", log_config=None, ws="none")
+    tokens = AccessTokens(lambda token: None)
+    config = uvicorn.Config(inspector_app(inspector, tokens), lifespan="off", log_config=None, ws="none")
     begun = asyncio.Event()
     begun.set()
     with anyio.fail_after(DEADLINE_SECONDS):
@@ -128,8 +135,8 @@ async def inspecting(*configs: ServerConfig, origin: Origin | None = None) -> As
             inspector.running(),
             anyio.create_task_group() as tasks,
         ):
-            assert (await client.get("/", params={"token": TOKEN})).status_code == 303
-            page = OpenPage(inspector, client)
+            assert (await client.get("/", params={"token": tokens.unused()})).status_code == 303
+            page = OpenPage(inspector, client, tokens)
             tasks.start_soon(page.follow)
             await page.event("state")
             try:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.inspector.conftest import TOKEN, inspecting
+from bridge.inspector.access import AccessTokens
+from tests.inspector.conftest import inspecting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import httpx
+
+    from tests.inspector.conftest import OpenPage
 
 pytestmark = pytest.mark.anyio
 
@@ -20,37 +23,85 @@ PATHS = ("/", "/events", "/requests/1", "/static/js/main.js", "/messages/1")
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    """A client that has opened the page of no servers."""
+async def page() -> AsyncIterator[OpenPage]:
+    """The page of no servers, which a client has opened."""
     async with inspecting() as page:
-        yield page.client
+        yield page
 
 
-async def test_the_token_opens_the_page_and_leaves_the_address(client: httpx.AsyncClient) -> None:
+@pytest.fixture
+def client(page: OpenPage) -> httpx.AsyncClient:
+    """That client."""
+    return page.client
+
+
+@pytest.fixture
+def tokens(page: OpenPage) -> AccessTokens:
+    """The tokens of the page."""
+    return page.tokens
+
+
+async def test_the_token_opens_the_page_and_leaves_the_address(client: httpx.AsyncClient, tokens: AccessTokens) -> None:
     client.cookies.clear()
-    opened = await client.get("/", params={"token": TOKEN})
+    token = tokens.unused()
+    opened = await client.get("/", params={"token": token})
     assert (opened.status_code, opened.headers["location"]) == (303, "/")
     cookie = opened.headers["set-cookie"]
-    assert cookie.startswith(f"bridge-inspect-{client.base_url.port}={TOKEN};")
+    assert cookie.startswith(f"bridge-inspect-{client.base_url.port}={tokens.cookie_secret};")
     assert {"HttpOnly", "SameSite=strict"} <= set(re.split(r"; *", cookie))
-    page = await client.get("/")
-    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert TOKEN not in page.text
+    for _ in range(2):
+        page = await client.get("/")
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert token not in page.text
+        assert tokens.cookie_secret not in page.text
 
 
-async def test_a_browser_that_comes_from_a_local_file_signs_in(client: httpx.AsyncClient) -> None:
+async def test_a_token_opens_the_page_once(client: httpx.AsyncClient, tokens: AccessTokens) -> None:
+    token = tokens.unused()
+    assert (await client.get("/", params={"token": token})).status_code == 303
+    again = await client.get("/", params={"token": token})
+    assert (again.status_code, again.headers["location"]) == (303, "/")  # this browser has the page
+    assert "set-cookie" not in again.headers
+    client.cookies.clear()
+    for _ in range(2):
+        refused = await client.get("/", params={"token": token})
+        assert (refused.status_code, "set-cookie" in refused.headers) == (403, False)
+        assert "open the new one that `bridge inspect` has just printed" in refused.text
+    assert (await client.get("/")).status_code == 403
+    assert (await client.get("/", params={"token": tokens.unused()})).status_code == 303
+
+
+async def test_a_used_token_reports_the_valid_one_and_a_wrong_one_reports_nothing() -> None:
+    reported: list[str] = []
+    tokens = AccessTokens(reported.append)
+    first = tokens.unused()
+    assert not tokens.is_used(first)
+    assert tokens.redeem(first)
+    assert not tokens.redeem(first)
+    assert not tokens.redeem("wrong")
+    assert not tokens.is_used("wrong")
+    assert reported == []
+    assert tokens.is_used(first)
+    assert tokens.is_used(first)
+    assert reported == [tokens.unused()] * 2
+    assert first not in reported
+
+
+async def test_a_browser_that_comes_from_a_local_file_signs_in(client: httpx.AsyncClient, tokens: AccessTokens) -> None:
     client.cookies.clear()
     headers = {"sec-fetch-site": "cross-site"}
     assert (await client.get("/", params={"token": "wrong"}, headers=headers)).status_code == 403
-    opened = await client.get("/", params={"token": TOKEN}, headers=headers)
+    opened = await client.get("/", params={"token": tokens.unused()}, headers=headers)
     assert (opened.status_code, 'content="0;url=/"' in opened.text) == (200, True)
     assert (await client.get("/", headers=headers)).status_code == 403
     assert (await client.get("/", headers={"sec-fetch-site": "same-origin"})).status_code == 200
 
 
 @pytest.mark.parametrize("foreign", ['a[b]={"c":1}', 'a="b', "é=1", "a b", "=", "a,b=c d"])
-async def test_malformed_cookies_of_other_servers_are_skipped(client: httpx.AsyncClient, foreign: str) -> None:
-    own = f"bridge-inspect-{client.base_url.port}={TOKEN}"
+async def test_malformed_cookies_of_other_servers_are_skipped(
+    client: httpx.AsyncClient, tokens: AccessTokens, foreign: str
+) -> None:
+    own = f"bridge-inspect-{client.base_url.port}={tokens.cookie_secret}"
     client.cookies.clear()
     for cookie in (f"{foreign}; {own}", f"{own}; {foreign}"):
         assert (await client.get("/", headers={b"cookie": cookie.encode()})).status_code == 200
@@ -65,10 +116,11 @@ async def test_nothing_is_served_without_the_token(client: httpx.AsyncClient, pa
     assert (await client.get(path)).status_code == 403
 
 
-async def test_a_wrong_token_opens_nothing(client: httpx.AsyncClient) -> None:
+async def test_a_wrong_token_opens_nothing(client: httpx.AsyncClient, tokens: AccessTokens) -> None:
     client.cookies.clear()
-    refused = await client.get("/", params={"token": f"{TOKEN}ü"})
-    assert (refused.status_code, "set-cookie" in refused.headers) == (403, False)
+    for wrong in (f"{tokens.unused()}ü", tokens.cookie_secret, ""):
+        refused = await client.get("/", params={"token": wrong})
+        assert (refused.status_code, "set-cookie" in refused.headers) == (403, False)
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", ""])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 from bridge.client import HttpTransport
+from bridge.errors import ChatModelError
 from bridge.inspector import questions
+from bridge.inspector.questions import SamplingModel
+from bridge.models.scripted import ScriptedChatModel
 from tests.inspector.conftest import inspecting, travel
 
 if TYPE_CHECKING:
@@ -113,3 +117,65 @@ async def test_a_malformed_answer_leaves_the_question_open(page: OpenPage) -> No
     assert page.inspector.questions.open_questions() == [question]
     await page.post(f"/questions/{question['number']}", {"answer": {"action": "decline"}})
     assert await text_of(page, number) == "payment: decline"
+
+
+async def test_the_answer_to_a_form_is_checked_by_its_schema(page: OpenPage) -> None:
+    _, question = await asked(page, "cancel_journey", {"reference": "J-1"})
+    body = {"question": question["number"], "arguments": {"reason": "boredom", "refund": True}}
+    assert "boredom" in (await page.post("/check", body))["problem"]
+    body["arguments"]["reason"] = "illness"
+    assert await page.post("/check", body) == {"problem": None}
+    await page.post(f"/questions/{question['number']}", {"answer": {"action": "decline"}})
+    gone = await page.client.post("/check", json={**body, "question": 99})
+    assert (gone.status_code, gone.text) == (404, "the form is no longer open")
+
+
+async def test_a_model_proposes_an_answer_that_the_user_sends(agency: RemoteServer) -> None:
+    model = ScriptedChatModel(["Rome", ChatModelError("overloaded", provider="openai")])
+    config = travel(transport=HttpTransport(agency.url))
+    async with inspecting(config, model=SamplingModel("openai:small", model)) as page:
+        await page.listed()
+        assert (await page.event("state"))["model"] == "openai:small"
+        number, question = await asked(page, "recommend")
+        proposal = await page.post(f"/questions/{question['number']}/proposal")
+        assert proposal["content"] == {"type": "text", "text": "Rome"}
+        assert (model.requests[0].messages[0].text, model.requests[0].max_output_tokens) == ("Name a city.", 20)
+        assert page.inspector.questions.open_questions() == [question]  # nothing is sent yet
+        failed = await page.client.post(f"/questions/{question['number']}/proposal", json={})
+        assert (failed.status_code, "overloaded" in failed.text) == (502, True)
+        await page.post(f"/questions/{question['number']}", {"answer": proposal})
+        assert await text_of(page, number) == "The model says: Rome"
+        assert (await page.client.post("/questions/99/proposal", json={})).status_code == 404
+
+
+async def test_a_question_that_is_withdrawn_stops_the_model(agency: RemoteServer) -> None:
+    asked_model, stopped = anyio.Event(), anyio.Event()
+
+    async def think(_: object) -> str:
+        asked_model.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.set()
+        raise AssertionError
+
+    config = travel(transport=HttpTransport(agency.url))
+    async with inspecting(config, model=SamplingModel("slow", ScriptedChatModel(think))) as page:
+        await page.listed()
+        number, question = await asked(page, "recommend")
+
+        async def cancel() -> None:
+            await asked_model.wait()
+            await page.post(f"/requests/{number}/cancel")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancel)
+            answered = await page.client.post(f"/questions/{question['number']}/proposal", json={})
+        assert (answered.status_code, stopped.is_set()) == (404, True)
+
+
+async def test_without_a_model_there_is_no_proposal(page: OpenPage) -> None:
+    _, question = await asked(page, "recommend")
+    refused = await page.client.post(f"/questions/{question['number']}/proposal", json={})
+    assert (refused.status_code, "--model" in refused.text) == (502, True)
+    await page.post(f"/questions/{question['number']}", {"answer": None})

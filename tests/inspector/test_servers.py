@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -209,3 +209,18 @@ async def test_an_event_is_one_line_of_ascii_whatever_a_server_says() -> None:
     text = events.event_text("message", {"text": "a\r\nevent: b\u2028\ud800ü"})
     assert text.isascii()
     assert text.splitlines() == ["event: message", text.splitlines()[1], ""]
+
+
+async def test_arguments_of_prompts_and_variables_of_templates_are_completed(page: OpenPage) -> None:
+    async def values(name: str, text: str, ref: Any, **others: str) -> Any:
+        params = {"ref": ref, "argument": {"name": name, "value": text}, "context": {"arguments": others}}
+        return (await page.post("/complete", {"server": "travel", "params": params}))["values"]
+
+    plan, timetable = (
+        {"type": "ref/prompt", "name": "plan"},
+        {"type": "ref/resource", "uri": "travel://timetable/{city}"},
+    )
+    assert await values("city", "ro", plan) == ["Rome", "Rovaniemi"]
+    assert await values("days", "", plan, city="Oslo") == ["2 days in Oslo", "3 days in Oslo"]
+    assert await values("city", "v", timetable) == ["Vienna"]
+    assert await values("city", "v", {"type": "ref/prompt", "name": "none"}) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from datetime import date  # noqa: TC003 - read for the schema
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
 from pydantic import BaseModel, Field
@@ -25,6 +25,9 @@ from bridge import (
     resource,
     tool,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Passenger(BaseModel):
@@ -142,6 +145,28 @@ async def ticket(reference: str) -> list[Content]:
 
 
 @tool
+async def guide(city: str) -> str:
+    """Guide to a city, in Markdown."""
+    return f"""\
+# {city}
+
+Stay **two days**, and see:
+
+1. the *old* town
+2. `the river`, by [boat](https://boats.example/tour)
+
+| month | days of rain |
+|---|---|
+| May | 6 |
+
+```
+08:00  breakfast
+```
+![a map](https://maps.example/{city}.png)
+"""
+
+
+@tool
 async def delay(train: str) -> str:
     """Delay of a train, which nobody knows."""
     raise ToolError(f"there is no train {train!r}; name one of the timetable")
@@ -153,13 +178,21 @@ async def cities() -> dict[str, Any]:
     return {"cities": ["Rome", "Vienna"]}
 
 
-@resource("travel://timetable/{city}")
+async def _cities(text: str, others: Mapping[str, str], context: InvocationContext) -> list[str]:
+    return [city for city in ("Rome", "Rovaniemi", "Vienna") if city.lower().startswith(text.lower())]
+
+
+async def _days(text: str, others: Mapping[str, str], context: InvocationContext) -> list[str]:
+    return [f"{days} days in {others.get('city', 'a city')}" for days in (2, 3)]
+
+
+@resource("travel://timetable/{city}", completions={"city": _cities})
 async def timetable(city: str) -> str:
     """Timetable of a city."""
     return f"Trains to {city}: 8:00, 12:00"
 
 
-@prompt
+@prompt(completions={"city": _cities, "days": _days})
 async def plan(city: str, days: str = "3") -> str:
     """Plan a journey."""
     return f"Plan {days} days in {city}."

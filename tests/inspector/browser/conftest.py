@@ -20,7 +20,7 @@ from tests.processes import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Page, Playwright
+    from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
 """The tests are there once `make test-browser` has installed what they need."""
@@ -75,11 +75,26 @@ def inspected(*targets: str) -> Iterator[str]:
             process.terminate()
 
 
+_COOKIES: dict[str, Any] = {}
+"""State of the browser that has opened each address, which opens the page only once."""
+
+
+def signed_in(browser: Browser, url: str, **options: Any) -> BrowserContext:
+    """A context of the browser that may open the page at ``/``."""
+    if url not in _COOKIES:
+        first = browser.new_context()
+        first.new_page().goto(url)
+        _COOKIES[url] = first.storage_state()
+        first.close()
+    context = browser.new_context(storage_state=_COOKIES[url], **options)
+    context.set_default_timeout(DEADLINE_SECONDS * 1000)
+    return context
+
+
 @contextmanager
 def opened(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     """The page in a window of its own, which has logged no error and reached no other host when it is closed."""
-    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"], **options)
-    context.set_default_timeout(DEADLINE_SECONDS * 1000)
+    context = signed_in(browser, url, permissions=["clipboard-read", "clipboard-write"], **options)
     page = context.new_page()
     origin = url.partition("/?")[0]
     errors: list[str] = []
@@ -87,7 +102,7 @@ def opened(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     page.on("console", lambda message: errors.append(message.text) if message.type in {"error", "warning"} else None)
     page.on("request", lambda request: _note_foreign(request.url, origin, errors))
     page.on("dialog", lambda dialog: errors.append(dialog.message))
-    page.goto(url)
+    page.goto(f"{origin}/")
     try:
         yield page
     finally:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect, sync_playwright
 
-from tests.inspector.browser.conftest import call, choose, inspected, launched
+from tests.inspector.browser.conftest import call, choose, inspected, launched, signed_in
 from tests.inspector.conftest import TRAVEL
 from tests.processes import ROOT
 
@@ -32,11 +32,16 @@ NEUTRAL_TIMES = """
 @contextmanager
 def shown(browser: Browser, url: str, scheme: Literal["light", "dark"] = "light") -> Iterator[Page]:
     """The page in a window of its own."""
-    context = browser.new_context(
-        viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=scheme, timezone_id="UTC", locale="en-GB"
+    context = signed_in(
+        browser,
+        url,
+        viewport={"width": WIDTH, "height": HEIGHT},
+        color_scheme=scheme,
+        timezone_id="UTC",
+        locale="en-GB",
     )
     page = context.new_page()
-    page.goto(url)
+    page.goto(url.partition("?")[0])
     expect(page.locator(".item-link").first).to_be_visible()
     yield page
     context.close()

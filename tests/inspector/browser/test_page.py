@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 from bridge.cli.inspect import _private_file
-from tests.inspector.browser.conftest import HOSTILE, call, choose, inspected, opened
-from tests.inspector.browser.hostile import SCRIPT
+from tests.inspector.browser.conftest import HOSTILE, call, choose, inspected, opened, signed_in
+from tests.inspector.browser.hostile import ELSEWHERE, SCRIPT
 from tests.inspector.conftest import TRAVEL
 
 if TYPE_CHECKING:
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
+ITEMS = 13
+"""What the travel agency offers."""
+
 
 def test_search_and_keyboard_lead_to_a_tool(page: Page) -> None:
-    expect(page.locator(".item-link")).to_have_count(12)
+    expect(page.locator(".item-link")).to_have_count(ITEMS)
     page.keyboard.press("/")
     page.keyboard.type("TIMETABLE after")
     expect(page.locator(".item-link")).to_have_count(1)
@@ -34,14 +37,32 @@ def test_search_and_keyboard_lead_to_a_tool(page: Page) -> None:
     expect(page.get_by_label("destination")).to_have_value("a/b")
 
 
-def test_the_page_is_opened_by_a_file_without_its_token_in_an_address(browser: Browser, travel: str) -> None:
+def test_the_page_is_opened_by_a_file_without_its_token_in_an_address(browser: Browser) -> None:
     context = browser.new_context()
     page = context.new_page()
-    with _private_file(travel) as file_url:
+    with inspected(TRAVEL) as url, _private_file(url) as file_url:
         page.goto(file_url)
-        expect(page.locator(".item-link")).to_have_count(12)
-    assert page.url.rstrip("#/") == travel.partition("/?")[0]
+        expect(page.locator(".item-link")).to_have_count(ITEMS)
+        assert page.url.rstrip("#/") == url.partition("/?")[0]
+        page.reload()
+        expect(page.locator(".item-link")).to_have_count(ITEMS)
     context.close()
+
+
+def test_an_address_opens_the_page_in_one_browser(browser: Browser) -> None:
+    with inspected(TRAVEL) as url:
+        first, second = browser.new_context(), browser.new_context()
+        page, other = first.new_page(), second.new_page()
+        for _ in range(2):  # the second time with the cookie
+            page.goto(url)
+            expect(page.locator(".item-link")).to_have_count(ITEMS)
+            assert "token" not in page.url
+        response = other.goto(url)
+        assert response is not None
+        assert response.status == 403
+        expect(other.get_by_text("this address was opened before")).to_be_visible()
+        first.close()
+        second.close()
 
 
 @pytest.mark.parametrize("width", [340, 700, 1000])
@@ -151,6 +172,34 @@ def test_results_of_a_hostile_server_run_nothing_and_lead_nowhere(attacked: Page
         attacked.locator(".row").first.click()
 
 
+def test_markdown_of_a_hostile_server_runs_nothing_and_loads_nothing(attacked: Page) -> None:
+    outcome = call(attacked, "markdown")
+    expect(outcome.get_by_role("heading", name="<b>Title</b>")).to_be_visible()
+    expect(outcome).to_contain_text("<script>pwned=1</script>")
+    expect(outcome).to_contain_text("ab⟨U+202E⟩dc⟨U+200B⟩")
+    links = outcome.locator("a:not([download])")
+    assert [link.get_attribute("href") for link in links.all()] == [f"{ELSEWHERE}/login", f"{ELSEWHERE}/i.png"]
+    assert {link.get_attribute("rel") for link in links.all()} == {"noopener noreferrer"}
+    expect(outcome.locator(".target").first).to_have_text(f"{ELSEWHERE}/login")
+    assert outcome.locator("img, script, iframe, [onerror]").count() == 0
+    outcome.get_by_role("button", name="Text", exact=True).click()
+    expect(outcome.locator("pre.text")).to_contain_text("[sign in](http://attacker.example/login)")
+
+
+def test_markdown_that_takes_parsers_long_leaves_the_page_alive(attacked: Page) -> None:
+    for text in ("[" * 50_000, "> " * 50_000, "*a_" * 30_000, "`" * 50_000 + "a", "|a" * 40_000 + "\n" + "|-" * 40_000):
+        taken = attacked.evaluate(
+            """async text => {
+                const { markdown } = await import("/static/js/markdown.js");
+                const { render } = await import("/static/js/lit.js");
+                render(markdown(`**a** ${text}`), document.createElement("div"));
+                return true;
+            }""",
+            text,
+        )
+        assert taken
+
+
 def test_a_document_of_a_hostile_server_is_kept_apart(attacked: Page) -> None:
     attacked.locator(".item-link[href*='resource']").click()
     attacked.get_by_role("button", name="Read").click()
@@ -171,9 +220,9 @@ def test_a_page_to_visit_of_a_hostile_server_is_no_link(attacked: Page) -> None:
 
 
 def test_the_policy_stops_what_would_slip_through(browser: Browser, attacking: str) -> None:
-    context = browser.new_context()
+    context = signed_in(browser, attacking)
     page = context.new_page()
-    page.goto(attacking)
+    page.goto(attacking.partition("?")[0])
     for attempt in ('document.body.innerHTML = "<b>x</b>"', 'document.body.setAttribute("onclick", "pwned = 1")'):
         assert page.evaluate(f"() => {{ try {{ {attempt}; return false; }} catch {{ return true; }} }}"), attempt
     page.evaluate("() => { try { setTimeout('pwned = 1'); } catch { /* as it should be */ } }")

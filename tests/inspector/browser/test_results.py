@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.inspector.browser.conftest import call, choose, inspected, opened
+from tests.inspector.browser.conftest import call, choose, inspected, opened, signed_in
 from tests.inspector.conftest import TRAVEL
+from tests.models import openai_wire
+from tests.models.provider import running_provider
 from tests.processes import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
     from playwright.sync_api import Browser, Page
 
 
@@ -31,6 +34,35 @@ def test_every_kind_of_content_is_shown(page: Page) -> None:
     expect(outcome).to_contain_text("travel://timetable/rome")
     outcome.get_by_role("button", name="JSON").click()
     expect(outcome).to_contain_text('"mimeType": "audio/wav"')
+
+
+def test_markdown_is_shown_as_a_reader_wants_it_or_as_it_is(page: Page) -> None:
+    choose(page, "guide")
+    page.get_by_label("city").fill("Rome")
+    outcome = call(page, "guide")
+    expect(outcome.get_by_role("heading", name="Rome")).to_be_visible()
+    expect(outcome.locator("strong", has_text="two days")).to_be_visible()
+    expect(outcome.get_by_role("listitem")).to_have_count(2)
+    expect(outcome.get_by_role("cell", name="May")).to_be_visible()
+    expect(outcome.locator("pre")).to_have_text("08:00  breakfast\n")
+    expect(outcome.get_by_role("link", name="boat")).to_have_attribute("href", "https://boats.example/tour")
+    expect(outcome.get_by_text("https://boats.example/tour")).to_be_visible()
+    expect(outcome.get_by_text("image: a map")).to_be_visible()
+    assert outcome.locator("img").count() == 0
+    outcome.get_by_role("button", name="Text", exact=True).click()
+    expect(outcome.locator("pre.text")).to_contain_text("Stay **two days**")
+    outcome.get_by_role("button", name="Bytes").click()
+    expect(outcome.get_by_label("Bytes", exact=True)).to_contain_text("000000  23 20 52 6f 6d 65 0a")
+    outcome.get_by_role("button", name="Markdown").click()
+    expect(outcome.get_by_role("heading", name="Rome")).to_be_visible()
+
+
+def test_the_bytes_of_a_picture_are_shown(page: Page) -> None:
+    choose(page, "ticket")
+    page.get_by_label("reference").fill("J-2")
+    outcome = call(page, "ticket")
+    outcome.locator(".block", has=page.locator("img")).get_by_role("button", name="Bytes").click()
+    expect(outcome.locator("pre.hex")).to_contain_text("89 50 4e 47 0d 0a 1a 0a")
 
 
 def test_an_error_is_shown_as_one(page: Page) -> None:
@@ -82,6 +114,48 @@ def test_a_person_answers_for_the_model_and_names_folders(page: Page) -> None:
     question.get_by_label("Folders").fill("file:///tmp\nfile:///srv")
     question.get_by_role("button", name="Answer").click()
     expect(outcome).to_contain_text("file:///srv")
+
+
+def test_a_model_proposes_what_the_user_may_change(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "test")
+    with running_provider() as provider:
+        provider.answer_to = lambda _: openai_wire.completion({"content": "Oslo"})
+        options = ("--model", "openai:small", "--base-url", provider.url)
+        with inspected(*options, TRAVEL) as url, opened(browser, url) as page:
+            outcome = call(page, "recommend")
+            question = page.get_by_role("region", name="Questions")
+            question.get_by_role("button", name="Ask openai:small").click()
+            answer = question.get_by_label("Answer in the model's place")
+            expect(answer).to_have_value("Oslo")
+            answer.fill("Oslo, or Bergen")
+            question.get_by_role("button", name="Answer").click()
+            expect(outcome).to_contain_text("The model says: Oslo, or Bergen")
+
+
+def test_values_that_the_server_completes_are_offered(page: Page) -> None:
+    choose(page, "plan")
+    options = "input => [...input.list.options].map(option => option.value)"
+    city, days = page.get_by_label("city"), page.get_by_label("days")
+    city.focus()
+    city.fill("ro")
+    expect(page.locator("datalist option")).to_have_count(2)
+    assert city.evaluate(options) == ["Rome", "Rovaniemi"]
+    city.fill("Rome")
+    days.focus()
+    expect(page.locator("datalist option[value='2 days in Rome']")).to_have_count(1)
+    assert days.evaluate(options) == ["2 days in Rome", "3 days in Rome"]
+    choose(page, "timetable")
+    page.get_by_label("city").fill("v")
+    expect(page.locator("datalist option[value='Vienna']")).to_have_count(1)
+
+
+def test_the_answer_to_a_form_is_checked(page: Page) -> None:
+    call(page, "cancel_journey")
+    question = page.get_by_role("region", name="Questions")
+    question.get_by_label("Answer as JSON").fill('{"reason": "boredom", "refund": true}')
+    expect(question.locator(".violation")).to_contain_text("boredom")
+    question.get_by_role("button", name="Decline").click()
+    expect(question).to_have_count(0)
 
 
 def test_resources_templates_and_prompts_are_read(page: Page) -> None:
@@ -199,9 +273,9 @@ def test_large_results_have_elements_only_where_they_are_unfolded(browser: Brows
 
 
 def test_a_result_that_is_no_longer_kept_is_asked_for_once(browser: Browser, travel: str) -> None:
-    context = browser.new_context()  # whose console says that the result was not found
+    context = signed_in(browser, travel)  # whose console says that the result was not found
     page = context.new_page()
-    page.goto(travel)
+    page.goto(travel.partition("?")[0])
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "/requests/" in request.url else None)
     page.route("**/requests/*", lambda route: route.fulfill(status=404, body="gone"))
@@ -225,10 +299,10 @@ def test_a_page_keeps_the_last_requests(page: Page) -> None:
 
 
 def test_an_event_that_cannot_be_shown_leaves_the_page_alive(browser: Browser, travel: str) -> None:
-    context = browser.new_context()
+    context = signed_in(browser, travel)
     page = context.new_page()
     page.route("**/events", lambda route: route.fulfill(content_type="text/event-stream", body=EVENTS))
-    page.goto(travel)
+    page.goto(travel.partition("?")[0])
     expect(page.get_by_role("alert")).to_contain_text("An event (server) of the inspector cannot be shown")
     expect(page.get_by_text("later")).to_be_visible()
     context.close()

@@ -26,9 +26,12 @@ export const api = {
   snippets: async (number) => parse(await get(`/requests/${number}/snippets`)),
   clearRequests: () => post("/requests/clear"),
   answer: (number, answer) => post(`/questions/${number}`, { answer }),
+  proposal: (number) => post(`/questions/${number}/proposal`),
   message: (number) => get(`/messages/${number}`),
   clearMessages: () => post("/messages/clear"),
   check: (server, tool, args) => post("/check", { server, tool, arguments: args }),
+  checkAnswer: (question, args) => post("/check", { question, arguments: args }),
+  complete: async (server, params) => (await post("/complete", { server, params })).values,
   refresh: (server) => post(`/servers/${encodeURIComponent(server)}/refresh`),
   restart: (server) => post(`/servers/${encodeURIComponent(server)}/restart`),
 };

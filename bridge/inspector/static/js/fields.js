@@ -1,6 +1,7 @@
 // Fields of a form, made from a JSON Schema. A field holds what the user has typed, and is read as JSON.
 
 import { compact, parse, pretty } from "./json.js";
+import { SUGGEST, Suggestions } from "./suggestions.js";
 
 const MAX_DEPTH = 12;
 const MAX_OPEN_DEPTH = 4; // a schema that refers to itself has no end
@@ -109,9 +110,10 @@ export function makeField(schema, root, value, { isRequired = true, prefills = f
 const textOf = (value) => (value === undefined ? "" : String(value));
 
 function textField(base, start) {
-  const { format, maxLength } = base.schema;
-  const input = TEXT_INPUTS[format] ?? (maxLength !== undefined && maxLength <= 80 ? "text" : "area");
-  return { ...base, kind: "text", input, text: textOf(start) };
+  const { format, maxLength, [SUGGEST]: fetchValues } = base.schema;
+  const isShort = fetchValues || (maxLength !== undefined && maxLength <= 80);
+  const suggestions = fetchValues ? new Suggestions(fetchValues) : null;
+  return { ...base, kind: "text", input: TEXT_INPUTS[format] ?? (isShort ? "text" : "area"), text: textOf(start), suggestions };
 }
 
 function jsonField(base, start) {

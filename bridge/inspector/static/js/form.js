@@ -190,6 +190,7 @@ function input(field, changed, name) {
     case "constant":
       return html`<output id=${field.id}>${visible(compact(field.value))}</output>`;
     case "text":
+      if (field.suggestions) return suggesting(field, name, set("text"));
       if (field.input !== "area") {
         return html`<input
           id=${field.id} aria-label=${name} type=${field.input} autocomplete="off" placeholder=${hint}
@@ -200,6 +201,19 @@ function input(field, changed, name) {
     default:
       return area(field, name, hint || "JSON", set("text"), "code");
   }
+}
+
+/** An input with the values that the server offers. */
+function suggesting(field, name, set) {
+  const { id, text, suggestions } = field;
+  const onInput = (event) => {
+    set(event);
+    suggestions.ask(field.text);
+  };
+  return html`<input
+      id=${id} aria-label=${name} type="text" autocomplete="off" list="${id}-values"
+      .value=${live(text)} @input=${onInput} @focus=${() => suggestions.ask(field.text)}
+    ><datalist id="${id}-values">${suggestions.values.map((value) => html`<option value=${value}></option>`)}</datalist>`;
 }
 
 function area(field, name, hint, set, kind = "") {

@@ -1,4 +1,6 @@
-// Numbers, times and foreign texts as people read them.
+// Numbers, times, addresses and foreign texts as people read them.
+
+import { html } from "./lit.js";
 
 export function bytes(count) {
   if (count < 1000) return `${count} B`;
@@ -34,4 +36,15 @@ export function visible(text) {
     /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u115f\u180e\u200b-\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\u{e0000}-\u{e01ef}]/gu,
     (character) => `⟨U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`,
   );
+}
+
+/**
+ * An address; a link if it is one of the web.
+ *
+ * @param label  what is shown; the address itself by default
+ */
+export function link(uri, label = visible(uri ?? "")) {
+  return /^https?:\/\//i.test(uri ?? "")
+    ? html`<a href=${uri} title=${visible(uri)} target="_blank" rel="noopener noreferrer">${label}</a>`
+    : html`<code>${label}</code>`;
 }

@@ -61,7 +61,7 @@ function opened(request) {
   return html`<div class="opened">
     <div class="actions">
       <button type="button" @click=${again}>Repeat</button>
-      ${method === "tools/call" ? html`<button type="button" @click=${edit}>Edit</button>` : nothing}
+      ${method !== "resources/read" ? html`<button type="button" @click=${edit}>Edit</button>` : nothing}
     </div>
     ${requestView(request)}
   </div>`;

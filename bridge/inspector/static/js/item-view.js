@@ -1,12 +1,14 @@
 // A tool, resource, resource template or prompt, with what can be done with it.
 
+import { api } from "./api.js";
 import { checkOf, draftOf, editor } from "./draft.js";
 import { titleOf, tokens, visible } from "./format.js";
 import { pretty } from "./json.js";
 import { html, nothing } from "./lit.js";
 import { lastRequest } from "./request-view.js";
 import { KINDS } from "./sidebar.js";
-import { itemKey, send, serverNamed } from "./store.js";
+import { itemKey, send, serverNamed, state } from "./store.js";
+import { SUGGEST } from "./suggestions.js";
 import { expanded, variablesOf } from "./uri-template.js";
 
 /** The item of a route. */
@@ -82,22 +84,42 @@ const views = {
     return sending(() => send(key, server, "resources/read", { uri }), "Read", nothing);
   },
   template(key, server, { uriTemplate }) {
-    const properties = Object.fromEntries(variablesOf(uriTemplate).map((name) => [name, { type: "string", maxLength: 80 }]));
+    const suggest = suggesting(key, server, { type: "ref/resource", uri: uriTemplate });
+    const properties = Object.fromEntries(
+      variablesOf(uriTemplate).map((name) => [name, { type: "string", maxLength: 80, ...suggest(name) }]),
+    );
     const draft = draftOf(key, { type: "object", properties, additionalProperties: false });
     const uri = expanded(uriTemplate, draft.value ?? {});
     const body = html`${editor(draft)}<p class="muted">URI <code>${visible(uri)}</code></p>`;
     return sending(() => send(key, server, "resources/read", { uri }), "Read", body);
   },
   prompt(key, server, { name, arguments: parameters = [] }) {
-    const properties = Object.fromEntries(
-      parameters.map((each) => [each.name, { type: "string", title: each.title, description: each.description }]),
-    );
-    const required = parameters.filter((each) => each.required).map((each) => each.name);
-    const draft = draftOf(key, { type: "object", properties, required, additionalProperties: false });
+    const draft = promptDraft(key, server, name, parameters);
     const get = () => send(key, server, "prompts/get", { name, arguments: draft.value });
     return sending(get, "Get", editor(draft), draft.value !== null);
   },
 };
+
+function promptDraft(key, server, name, parameters) {
+  const suggest = suggesting(key, server, { type: "ref/prompt", name });
+  const properties = Object.fromEntries(
+    parameters.map(({ name: own, title, description }) => [own, { type: "string", title, description, ...suggest(own) }]),
+  );
+  const required = parameters.filter((each) => each.required).map((each) => each.name);
+  return draftOf(key, { type: "object", properties, required, additionalProperties: false });
+}
+
+/** Part of a text's schema that fetches the server's completions, if it has any. */
+function suggesting(key, server, ref) {
+  if (!serverNamed(server).info?.capabilities?.completions) return () => ({});
+  return (name) => ({
+    [SUGGEST](text) {
+      const { [name]: _, ...others } = state.drafts.get(key)?.value ?? {};
+      const context = Object.keys(others).length ? { context: { arguments: others } } : {};
+      return api.complete(server, { ref, argument: { name, value: text }, ...context });
+    },
+  });
+}
 
 /** A tool's definition as the server has sent it. */
 function definition({ tokens: _, ...tool }) {
@@ -109,8 +131,10 @@ function definition({ tokens: _, ...tool }) {
 
 /** Edit the arguments of an earlier request again. */
 export function repeat({ server, method, params }) {
-  const tool = serverNamed(server)?.tools.find(({ name }) => name === params.name);
-  if (method === "tools/call" && tool) {
-    draftOf(itemKey("tool", server, tool.name), tool.inputSchema, { check: checkOf(server, tool.name) }).load(params.arguments);
-  }
+  const named = (list) => serverNamed(server)?.[list].find(({ name }) => name === params.name);
+  const key = (kind) => itemKey(kind, server, params.name);
+  const tool = method === "tools/call" && named("tools");
+  const prompt = method === "prompts/get" && named("prompts");
+  if (tool) draftOf(key("tool"), tool.inputSchema, { check: checkOf(server, tool.name) }).load(params.arguments);
+  if (prompt) promptDraft(key("prompt"), server, prompt.name, prompt.arguments ?? []).load(params.arguments);
 }

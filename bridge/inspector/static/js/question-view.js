@@ -1,11 +1,11 @@
 // Questions of servers: a form, a page to visit, a message for a model, or folders.
 
 import { api } from "./api.js";
-import { contentBlocks, link } from "./content.js";
+import { contentBlocks } from "./content.js";
 import { draftOf, editor } from "./draft.js";
-import { visible } from "./format.js";
-import { html, nothing, repeat } from "./lit.js";
-import { attempt, changed } from "./store.js";
+import { link, visible } from "./format.js";
+import { html, live, nothing, repeat } from "./lit.js";
+import { attempt, changed, state } from "./store.js";
 
 /** Texts that are typed as answers, by the question's number. */
 const texts = new Map();
@@ -53,7 +53,10 @@ const refusals = (question) => [
 ];
 
 function elicitation(question, { message, requestedSchema }) {
-  const draft = draftOf(`question ${question.number}`, requestedSchema, { prefills: true });
+  const draft = draftOf(`question ${question.number}`, requestedSchema, {
+    prefills: true,
+    check: (value) => api.checkAnswer(question.number, value),
+  });
   const accept = draft.value === null ? null : () => answer(question, { action: "accept", content: draft.value });
   const body = html`<p class="message" dir="auto">${visible(message)}</p>${editor(draft, "Answer as JSON")}`;
   return card(question, "asks you", body, [["Submit", accept], ...refusals(question)]);
@@ -75,15 +78,44 @@ function hostOf(url) {
   }
 }
 
-function sampling(question, { messages, systemPrompt, maxTokens }) {
-  const content = { type: "text", text: texts.get(question.number) ?? "" };
-  const reply = () => answer(question, { role: "assistant", content, model: "a person", stopReason: "endTurn" });
+/** Answers that the model has proposed, by the question's number; null while it is asked. */
+const proposals = new Map();
+
+function sampling(question, { messages, systemPrompt, maxTokens, tools }) {
+  const { number } = question;
+  const typed = texts.get(number) ?? "";
+  const proposal = proposals.get(number);
+  const isProposal = proposal && textOf(proposal) === typed;
+  const own = { role: "assistant", content: { type: "text", text: typed }, model: "a person", stopReason: "endTurn" };
+  const reply = () => answer(question, isProposal ? proposal : own);
+  const uses = isProposal ? [proposal.content].flat().filter(({ type }) => type !== "text") : [];
   const body = html`
     ${systemPrompt ? html`<h4>system</h4><pre class="text" dir="auto">${visible(systemPrompt)}</pre>` : nothing}
     ${messages.map(({ role, content: each }) => html`<h4>${visible(role)}</h4>${contentBlocks([each].flat())}`)}
+    ${tools?.length ? html`<h4>tools</h4><p>${tools.map(({ name }) => html`<code>${visible(name)}</code> `)}</p>` : nothing}
     ${textInput(question, `Answer in the model's place, up to ${maxTokens} tokens`)}
+    ${uses.length ? html`<h4>calls of ${visible(state.model)}</h4>${contentBlocks(uses)}` : nothing}
+    ${proposal === null ? html`<p class="muted" role="status">${visible(state.model)} is answering…</p>` : nothing}
   `;
-  return card(question, "asks your model", body, [["Answer", reply], ["Refuse", () => answer(question, null)]]);
+  const answers = [["Answer", proposal === null ? null : reply]];
+  if (state.model && proposal !== null) answers.push([`Ask ${visible(state.model)}`, () => propose(number)]);
+  return card(question, "asks your model", body, [...answers, ["Refuse", () => answer(question, null)]]);
+}
+
+const textOf = ({ content }) => [content].flat().filter(({ type }) => type === "text").map(({ text }) => text).join("\n");
+
+/** Let the model propose an answer, which the user can change and send. */
+async function propose(number) {
+  proposals.set(number, null);
+  changed();
+  const proposal = await attempt(() => api.proposal(number));
+  if (proposal) {
+    proposals.set(number, proposal);
+    texts.set(number, textOf(proposal));
+  } else {
+    proposals.delete(number);
+  }
+  changed();
 }
 
 function roots(question) {
@@ -98,5 +130,5 @@ function textInput({ number }, label) {
     texts.set(number, target.value);
     changed();
   };
-  return html`<label class="field"><span>${label}</span><textarea rows="3" @input=${set}></textarea></label>`;
+  return html`<label class="field"><span>${label}</span><textarea rows="3" .value=${live(texts.get(number) ?? "")} @input=${set}></textarea></label>`;
 }

@@ -11,6 +11,8 @@ export const state = {
   requests: [],
   questions: [],
   messages: [],
+  /** Name of the model that proposes answers; null for none. */
+  model: null,
   /** Requests with their answers by number; null while one is fetched, and one with a `problem` if it could not be. */
   details: new Map(),
   /** Texts of messages that the user has opened, by number. */
