@@ -22,8 +22,8 @@ _logger = logging.getLogger("bridge.hosting")
 
 COLLECTED_BYTES = 32 * 1024 * 1024
 """Unread bytes of closed connections after which garbage is collected."""
-_COLLECTION_SECONDS = 0.5
-"""Seconds in which the tasks of closed connections end."""
+_COLLECTION_SECONDS = (0.5, 5.0)
+"""Seconds in which the tasks of closed connections end, and in which they end on a busy machine."""
 
 
 def reading(protocol: type[Any], bounds: ConnectionLimits) -> type[Any]:  # noqa: C901 - methods of a class
@@ -56,7 +56,8 @@ def reading(protocol: type[Any], bounds: ConnectionLimits) -> type[Any]:  # noqa
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self._unread_timer is not None and unread.is_to_be_collected(self.unread_bytes):
-                self.loop.call_later(_COLLECTION_SECONDS, gc.collect)
+                for each in _COLLECTION_SECONDS:
+                    self.loop.call_later(each, gc.collect)
             self._read_on()
             super().connection_lost(exc)
 

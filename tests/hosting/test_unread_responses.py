@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LONG = 1000.0
 SHORT = 0.05
 RESULT_BYTES = 20_000_000
+MAX_CALLS = 5000
 MANY = modern("tools/call", name="many", arguments={}).raw
 CALL_MANY = request("tools/call", name="many", arguments={})
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -137,7 +138,7 @@ def test_a_client_that_hangs_up_on_what_it_does_not_read_gives_memory_and_places
     protocol: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unread_responses, "COLLECTED_BYTES", RESULT_BYTES // 2)
-    monkeypatch.setattr(unread_responses, "_COLLECTION_SECONDS", SHORT)
+    monkeypatch.setattr(unread_responses, "_COLLECTION_SECONDS", (SHORT, 10 * SHORT))
     bounds = ConnectionLimits(max_connections=2 if kind == "sse" else 1)
     publisher = Publisher(ToolBox(add, many), name="tests", max_calls=1)
     with bounding.served(protocol, bounds, publisher=publisher, max_sessions=1) as port:
@@ -160,7 +161,11 @@ def test_a_client_that_hangs_up_on_what_it_does_not_read_gives_memory_and_places
                     pass
                 assert tracemalloc.get_traced_memory()[0] > RESULT_BYTES // 2, "the rest waits in the server"
             taken(port, again)
-            while tracemalloc.get_traced_memory()[0] > RESULT_BYTES // 10:
+            for _ in range(MAX_CALLS):
+                if tracemalloc.get_traced_memory()[0] <= RESULT_BYTES // 10:
+                    break
                 taken(port, CALL if kind == "sse" else again)
+            else:
+                pytest.fail("the unread response stayed in memory")
         finally:
             tracemalloc.stop()
