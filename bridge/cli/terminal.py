@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from importlib.util import find_spec
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bridge.text import escape_controls, escaped_json
@@ -73,7 +73,16 @@ def is_capable(stream: TextIO) -> bool:
 
 def is_rich(stream: TextIO) -> bool:
     """True if rich may draw on a stream: it is a capable terminal, and the extra ``cli`` is installed."""
-    return is_capable(stream) and find_spec("rich") is not None
+    return is_capable(stream) and is_installed("rich")
+
+
+def is_installed(package: str) -> bool:
+    """True if a package of the extra ``cli`` can be imported."""
+    try:
+        import_module(package)
+    except ImportError:
+        return False
+    return True
 
 
 def console_for(stream: TextIO) -> Console:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +13,13 @@ import anyio
 import click
 from anyio import from_thread, lowlevel
 
+from bridge.cli.terminal import is_capable, is_installed, wants_colour
 from bridge.hosting.process import on_interrupt
 from bridge.text import escape_controls
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from prompt_toolkit import PromptSession
 
 
@@ -43,9 +44,16 @@ class LineInput(ABC):
         Raises:
             InputInterruptedError: The user pressed Ctrl-C.
         """
+        return await self._uninterrupted(self._read, prompt)
+
+    async def question(self, prompt: str) -> str | None:
+        """Read the next question of a conversation, which may have several lines; otherwise like `line`."""
+        return await self._uninterrupted(self._read_question, prompt)
+
+    async def _uninterrupted(self, read: Callable[[str], Awaitable[str | None]], prompt: str) -> str | None:
         async with self._lock:
             with anyio.CancelScope() as scope, on_interrupt(scope.cancel):
-                return await self._read(escape_controls(prompt))
+                return await read(escape_controls(prompt))
             raise InputInterruptedError
 
     async def confirms(self, question: str) -> bool | None:
@@ -62,6 +70,9 @@ class LineInput(ABC):
     @abstractmethod
     async def _read(self, prompt: str) -> str | None:
         """Show the prompt and read a line."""
+
+    async def _read_question(self, prompt: str) -> str | None:
+        return await self._read(prompt)
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Stop reading."""
@@ -133,15 +144,14 @@ def edit_session(**options: Any) -> PromptSession[str]:
     output = create_output(stdout=sys.stderr)
     if isinstance(output, Vt100_Output):
         output.enable_cpr = False  # an answer of the terminal after the prompt would be read as typed
-    depth = None if os.environ.get("NO_COLOR", "") == "" else ColorDepth.DEPTH_1_BIT
+    depth = None if wants_colour(sys.stderr) else ColorDepth.DEPTH_1_BIT
     chosen = {"history": DummyHistory(), "color_depth": depth} | options
     return PromptSession(input=create_input(sys.stdin), output=output, **chosen)
 
 
 def can_edit() -> bool:
     """True if lines can be edited: the extra is installed, and input and standard error are a capable terminal."""
-    is_capable = sys.stdin.isatty() and sys.stderr.isatty() and os.environ.get("TERM", "") != "dumb"
-    return is_capable and find_spec("prompt_toolkit") is not None
+    return sys.stdin.isatty() and is_capable(sys.stderr) and is_installed("prompt_toolkit")
 
 
 def line_input() -> LineInput:

@@ -43,6 +43,7 @@ class QuestionAnswerer:
         lines: Input of the user; None for the best that there is.
         model: Answers sampling requests; None refuses them.
         roots: Folders of the user; None refuses requests for them.
+        confirms_sampling: Ask the user before each use of the model.
 
     Attributes:
         asker: Name of what asks, for people: ``the tool 'x'``.
@@ -55,12 +56,14 @@ class QuestionAnswerer:
         *,
         model: ChatModel | None = None,
         roots: Sequence[Path] | None = None,
+        confirms_sampling: bool = False,
     ) -> None:
         self.asker = "a server"
         self.before_asking: Callable[[], object] = lambda: None
         self._lines = lines
         self._model = model
         self._roots = roots
+        self._confirms_sampling = confirms_sampling
         self._lock = anyio.Lock()
 
     def handlers(self) -> ClientHandlers:
@@ -94,11 +97,8 @@ class QuestionAnswerer:
                 return tuple(await self._listed(context))
 
     async def _elicited(self, question: Elicitation | UrlElicitation, _context: InvocationContext) -> ElicitationAnswer:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise _refusal(f"{self.asker} asks the user a question, but this is not a terminal, so nobody can answer")
         async with self._lock:
-            self.before_asking()
-            lines = self._lines = self._lines or line_input()
+            lines = self._terminal("a question")
             try:
                 if isinstance(question, UrlElicitation):
                     return await self._visited(lines, question)
@@ -106,6 +106,18 @@ class QuestionAnswerer:
             except InputInterruptedError:
                 print_message("cancelled")
                 return _CANCELLED
+
+    def _terminal(self, what: str) -> LineInput:
+        """Prepare the terminal for a question.
+
+        Raises:
+            ToolError: There is none.
+        """
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise _refusal(f"{self.asker} asks the user {what}, but this is not a terminal, so nobody can answer")
+        self.before_asking()
+        self._lines = self._lines or line_input()
+        return self._lines
 
     async def _filled(self, lines: LineInput, question: Elicitation) -> ElicitationAnswer:
         fields = form_fields(question.schema)
@@ -145,10 +157,22 @@ class QuestionAnswerer:
             raise _refusal(f"{self.asker} asks for a completion of a chat model; give one with --model PROVIDER:NAME")
         from bridge.models.sampling import sampling_with  # noqa: PLC0415 - only with a model
 
-        self.before_asking()
         size = f"{with_count(len(question.messages), 'message')}, at most {question.max_tokens} tokens"
-        print_message(f"{self.asker} uses the model: {size}")
+        if self._confirms_sampling:
+            async with self._lock:
+                await self._permitted(f"{self.asker} asks to use the model: {size}; allow it?")
+        else:
+            self.before_asking()
+            print_message(f"{self.asker} uses the model: {size}")
         return await sampling_with(self._model)(question, context)
+
+    async def _permitted(self, question: str) -> None:
+        try:
+            if await self._terminal("permission to use the model").confirms(question):
+                return
+        except InputInterruptedError:
+            pass
+        raise ToolError("the user did not allow the use of the model")
 
     async def _listed(self, _context: InvocationContext) -> Sequence[Root]:
         if self._roots is None:
