@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from bridge.client.provider import McpToolProvider
     from bridge.client.remote_tool import RemoteExecutor
     from bridge.client.resources import RemoteResources
+    from bridge.client.tasks.blocking import BlockingTask
+    from bridge.client.tasks.detached import DetachedTools
+    from bridge.client.tasks.remote_task import RemoteTask
     from bridge.client.tool_catalog import RemoteName, ServerStatus, ToolsChange
     from bridge.client.transports.http import HttpTransport
     from bridge.client.transports.memory import MemoryTransport
@@ -36,11 +39,12 @@ if TYPE_CHECKING:
     from bridge.client.transports.transport import UnusableTransport
 
 __all__ = [
-    "BlockingToolProvider", "CallOptions", "ClientCredentials", "ClientHandlers", "Connection", "ConnectionState",
-    "ConnectionStatus", "HttpTransport", "IdentityAssertion", "InputDefinition", "InputSource", "McpToolProvider",
-    "MemoryTransport", "OAuthLogin", "ReconnectPolicy", "RemoteExecutor", "RemoteName", "RemotePrompts",
-    "RemoteResources", "ServerConfig", "ServerInfo", "ServerStatus", "ServersConfig", "StdioTransport", "ToolListing",
-    "ToolsChange", "UnusableTransport", "config_json_schema", "connect", "load_config", "parse_config",
+    "BlockingTask", "BlockingToolProvider", "CallOptions", "ClientCredentials", "ClientHandlers", "Connection",
+    "ConnectionState", "ConnectionStatus", "DetachedTools", "HttpTransport", "IdentityAssertion", "InputDefinition",
+    "InputSource", "McpToolProvider", "MemoryTransport", "OAuthLogin", "ReconnectPolicy", "RemoteExecutor",
+    "RemoteName", "RemotePrompts", "RemoteResources", "RemoteTask", "ServerConfig", "ServerInfo", "ServerStatus",
+    "ServersConfig", "StdioTransport", "ToolListing", "ToolsChange", "UnusableTransport", "config_json_schema",
+    "connect", "load_config", "parse_config",
 ]  # fmt: skip
 
 _NAMES = {
@@ -58,6 +62,9 @@ _NAMES = {
     "bridge.client.provider": "McpToolProvider",
     "bridge.client.remote_tool": "RemoteExecutor",
     "bridge.client.resources": "RemoteResources",
+    "bridge.client.tasks.blocking": "BlockingTask",
+    "bridge.client.tasks.detached": "DetachedTools",
+    "bridge.client.tasks.remote_task": "RemoteTask",
     "bridge.client.tool_catalog": "RemoteName ServerStatus ToolsChange",
     "bridge.client.transports.http": "HttpTransport",
     "bridge.client.transports.memory": "MemoryTransport",

@@ -19,6 +19,7 @@ from anyio.lowlevel import current_token
 
 from bridge import portal
 from bridge.client.provider import McpToolProvider
+from bridge.client.tasks.blocking import BlockingTask
 from bridge.tools.transform import wrapped
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.state import ReconnectPolicy
     from bridge.client.connection_pool import Servers
+    from bridge.client.tasks.remote_task import RemoteTask
     from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter
     from bridge.client.upstream import HeaderSupplier
     from bridge.prompts.prompt import Prompt, PromptMessage
@@ -115,6 +117,27 @@ class BlockingToolProvider:
     ) -> ToolExecutionResult:
         """Call a tool by its local name and wait for its result; see `McpToolProvider.call`."""
         return self._run(lambda: self._provider.call(name, arguments, context=context, **more))
+
+    def start(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        /,
+        *,
+        context: InvocationContext | None = None,
+        **more: Any,
+    ) -> BlockingTask:
+        """Start a call as a task; see `McpToolProvider.start`."""
+        task = self._run(lambda: self._provider.start(name, arguments, context=context, **more))
+        return BlockingTask(task, self._run)
+
+    def task(self, text: str, *, context: InvocationContext | None = None) -> BlockingTask:
+        """Take up a task; see `McpToolProvider.task`."""
+
+        async def taken_up() -> RemoteTask:
+            return self._provider.task(text, context=context)
+
+        return BlockingTask(self._run(taken_up), self._run)
 
     def set_filter(self, filter: ToolFilter | None) -> None:  # noqa: A002 - LangChain4j's word
         """Use another filter from now on; see `McpToolProvider.set_filter`."""

@@ -20,20 +20,21 @@ from bridge.client.connection.state import ConnectionState, Listeners, Reconnect
 from bridge.client.connection_pool import servers_from
 from bridge.client.prompts import RemotePrompts
 from bridge.client.resources import RemoteResources
-from bridge.client.tool_catalog import EMPTY, CatalogRules, ServerStatus, ToolsChange
-from bridge.client.upstream import Upstream
+from bridge.client.tasks.starting import TaskStarter
+from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
+from bridge.client.upstream import Upstream, all_at_once
 from bridge.errors import DefinitionError, ServerError
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import httpx2
 
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection_pool import Servers
-    from bridge.client.tool_catalog import NameMapper, RemoteName, ToolCatalog, ToolFilter
+    from bridge.client.tool_catalog import NameMapper, RemoteName, ServerStatus, ToolCatalog, ToolFilter
     from bridge.client.upstream import HeaderSupplier
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool, ToolExecutionResult, ToolProviderRequest
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.client")
 
 
-class McpToolProvider:
+class McpToolProvider(TaskStarter):
     """Tools of MCP servers (LangChain4j's McpToolProvider). It belongs to the event loop that opens it.
 
     Args:
@@ -134,12 +135,12 @@ class McpToolProvider:
             names: Names of servers; all by default.
         """
         selected = [upstream for name, upstream in self._upstreams.items() if not names or name in names]
-        await _all_at_once(upstream.settled for upstream in selected)
+        await all_at_once(upstream.settled for upstream in selected)
 
     async def aclose(self) -> None:
         """Close all connections. Tools stay listed, but calls fail. May be called from any task."""
         self._is_open = False
-        await _all_at_once(upstream.aclose for upstream in self._upstreams.values())
+        await all_at_once(upstream.aclose for upstream in self._upstreams.values())
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -152,7 +153,7 @@ class McpToolProvider:
     async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:  # noqa: ARG002 - the protocol's
         """Return the current tools; lists that have expired are fetched again first."""
         lists = [upstream.lists["tools"] for upstream in self._upstreams.values()]
-        await _all_at_once(each.refresh for each in lists if each.has_expired)
+        await all_at_once(each.refresh for each in lists if each.has_expired)
         return tuple(self.tools)
 
     async def call(
@@ -186,7 +187,7 @@ class McpToolProvider:
 
     async def refresh(self) -> None:
         """List the tools of every server again, and its resources and prompts if they are used."""
-        await _all_at_once(upstream.refresh for upstream in self._upstreams.values())
+        await all_at_once(upstream.refresh for upstream in self._upstreams.values())
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
@@ -209,7 +210,7 @@ class McpToolProvider:
             upstream.follow(feature)
         chosen = [self._upstreams[name] for name in servers or self._upstreams]
         lists = [upstream.lists[feature] for upstream in chosen if upstream.is_open]
-        await _all_at_once(each.refresh if each.has_expired else each.settled for each in lists)
+        await all_at_once(each.refresh if each.has_expired else each.settled for each in lists)
 
     def _require(self, *names: str) -> None:
         for name in names:
@@ -258,7 +259,7 @@ class McpToolProvider:
         self._require(*names)
         removed = [self._upstreams.pop(name) for name in names]
         self._rebuild()
-        await _all_at_once(upstream.aclose for upstream in removed)
+        await all_at_once(upstream.aclose for upstream in removed)
 
     async def reconfigure(self, servers: Servers, *, wait: bool = True) -> None:
         """Replace the set of servers; only servers that changed are closed and opened.
@@ -280,25 +281,18 @@ class McpToolProvider:
         added = self._adopt([server for name, server in wanted.items() if name not in unchanged])
         self._upstreams = {name: self._upstreams[name] for name in wanted}
         self._rebuild()  # once, so that the remaining tools keep their names
-        await _all_at_once(upstream.aclose for upstream in removed)
+        await all_at_once(upstream.aclose for upstream in removed)
         await self._start_added(added, wait=wait)
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Current status of each server."""
         return tuple(
-            ServerStatus(
-                connection=upstream.connection.status(),
-                required=upstream.config.required,
-                is_listed=upstream.is_listed,
-                tools=tuple(name for name, origin in self.origins.items() if origin.server == upstream.name),
-                problem=upstream.problem,
-                skipped=(*upstream.skipped, *self._reasons(upstream.name)),
+            upstream.status(
+                tuple(tool for tool, origin in self.origins.items() if origin.server == name),
+                (reason for left_out in self._left_out.values() for reason in left_out.get(name, ())),
             )
-            for upstream in self._upstreams.values()
+            for name, upstream in self._upstreams.items()
         )
-
-    def _reasons(self, server: str) -> Iterable[str]:
-        return (reason for left_out in self._left_out.values() for reason in left_out.get(server, ()))
 
     def on_change(self, listener: Callable[[ToolsChange], None]) -> Callable[[], None]:
         """Call a listener on each change of the tools; returns a function that removes it. Exceptions are logged."""
@@ -342,18 +336,13 @@ class McpToolProvider:
     async def _start(self, upstreams: list[Upstream], *, wait: bool) -> None:
         self._defers_naming = wait  # to assign names once, not after each server
         try:
-            await _all_at_once(upstream.start for upstream in upstreams)
+            await all_at_once(upstream.start for upstream in upstreams)
             if wait:
-                await _all_at_once(upstream.require_settled for upstream in upstreams)
+                await all_at_once(upstream.require_settled for upstream in upstreams)
             self._rebuild()
-        except BaseException as error:
+        except BaseException:
             with anyio.CancelScope(shield=True):
-                await _all_at_once(upstream.aclose for upstream in upstreams)
-            leaf: BaseException = error
-            while isinstance(leaf, ExceptionGroup):
-                leaf = leaf.exceptions[0]
-            if leaf is not error:
-                raise leaf from leaf.__cause__
+                await all_at_once(upstream.aclose for upstream in upstreams)
             raise
         finally:
             self._defers_naming = False
@@ -392,9 +381,3 @@ class McpToolProvider:
         if self._change_listeners and (change := self._catalog.change_from(before)):
             self._change_listeners.notify(change)
         return self._catalog.left_out
-
-
-async def _all_at_once(functions: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
-    async with anyio.create_task_group() as tasks:
-        for function in functions:
-            tasks.start_soon(function)

@@ -47,6 +47,14 @@ class RemoteServer(Protocol):
         """Call a tool; see `bridge.client.connection.connection.Connection.call_tool`."""
         ...
 
+    async def task_result(self, task_id: str, *, context: InvocationContext) -> Json:
+        """Wait for the end of a task; see `bridge.client.connection.connection.Connection.task_result`."""
+        ...
+
+    async def request(self, method: str, params: Mapping[str, Any], *, context: InvocationContext) -> Json:
+        """Send another request; see `bridge.client.connection.connection.Connection.request`."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteExecutor:

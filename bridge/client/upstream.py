@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import anyio
 import anyio.lowlevel
 
-from bridge.client.connection.call import NO_OPTIONS
+from bridge.client.connection.call import NO_OPTIONS, CallOptions
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from bridge.client.connection.state import ConnectionState
 from bridge.client.connection_pool import ConnectionPool, with_headers
@@ -22,6 +22,7 @@ from bridge.client.remote_feature import remote_prompt, remote_resource
 from bridge.client.remote_list import Fetched, RemoteList
 from bridge.client.remote_tool import remote_tool
 from bridge.client.selection import ResourceSelection, not_as_pinned
+from bridge.client.tool_catalog import ServerStatus
 from bridge.errors import DefinitionError, WireError
 from bridge.resources.box import ResourceBox
 from bridge.tools.context import InvocationContext
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.connection.call import CallOptions
     from bridge.client.connection.connection import Connection
     from bridge.client.connection.list_methods import Listed, ListMethod
     from bridge.client.connection.state import ReconnectPolicy
@@ -185,9 +185,7 @@ class Upstream:
 
     async def refresh(self) -> None:
         """List everything that is followed again, and wait until that has succeeded or failed."""
-        async with anyio.create_task_group() as tasks:
-            for each in self._followed:
-                tasks.start_soon(self.lists[each].refresh)
+        await all_at_once(self.lists[each].refresh for each in self._followed)
 
     async def aclose(self) -> None:
         """Close all connections, except a connection that was open before."""
@@ -219,6 +217,22 @@ class Upstream:
         """Listed items that are malformed or refused by pins, each with the reason."""
         return tuple(reason for feature in FEATURES for reason in self._skipped.get(feature, ()))
 
+    def status(self, tools: tuple[str, ...], left_out: Iterable[str]) -> ServerStatus:
+        """Current status.
+
+        Args:
+            tools: Local names of its tools.
+            left_out: Items that got no local name, each with the reason.
+        """
+        return ServerStatus(
+            connection=self.connection.status(),
+            required=self.config.required,
+            is_listed=self.is_listed,
+            tools=tools,
+            problem=self.problem,
+            skipped=(*self.skipped, *left_out),
+        )
+
     @property
     def completes(self) -> bool:
         """True if the server has completions, or may have them."""
@@ -241,6 +255,12 @@ class Upstream:
         options = replace(options, meta=await self._meta(context))
         async with self._connection_for(context) as connection:
             return await connection.call_tool(name, arguments, context=context, options=options)
+
+    async def task_result(self, task_id: str, *, context: InvocationContext) -> Json:
+        """Wait for the end of a task with the context's identity; see `Connection.task_result`."""
+        options = CallOptions(meta=await self._meta(context))
+        async with self._connection_for(context) as connection:
+            return await connection.task_result(task_id, context=context, options=options)
 
     async def request(
         self,
@@ -368,6 +388,19 @@ class Upstream:
             _logger.warning("server %r: left out: %s", self.name, reason)
         self._skipped[lists[0][0].feature] = (*refused, *skipped)
         return list(items.values())
+
+
+async def all_at_once(functions: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
+    """Run functions concurrently; the first error cancels the others, and is raised as it is."""
+    try:
+        async with anyio.create_task_group() as tasks:
+            for function in functions:
+                tasks.start_soon(function)
+    except ExceptionGroup as group:
+        leaf: Exception = group
+        while isinstance(leaf, ExceptionGroup):
+            leaf = leaf.exceptions[0]
+        raise leaf from leaf.__cause__
 
 
 async def _supplied(supplier: HeaderSupplier, server: str, context: InvocationContext) -> Mapping[str, Any]:

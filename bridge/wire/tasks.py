@@ -1,23 +1,33 @@
-"""Conversion of tasks to MCP JSON (extension ``io.modelcontextprotocol/tasks``, SEP-2663)."""
+"""Conversion of tasks to MCP JSON and back (extension ``io.modelcontextprotocol/tasks``, SEP-2663)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from time import time
+from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
+from bridge.errors import WireError
 from bridge.text import utc_time
+from bridge.tools.task import Task, TaskStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.tools.task import Task
     from bridge.types import Json
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 """Key of the extension in the capabilities of clients and servers."""
+TASK_METHODS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+"""Methods of one task, whose ID is a parameter and the header ``Mcp-Name``."""
 REQUIRED_CAPABILITIES: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
 """Data of the error for a client that does not support tasks."""
+
+
+_STATUSES: frozenset[str] = frozenset(get_args(TaskStatus))
+_OUTCOMES = {"completed": "result", "failed": "error"}
+_POLL_SECONDS = (0.01, 60.0)
 
 
 def supports_tasks(capabilities: Mapping[str, Any]) -> bool:
@@ -29,6 +39,56 @@ def supports_tasks(capabilities: Mapping[str, Any]) -> bool:
 def created_task_to_wire(task: Task) -> Json:
     """Convert a task to the response to the call that created it (``CreateTaskResult``)."""
     return {"resultType": "task", **_base(task)}
+
+
+def is_created_task(result: Mapping[str, Any]) -> bool:
+    """Return True if the result of a call is a task."""
+    return result.get("resultType") == "task" and isinstance(result.get("taskId"), str)
+
+
+def task_from_wire(wire: Mapping[str, Any]) -> Task:
+    """Convert a ``CreateTaskResult``, or a ``DetailedTask``, to a task.
+
+    The interval of polling is kept between 10 milliseconds and a minute; times that cannot be read are the current one.
+
+    Raises:
+        WireError: The ID or the state is missing, or what the state comes with.
+    """
+    task_id, status, message = wire.get("taskId"), wire.get("status"), wire.get("statusMessage")
+    if not (isinstance(task_id, str) and task_id and status in _STATUSES):
+        raise WireError(f"a task without an ID, or with an unknown status: {task_id!r}, {status!r}")
+    questions = wire.get("inputRequests") if status == "input_required" else {}
+    if not (isinstance(questions, dict) and all(isinstance(each, dict) for each in questions.values())):
+        raise WireError(f"the task {task_id!r} requires input, and 'inputRequests' is no object of objects")
+    outcome = b""
+    if (member := _OUTCOMES.get(status)) is not None:
+        if not isinstance(wire.get(member), dict):
+            raise WireError(f"the task {task_id!r} is {status}, and {member!r} is no object")
+        outcome = to_json(wire[member], inf_nan_mode="null")
+    ttl, interval = wire.get("ttlMs"), wire.get("pollIntervalMs")
+    least, most = _POLL_SECONDS
+    return Task(
+        id=task_id,
+        status=status,
+        status_message=message if isinstance(message, str) else None,
+        created_at=_time(wire.get("createdAt")),
+        updated_at=_time(wire.get("lastUpdatedAt")),
+        ttl_seconds=ttl / 1000 if _is_number(ttl) else None,
+        poll_interval_seconds=min(max(interval / 1000, least), most) if _is_number(interval) else 1.0,
+        questions=questions,
+        outcome=outcome,
+    )
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15  # noqa: PLR2004 - of a date
+
+
+def _time(value: Any) -> float:
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return time()
 
 
 def task_to_wire(task: Task) -> Json:

@@ -56,6 +56,12 @@ class Answering:
             raise self.answer
         return self.answer
 
+    async def task_result(self, task_id: str, **options: Any) -> dict[str, Any]:
+        raise AssertionError("it makes no tasks")
+
+    async def request(self, method: str, params: Any, **options: Any) -> dict[str, Any]:
+        raise AssertionError("it is asked for nothing else")
+
 
 async def result_of(answer: dict[str, Any], **tool: Any) -> ToolExecutionResult:
     executor = remote_tool(listed("f", **tool), Answering(answer)).executor

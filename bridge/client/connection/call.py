@@ -45,6 +45,8 @@ class CallOptions:
     A result with ``resultType: "input_required"`` is returned instead of being answered with handlers. That has no
     effect in the handshake era, in which servers send requests during the call.
     """
+    hands_on_tasks: bool = False
+    """Return a result with ``resultType: "task"`` instead of waiting for the end of the task."""
 
 
 NO_OPTIONS = CallOptions()

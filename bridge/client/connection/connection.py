@@ -319,6 +319,28 @@ class Connection:
         assert self._call_tool is not None
         return self._call_tool(supervisor, name, arguments, context, options)
 
+    async def task_result(
+        self, task_id: str, *, context: InvocationContext | None = None, options: CallOptions = NO_OPTIONS
+    ) -> Json:
+        """Wait for the end of a task, through reconnections and restarts, and answer its questions with the handlers.
+
+        Args:
+            task_id: ID of the task on the server.
+            context: Invocation context; see `call_tool`.
+            options: Options of the requests.
+
+        Returns:
+            MCP's ``CallToolResult``, unparsed.
+
+        Raises:
+            OutcomeUnknownError: The task was cancelled, or the server does not know it, or did not respond in time.
+            ServerRefusedError: The task has failed.
+            ServerAnswerError: The server violates the protocol, or asks something that no handler can answer.
+        """
+        from bridge.client.connection.calls import task_result  # noqa: PLC0415 - imports the SDK
+
+        return await task_result(self._opened("waiting for a task"), task_id, context, options)
+
     async def request(
         self,
         method: str,

@@ -96,6 +96,16 @@ class ErrorTranslator:
         reason += "; it was cancelled: the outcome is unknown"
         return ServerTimeoutError(self._failure(phase, Cause(reason, hint), session))
 
+    def task_unfinished(self, phase: str, seconds: float, *, is_idle: bool) -> ServerTimeoutError:
+        """Error for a task that somebody has waited for too long, and that goes on."""
+        without = " without an answer of the server" if is_idle else ""
+        reason = f"it has not ended within {with_count(seconds, 'second')}{without}"
+        return ServerTimeoutError(self._failure(phase, Cause(reason, "wait for it again: it was not cancelled")))
+
+    def task_lost(self, phase: str, reason: str) -> OutcomeUnknownError:
+        """Error for a task whose outcome cannot be found out."""
+        return OutcomeUnknownError(self._failure(phase, Cause(f"{reason}: the outcome is unknown")))
+
     def not_allowed(self, phase: str, error: SignInError | UnauthorizedError) -> ServerAuthError:
         """Error for a call that needs credentials or another login."""
         cause = _auth(error) if isinstance(error, UnauthorizedError) else _of_sign_in(error)

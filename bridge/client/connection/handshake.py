@@ -8,13 +8,14 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import anyio
 from anyio.abc import ObjectSendStream
 from mcp import Client
+from mcp.client import ClientExtension, ResultClaim
 from mcp.shared.message import SessionMessage
-from mcp_types import DiscoverResult, Implementation
+from mcp_types import DiscoverResult, Implementation, Result
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from bridge.client.connection.handlers import Callbacks
@@ -22,9 +23,10 @@ from bridge.client.connection.listing import ListFilter
 from bridge.client.connection.telemetry import HandshakeTelemetry, peer_of
 from bridge.client.transports.channel import ChannelOptions
 from bridge.telemetry import switch
+from bridge.wire.tasks import TASKS_EXTENSION
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     import httpx2
@@ -34,6 +36,26 @@ if TYPE_CHECKING:
     from bridge.client.connection.session import Session
     from bridge.client.transports.channel import Channel
     from bridge.telemetry.instruments import Peer
+
+
+class _CreatedTask(Result):
+    """Task in place of the result of a call."""
+
+    result_type: Literal["task"] = "task"
+
+
+class _Tasks(ClientExtension):
+    """Declares tasks in the requests of the modern era; `bridge.client.connection.tasks` waits for them."""
+
+    identifier = TASKS_EXTENSION
+
+    def claims(self) -> Sequence[ResultClaim[Any]]:
+        """Return the claim without which the SDK would declare the extension in the handshake era as well."""
+        return (ResultClaim(result_type="task", model=_CreatedTask, resolve=_unresolved),)
+
+
+async def _unresolved(*_: object) -> NoReturn:
+    raise AssertionError("sessions read the results of calls themselves")
 
 
 @asynccontextmanager
@@ -109,6 +131,7 @@ async def _initialized(
         mode=mode,
         cache=None,
         client_info=_bridge(),
+        extensions=[_Tasks()],
         **options,
     )
     with _observed_handshake(session, peer_of(config, channel, "")):

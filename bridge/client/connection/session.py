@@ -21,6 +21,7 @@ from bridge.client.transports.channel import Channel, OutgoingRequest, as_curren
 from bridge.client.transports.limits import key_in
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
+from bridge.wire.tasks import TASK_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -39,6 +40,14 @@ if TYPE_CHECKING:
 
 
 _Asked = Request[Any, str]
+
+
+class _AskedOfTask(_Asked):
+    """Request for a task, whose ID is also in a header."""
+
+    name_param = "taskId"
+
+
 _AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(Any)  # the SDK has validated it
 
 
@@ -312,7 +321,7 @@ class Session:
     async def _request_over_sdk(
         self, method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressListener | None
     ) -> Json:
-        request = _Asked(method=method, params=params)
+        request = (_AskedOfTask if method in TASK_METHODS else _Asked)(method=method, params=params)
         try:
             with as_current_request(outgoing):
                 result: Json = await self.client.session.send_request(

@@ -34,6 +34,7 @@ from bridge.client.transports.limits import (
 )
 from bridge.client.transports.plain_requests import PlainRequests
 from bridge.client.transports.plain_responses import is_response, progress_in, result_in, result_of
+from bridge.wire.tasks import TASK_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -58,6 +59,7 @@ DRAIN_SECONDS = 1.0
 """Seconds that a server may take to end an event stream after its response; then the connection is closed."""
 
 _MAX_HEADS = 1000
+_NAME_KEYS = {**NAME_BEARING_METHODS, **dict.fromkeys(TASK_METHODS, "taskId")}
 _OWN_HEADERS = frozenset({"content-length", "transfer-encoding", MCP_METHOD_HEADER.lower(), MCP_NAME_HEADER.lower()})
 _SIGNATURE_HEADERS = frozenset({"authorization", "dpop"})
 _PARAM_PREFIX = "mcp-param-"
@@ -140,7 +142,7 @@ class PlainHttp:
         if not self._common_head or self._is_redirected:
             return None
         signature = {} if self._sign_in is None else self._sign_in.ready_headers()
-        name_key = NAME_BEARING_METHODS.get(method)
+        name_key = _NAME_KEYS.get(method)
         name = params.get(name_key) if name_key is not None else None
         if signature is None or name in self._channel.mirrored_tools:
             return None

@@ -1,0 +1,1 @@
+"""Tasks of remote servers: calls whose results are fetched later."""
