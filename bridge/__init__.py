@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.state import ConnectionState, ConnectionStatus
     from bridge.client.provider import McpToolProvider
+    from bridge.client.tasks.blocking import BlockingTask
+    from bridge.client.tasks.detached import DetachedTools
+    from bridge.client.tasks.remote_task import RemoteTask
     from bridge.client.tool_catalog import ServerStatus, ToolsChange
     from bridge.client.transports.http import HttpTransport
     from bridge.client.transports.memory import MemoryTransport
@@ -186,7 +189,7 @@ if TYPE_CHECKING:
     from bridge.tools.schema.json_schema import JsonObjectSchema, reference_to
     from bridge.tools.schema.parameters import P, ToolMemoryId
     from bridge.tools.specification import ToolAnnotations, ToolSpecification
-    from bridge.tools.task import TaskPolicy
+    from bridge.tools.task import Task, TaskPolicy
     from bridge.tools.threads import set_thread_limit
     from bridge.tools.tool import (
         ReturnBehavior,
@@ -214,27 +217,27 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AfterTool", "AiMessage", "Answer", "AnthropicChatModel", "ApprovalPolicy", "ArgumentProblem", "ArgumentsError",
-    "Audio", "BedrockChatModel", "BeforeTool", "BeforeToolExecution", "BlockingContext", "BlockingToolProvider",
-    "BridgeError", "CallNext", "Caller", "ChatEvent", "ChatMemory", "ChatMemoryStore", "ChatMessage", "ChatModel",
-    "ChatModelCall", "ChatModelError", "ChatModelListener", "ChatRequest", "ChatRequestParameters",
-    "ChatRequestTransformer", "ChatResponse", "ClientCredentials", "ClientHandlers", "CompleteResponse",
-    "CompleteToolCall", "Completion", "ConfigError", "Connection", "ConnectionState", "ConnectionStatus", "Content",
-    "Decision", "DefinitionError", "Elicitation", "ElicitationAnswer", "ErrorHandler", "ExecutionPolicy", "Features",
-    "File", "FinishReason", "GuardrailError", "HttpTransport", "IdentityAssertion", "Image", "InMemoryStore",
-    "InputGuardrailRequest", "InputRequired", "IntermediateResponse", "InvocationContext", "InvocationError",
-    "InvocationListener", "InvocationParameters", "InvocationSuspended", "InvocationTimeoutError", "JsonObjectSchema",
-    "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError", "MemoryTransport", "MissingExtraError",
-    "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect", "OutcomeUnknownError",
-    "OutputGuardrailRequest", "P", "PartialResponse", "PartialThinking", "PartialToolCall", "PinMismatchError",
-    "Prompt", "PromptArgument", "PromptBox", "PromptMessage", "PromptedToolsChatModel", "Question", "RedisStore",
-    "Refuse", "ReplyError", "Reprompt", "Resource", "ResourceBox", "ResourceLink", "ResourceNotFoundError",
-    "ResourceTemplate", "ResponseFormat", "Result", "Retry", "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling",
-    "SamplingAnswer", "SamplingMessage", "ServerAnswerError", "ServerAuthError", "ServerConfig", "ServerError",
-    "ServerRefusedError", "ServerStatus", "ServerTimeoutError", "ServerUnavailableError", "ServersConfig",
-    "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages", "StreamingChatModel", "SuspendedInvocation",
-    "SystemMessage", "TargetError", "TaskPolicy", "Text", "TokenStream", "TokenUsage", "Tool", "ToolAnnotations",
-    "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode", "ToolError", "ToolExecuted", "ToolExecution",
-    "ToolExecutionRequest", "ToolExecutionResult", "ToolExecutionResultMessage", "ToolExecutor",
+    "Audio", "BedrockChatModel", "BeforeTool", "BeforeToolExecution", "BlockingContext", "BlockingTask",
+    "BlockingToolProvider", "BridgeError", "CallNext", "Caller", "ChatEvent", "ChatMemory", "ChatMemoryStore",
+    "ChatMessage", "ChatModel", "ChatModelCall", "ChatModelError", "ChatModelListener", "ChatRequest",
+    "ChatRequestParameters", "ChatRequestTransformer", "ChatResponse", "ClientCredentials", "ClientHandlers",
+    "CompleteResponse", "CompleteToolCall", "Completion", "ConfigError", "Connection", "ConnectionState",
+    "ConnectionStatus", "Content", "Decision", "DefinitionError", "DetachedTools", "Elicitation", "ElicitationAnswer",
+    "ErrorHandler", "ExecutionPolicy", "Features", "File", "FinishReason", "GuardrailError", "HttpTransport",
+    "IdentityAssertion", "Image", "InMemoryStore", "InputGuardrailRequest", "InputRequired", "IntermediateResponse",
+    "InvocationContext", "InvocationError", "InvocationListener", "InvocationParameters", "InvocationSuspended",
+    "InvocationTimeoutError", "JsonObjectSchema", "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError",
+    "MemoryTransport", "MissingExtraError", "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect",
+    "OutcomeUnknownError", "OutputGuardrailRequest", "P", "PartialResponse", "PartialThinking", "PartialToolCall",
+    "PinMismatchError", "Prompt", "PromptArgument", "PromptBox", "PromptMessage", "PromptedToolsChatModel", "Question",
+    "RedisStore", "Refuse", "RemoteTask", "ReplyError", "Reprompt", "Resource", "ResourceBox", "ResourceLink",
+    "ResourceNotFoundError", "ResourceTemplate", "ResponseFormat", "Result", "Retry", "ReturnBehavior", "Rewrite",
+    "Root", "Roots", "Sampling", "SamplingAnswer", "SamplingMessage", "ServerAnswerError", "ServerAuthError",
+    "ServerConfig", "ServerError", "ServerRefusedError", "ServerStatus", "ServerTimeoutError", "ServerUnavailableError",
+    "ServersConfig", "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages", "StreamingChatModel",
+    "SuspendedInvocation", "SystemMessage", "TargetError", "Task", "TaskPolicy", "Text", "TokenStream", "TokenUsage",
+    "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode", "ToolError", "ToolExecuted",
+    "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult", "ToolExecutionResultMessage", "ToolExecutor",
     "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger", "ToolMemoryId", "ToolMiddleware",
     "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress", "ToolProvider",
     "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest", "ToolSpecification",
@@ -258,6 +261,9 @@ _NAMES = {
     "bridge.client.connection.handlers": "ClientHandlers",
     "bridge.client.connection.state": "ConnectionState ConnectionStatus",
     "bridge.client.provider": "McpToolProvider",
+    "bridge.client.tasks.blocking": "BlockingTask",
+    "bridge.client.tasks.detached": "DetachedTools",
+    "bridge.client.tasks.remote_task": "RemoteTask",
     "bridge.client.tool_catalog": "ServerStatus ToolsChange",
     "bridge.client.transports.http": "HttpTransport",
     "bridge.client.transports.memory": "MemoryTransport",
@@ -334,7 +340,7 @@ _NAMES = {
     "bridge.tools.schema.json_schema": "JsonObjectSchema reference_to",
     "bridge.tools.schema.parameters": "P ToolMemoryId",
     "bridge.tools.specification": "ToolAnnotations ToolSpecification",
-    "bridge.tools.task": "TaskPolicy",
+    "bridge.tools.task": "Task TaskPolicy",
     "bridge.tools.threads": "set_thread_limit",
     "bridge.tools.tool": (
         "ReturnBehavior Tool ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutor ToolPolicy "

@@ -24,7 +24,7 @@ from bridge.errors import ConfigError, ConfigProblem, DefinitionError
 from bridge.portal import start_detached
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
 MAX_IDLE_CONNECTIONS = 100
 """Maximum idle connections to each server."""
@@ -163,3 +163,16 @@ def _in_file(source: str) -> list[ServerConfig | Connection]:
     if (server := config.usable(name)) is not None:
         return [server]
     raise ConfigError(path, [ConfigProblem(config.why_missing(name))])
+
+
+async def all_at_once(functions: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
+    """Run functions concurrently; the first error cancels the others, and is raised as it is."""
+    try:
+        async with anyio.create_task_group() as tasks:
+            for function in functions:
+                tasks.start_soon(function)
+    except ExceptionGroup as group:
+        leaf: Exception = group
+        while isinstance(leaf, ExceptionGroup):
+            leaf = leaf.exceptions[0]
+        raise leaf from leaf.__cause__

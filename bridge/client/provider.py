@@ -17,12 +17,12 @@ import anyio
 
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.state import ConnectionState, Listeners, ReconnectPolicy
-from bridge.client.connection_pool import servers_from
+from bridge.client.connection_pool import all_at_once, servers_from
 from bridge.client.prompts import RemotePrompts
 from bridge.client.resources import RemoteResources
 from bridge.client.tasks.starting import TaskStarter
 from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
-from bridge.client.upstream import Upstream, all_at_once
+from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError
 from bridge.tools.toolbox import ToolBox
 

@@ -17,7 +17,7 @@ import anyio.lowlevel
 from bridge.client.connection.call import NO_OPTIONS, CallOptions
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from bridge.client.connection.state import ConnectionState
-from bridge.client.connection_pool import ConnectionPool, with_headers
+from bridge.client.connection_pool import ConnectionPool, all_at_once, with_headers
 from bridge.client.remote_feature import remote_prompt, remote_resource
 from bridge.client.remote_list import Fetched, RemoteList
 from bridge.client.remote_tool import remote_tool
@@ -388,19 +388,6 @@ class Upstream:
             _logger.warning("server %r: left out: %s", self.name, reason)
         self._skipped[lists[0][0].feature] = (*refused, *skipped)
         return list(items.values())
-
-
-async def all_at_once(functions: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
-    """Run functions concurrently; the first error cancels the others, and is raised as it is."""
-    try:
-        async with anyio.create_task_group() as tasks:
-            for function in functions:
-                tasks.start_soon(function)
-    except ExceptionGroup as group:
-        leaf: Exception = group
-        while isinstance(leaf, ExceptionGroup):
-            leaf = leaf.exceptions[0]
-        raise leaf from leaf.__cause__
 
 
 async def _supplied(supplier: HeaderSupplier, server: str, context: InvocationContext) -> Mapping[str, Any]:

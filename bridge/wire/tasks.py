@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 from pydantic_core import from_json, to_json
 
 from bridge.errors import WireError
-from bridge.text import utc_time
+from bridge.text import short_repr, utc_time
 from bridge.tools.task import Task, TaskStatus
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ REQUIRED_CAPABILITIES: Json = {"requiredCapabilities": {"extensions": {TASKS_EXT
 """Data of the error for a client that does not support tasks."""
 
 
-_STATUSES: frozenset[str] = frozenset(get_args(TaskStatus))
+_STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 _OUTCOMES = {"completed": "result", "failed": "error"}
 _POLL_SECONDS = (0.01, 60.0)
 
@@ -56,7 +56,7 @@ def task_from_wire(wire: Mapping[str, Any]) -> Task:
     """
     task_id, status, message = wire.get("taskId"), wire.get("status"), wire.get("statusMessage")
     if not (isinstance(task_id, str) and task_id and status in _STATUSES):
-        raise WireError(f"a task without an ID, or with an unknown status: {task_id!r}, {status!r}")
+        raise WireError(f"a task without an ID, or with an unknown status: {short_repr(task_id)}, {short_repr(status)}")
     questions = wire.get("inputRequests") if status == "input_required" else {}
     if not (isinstance(questions, dict) and all(isinstance(each, dict) for each in questions.values())):
         raise WireError(f"the task {task_id!r} requires input, and 'inputRequests' is no object of objects")

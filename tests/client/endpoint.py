@@ -93,10 +93,16 @@ def error_of(call_id: Any, code: int, text: str, *, status: int = 200) -> Respon
 
 
 @contextmanager
-def endpoint(era: str = "legacy", **answers: Answer) -> Iterator[Endpoint]:
-    """An endpoint; the methods of MCP that a test answers have an underscore for their slash."""
-    made = Endpoint(era, {name.replace("_", "/"): answer for name, answer in answers.items()})
+def running(made: Endpoint) -> Iterator[Endpoint]:
+    """Serve an endpoint."""
     app = Starlette(routes=[Route("/mcp", made.answer, methods=["GET", "POST", "DELETE"])])
     with http_server.serving(app) as origin:
         made.url = f"{origin}/mcp"
+        yield made
+
+
+@contextmanager
+def endpoint(era: str = "legacy", **answers: Answer) -> Iterator[Endpoint]:
+    """An endpoint; the methods of MCP that a test answers have an underscore for their slash."""
+    with running(Endpoint(era, {name.replace("_", "/"): answer for name, answer in answers.items()})) as made:
         yield made

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from mcp import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
-from mcp_types.methods import validate_server_result
-from pydantic import ValidationError
 from pydantic_core import from_json
 
 from bridge.client.connection.handlers import QuestionRefusedError, answer_question
@@ -31,6 +29,7 @@ from bridge.errors import (
     ServerUnavailableError,
     WireError,
 )
+from bridge.text import short_repr
 from bridge.wire.tasks import task_from_wire
 
 if TYPE_CHECKING:
@@ -186,16 +185,8 @@ class RunningTask:
             code, message = outcome.get("code"), outcome.get("message")
             error = MCPError(code if isinstance(code, int) else INTERNAL_ERROR, str(message), outcome.get("data"))
             raise failures.refused(self._phase, error, None)
-        result, session = {"resultType": "complete", **outcome}, self._supervisor.last
-        assert session is not None, "it has answered"
-        problem: Exception | None = None
+        result = {"resultType": "complete", **outcome}
         if result["resultType"] != "complete":
-            problem = WireError(f"the result of a task is not complete, but {result['resultType']!r}")
-        else:
-            try:
-                validate_server_result("tools/call", session.protocol_version, result)
-            except ValidationError as error:
-                problem = error
-        if problem is not None:
-            raise failures.unreadable(self._phase, problem) from problem
+            problem = WireError(f"the result of a task is not complete, but {short_repr(result['resultType'])}")
+            raise failures.unreadable(self._phase, problem)
         return result

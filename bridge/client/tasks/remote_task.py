@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from bridge.errors import DefinitionError, OutcomeUnknownError, ServerFailure, ServerRefusedError
+from bridge.errors import (
+    DefinitionError,
+    OutcomeUnknownError,
+    ServerAnswerError,
+    ServerFailure,
+    ServerRefusedError,
+    WireError,
+)
 from bridge.wire.questions import answer_to_wire
 from bridge.wire.tasks import task_from_wire
 from bridge.wire.tools import result_to_wire
@@ -75,7 +82,11 @@ class RemoteTask:
         if not self.id:
             outcome = result_to_wire(self._kept())
             return task_from_wire({"taskId": "-", "status": "completed", "result": outcome, "createdAt": None})
-        return task_from_wire(await self._request("tasks/get"))
+        wire = await self._request("tasks/get")
+        try:
+            return task_from_wire(wire)
+        except WireError as error:
+            raise ServerAnswerError(self._failure(f"its response is not valid MCP: {error}")) from error
 
     async def result(self) -> ToolExecutionResult:
         """Wait for the end; the handlers of the provider answer the questions, and status messages are its progress.
@@ -136,7 +147,10 @@ class RemoteTask:
         return self._direct
 
     def _unknown(self, reason: str) -> OutcomeUnknownError:
-        return OutcomeUnknownError(ServerFailure(server=self.server, phase=f"the task {str(self)!r}", reason=reason))
+        return OutcomeUnknownError(self._failure(reason))
+
+    def _failure(self, reason: str) -> ServerFailure:
+        return ServerFailure(server=self.server, phase=f"the task {str(self)!r}", reason=reason)
 
 
 def task_parts(text: str) -> tuple[str, str, str]:

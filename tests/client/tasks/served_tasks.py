@@ -37,8 +37,9 @@ async def wait_for(port: int, context: InvocationContext) -> str:
 
 
 @tool(task=FAST)
-async def hold(port: int) -> str:
-    """Run until cancelled."""
+async def hold(port: int, context: InvocationContext) -> str:
+    """Report progress, and run until cancelled."""
+    await context.progress(1, 2, "holding")
     say(port, "started")
     try:
         await anyio.sleep_forever()
@@ -49,8 +50,9 @@ async def hold(port: int) -> str:
 
 
 @tool(task=FAST, annotations={"idempotentHint": True})
-async def wait_again(port: int) -> str:
-    """Wait for the test, as often as it takes."""
+async def wait_again(port: int, context: InvocationContext) -> str:
+    """Report progress, and wait for the test, as often as it takes."""
+    await context.progress(1, 2, "waiting")
     return await received(port)
 
 

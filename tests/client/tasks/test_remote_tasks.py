@@ -94,7 +94,6 @@ class Gate:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.arrived = anyio.Event()
         self._is_open = anyio.Event()
 
     def open(self) -> None:
@@ -103,7 +102,6 @@ class Gate:
 
     async def hold(self, stream: SocketStream) -> None:
         """Let one function wait."""
-        self.arrived.set()
         async with stream:
             await self._is_open.wait()
             with suppress(anyio.BrokenResourceError):  # of a server that was killed
@@ -150,11 +148,12 @@ async def test_the_status_message_is_the_progress_of_the_call(config: ServerConf
 
 
 async def test_cancelling_the_call_cancels_the_task(config: ServerConfig, reports: Reports) -> None:
-    async with provided(config) as provider, anyio.create_task_group() as calls:
-        calls.start_soon(partial(provider.call, "hold", port=reports.port))
-        await reports.wait_for("started")
-        calls.cancel_scope.cancel()
-    async with provided(config):
+    progress = Progress()
+    async with provided(config) as provider:
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(partial(provider.call, "hold", port=reports.port, context=progress.context))
+            await progress.came.wait()  # so the client knows the task
+            calls.cancel_scope.cancel()
         await reports.wait_for("cancelled")
 
 
@@ -208,14 +207,14 @@ async def lasting(tmp_path: Path) -> AsyncIterator[RemoteServer]:
 async def test_a_call_goes_on_through_a_restart_of_the_server(
     lasting: RemoteServer, gate: Gate, *, fast_path: bool
 ) -> None:
-    results: list[str] = []
+    results, progress = [], Progress()
     async with provided(http_config(lasting, fast_path=fast_path)) as provider, anyio.create_task_group() as calls:
 
         async def call() -> None:
-            results.append((await provider.call("wait_again", port=gate.port)).text)
+            results.append((await provider.call("wait_again", port=gate.port, context=progress.context)).text)
 
         calls.start_soon(call)
-        await gate.arrived.wait()
+        await progress.came.wait()  # so the client knows the task
         lasting.kill()
         await lasting.start()
         gate.open()
@@ -225,15 +224,15 @@ async def test_a_call_goes_on_through_a_restart_of_the_server(
 async def test_a_task_that_the_restarted_server_does_not_know_has_an_unknown_outcome(reports: Reports) -> None:
     server = RemoteServer(SERVED)
     await server.start()
-    results = []
+    results, progress = [], Progress()
     try:
         async with provided(http_config(server)) as provider, anyio.create_task_group() as calls:
 
             async def call() -> None:
-                results.append(await provider.call("hold", port=reports.port))
+                results.append(await provider.call("hold", port=reports.port, context=progress.context))
 
             calls.start_soon(call)
-            await reports.wait_for("started")
+            await progress.came.wait()
             server.kill()
             await server.start()
     finally:
@@ -325,6 +324,3 @@ async def test_texts_and_tools_that_are_no_tasks_are_refused(tasks_server: Remot
         with pytest.raises(DefinitionError, match="cannot be started: call it"):
             await provider.start("list_resources")
         assert (await (await provider.start("add", a=1)).result()).is_error
-
-
-# --- servers that break the protocol ---------------------------------------------------------------------------------
