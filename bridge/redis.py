@@ -32,16 +32,21 @@ def is_redis_url(text: str) -> bool:
     return text.startswith(_SCHEMES)
 
 
-def redis_at(url: str) -> Redis:
+def redis_at(url: str, feature: str = "--redis-url", extra: str = "redis") -> Redis:
     """Create an asyncio client for a URL, without connecting.
 
     Failed commands are not retried, since they may have been executed.
+
+    Args:
+        url: The URL.
+        feature: Needs the package, in the error.
+        extra: Extra of this package that installs it, in the error.
 
     Raises:
         MissingExtraError: The package ``redis`` is not installed.
         ValueError: The URL is not a Redis URL.
     """
-    redis: Redis = _client("redis.asyncio", url, "--redis-url", _TIMEOUT_SECONDS, decode_responses=True)
+    redis: Redis = _client("redis.asyncio", url, feature, _TIMEOUT_SECONDS, extra, decode_responses=True)
     return redis
 
 
@@ -56,14 +61,14 @@ def blocking_redis_at(url: str) -> BlockingRedis:
     return redis
 
 
-def _client(module: str, url: str, feature: str, timeout_seconds: float, **options: Any) -> Any:
+def _client(module: str, url: str, feature: str, timeout_seconds: float, extra: str = "redis", **options: Any) -> Any:
     try:
         from redis.backoff import NoBackoff  # noqa: PLC0415 - optional dependency
 
         client = import_module(module).Redis
         retry = import_module(f"{module}.retry").Retry(NoBackoff(), 0)
     except ImportError as error:
-        raise MissingExtraError(feature, "redis", "redis") from error
+        raise MissingExtraError(feature, "redis", extra) from error
     return client.from_url(
         url,
         retry=retry,

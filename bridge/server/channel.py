@@ -190,6 +190,11 @@ class ModernChannel(RemoteChannel):
             self.resumption = Resumption(state["state"], self._answers)
             self._answers = {}
 
+    @property
+    def answers(self) -> Mapping[str, Json]:
+        """The client's answers so far, by key, in MCP's JSON."""
+        return self._answers
+
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         """Return the client's answers.
 

@@ -6,7 +6,7 @@ import logging
 import sys
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from bridge.server.limits import Limits
     from bridge.server.limits.accounts import Accounts, Execute
     from bridge.server.protocol import MessageId
+    from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.server.tasks.tasks import Tasks
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
@@ -142,9 +143,19 @@ class ServerCore:
     @cached_property
     def tasks(self) -> Tasks:
         """The tasks."""
+        store = self.task_options.store
+        if store is not None and store.is_shared:
+            from bridge.server.tasks.shared.shared_tasks import SharedTasks  # noqa: PLC0415 - only with Redis
+
+            return SharedTasks(self, self.task_options, cast("RedisTaskStore", store))
         from bridge.server.tasks.tasks import Tasks  # noqa: PLC0415 - only with tasks
 
         return Tasks(self, self.task_options)
+
+    def drain_tasks(self) -> None:
+        """Begin no task that another process can run."""
+        if "tasks" in vars(self):
+            self.tasks.drain()
 
     @property
     def has_tasks(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import time
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,8 @@ from bridge.telemetry.operations import classify_error
 from bridge.telemetry.records import CallDetails, EndedCall, call_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from bridge.telemetry.operations import Recorder
 
@@ -26,12 +27,16 @@ class TaskTelemetry:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._running: dict[TaskOperation, None] = {}
+        self.queue: tuple[int, float | None] = 0, None
+        """Number of tasks that wait on Redis for a process, and the time at which the oldest was created."""
         instruments = recorder.instruments
         self.duration = instruments.histogram(
             TASK_DURATION, "s", "Duration of a task, from its creation to its end.", _BUCKETS_SECONDS
         )
         instruments.observe(f"{TASKS}.running", "Tasks that run.", lambda: self._count(is_waiting=False))
         instruments.observe(f"{TASKS}.waiting", "Tasks that wait for answers.", lambda: self._count(is_waiting=True))
+        instruments.observe(f"{TASKS}.queued", "Tasks on Redis that no process has begun.", lambda: self.queue[0])
+        instruments.observe(f"{TASKS}.queued.oldest", "Seconds since the creation of the oldest of these.", self._wait)
         instruments.observe(f"{TASKS}.oldest", "Seconds since the creation of the oldest running task.", self._age)
 
     def started(self, task_id: str, tool: str, caller: str | None, created_at: float) -> TaskOperation:
@@ -61,6 +66,18 @@ class TaskTelemetry:
         for sink in self._recorder.sinks:
             sink.put([call_record(call)])
 
+    def trace_to_carry(self) -> dict[str, str]:
+        """Return the trace context of the current request, for the process that runs its task."""
+        carried: dict[str, str] = {}
+        if (tracer := self._recorder.tracer) is not None and tracer.current_trace_id() is not None:
+            tracer.carry(carried)
+        return carried
+
+    def continued(self, trace: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Context in which the trace of another process goes on."""
+        tracer = self._recorder.tracer
+        return nullcontext() if tracer is None or not trace else tracer.continued(trace)
+
     @contextmanager
     def work(self, tool: str) -> Iterator[None]:
         """Context in which the call of a task runs: a span within that of the request, if that is traced."""
@@ -78,6 +95,10 @@ class TaskTelemetry:
 
     def _count(self, *, is_waiting: bool) -> int:
         return sum(each.is_waiting is is_waiting for each in tuple(self._running))
+
+    def _wait(self) -> int:
+        _, oldest = self.queue
+        return 0 if oldest is None else max(0, int(time() - oldest))
 
     def _age(self) -> int:
         return max((int(time() - each.created_at) for each in tuple(self._running)), default=0)

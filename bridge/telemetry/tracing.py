@@ -7,6 +7,7 @@ no trace of its own, and passes ``traceparent`` on with the sampled flag cleared
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from random import getrandbits, random
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from bridge.telemetry.instruments import failure_labels
 from bridge.text import clip
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Iterator, Mapping, MutableMapping
 
     from opentelemetry.trace import TracerProvider
 
@@ -101,6 +102,17 @@ class Tracing:
             meta["traceparent"] = f"00-{getrandbits(128):032x}-{getrandbits(64):016x}-00"
         else:
             propagate.inject(meta)
+
+    @contextmanager
+    def continued(self, carried: Mapping[str, Any]) -> Iterator[None]:
+        """Context in which a trace that `carry` has written goes on."""
+        parent, _ = _parent(carried)
+        token = None if parent is None else context.attach(parent)
+        try:
+            yield
+        finally:
+            if token is not None:
+                context.detach(token)
 
     def _unsampled(self) -> CurrentSpan:
         """Make the current trace an unsampled one, at next to no cost: many share a context."""

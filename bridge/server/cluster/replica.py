@@ -56,6 +56,10 @@ _LOGGED_CHARS = 100
 """Maximum characters of a message in the log."""
 _REFUSAL_LOG_SECONDS = 60.0
 """Minimum seconds between two log lines about commands that Redis refused."""
+_CONSEQUENCE = (
+    "sessions of this replica continue, those of other replicas are answered 503 until it is available again, and each "
+    "replica counts rates alone"
+)
 _SEPARATOR = "/"
 """Separates the replica from the number in the id of a request to a client."""
 
@@ -73,10 +77,17 @@ class LateError(TimeoutError):
 
 
 class Replica:
-    """This replica, and its connection to the others. Methods raise RedisError if Redis does not answer."""
+    """This replica, and its connection to the others. Methods raise RedisError if Redis does not answer.
 
-    def __init__(self, redis: Redis, prefix: str) -> None:
+    Args:
+        redis: The connection.
+        prefix: Prefix of all keys and channels.
+        consequence: Effect of an outage, for the log.
+    """
+
+    def __init__(self, redis: Redis, prefix: str, consequence: str = _CONSEQUENCE) -> None:
         self.redis = redis
+        self._consequence = consequence
         self.id = uuid4().hex[:12]
         """Unique id of this replica."""
         self.is_up = True
@@ -211,11 +222,7 @@ class Replica:
         self._may_have_forgotten = self._may_have_forgotten or not isinstance(error, TimeoutError)
         if self.is_up and not (isinstance(error, LateError) and not error.is_again):
             self.is_up = False
-            _logger.error(
-                "Redis is unavailable (%s): sessions of this replica continue, those of other replicas are answered "
-                "503 until it is available again, and each replica counts rates alone",
-                error,
-            )
+            _logger.error("Redis is unavailable (%s): %s", error, self._consequence)
 
     async def _send_heartbeats(self) -> None:
         while True:

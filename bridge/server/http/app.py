@@ -10,6 +10,7 @@ GuardMiddleware ── HostOriginGuard, CorsGuard, BearerAuthGuard, RateLimitGua
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcp.server.sse import SseServerTransport
@@ -146,6 +147,10 @@ def http_app(
         from bridge.server.cluster import Cluster  # noqa: PLC0415 - only for those who have replicas, and an extra
 
         cluster = Cluster(redis_url, publisher, sessions, session_idle_seconds)
+        if publisher.task_options.store is None:
+            from bridge.server.tasks.shared.redis_store import RedisTaskStore  # noqa: PLC0415 - as above
+
+            publisher.task_options = replace(publisher.task_options, store=RedisTaskStore(redis_url))
     return BridgeApp(
         publisher,
         sessions,
@@ -205,7 +210,7 @@ class BridgeApp(Starlette):
         self._endpoint: StreamableEndpoint | None = None
         self._fast: FastHttp | None = None
         routes = list(self.public_routes)
-        shutdown_steps = [publisher.server.end_subscriptions, self._streams.end]
+        shutdown_steps = [publisher.server.end_subscriptions, self._streams.end, publisher.drain_tasks]
         self.drain = Drain(publisher.running, shutdown_steps)
         """Ends streams, then waits for running calls; run it while the server waits for its connections."""
         if path is not None:

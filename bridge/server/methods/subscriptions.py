@@ -172,7 +172,7 @@ class Listen(Method):
         acknowledged = honoured.model_copy(update={_TASK_IDS: task_ids} if task_ids else {})
         ends = [self._core.changes.listen(on_change)]
         if task_ids:
-            ends.append(self._core.tasks.listen(task_ids, waiting.put))
+            ends.append(self._core.tasks.listeners.add(task_ids, waiting.put))
         try:
             params = SubscriptionsAcknowledgedNotificationParams(notifications=acknowledged, _meta=meta)
             await send("notifications/subscriptions/acknowledged", params.model_dump(by_alias=True, exclude_none=True))

@@ -140,12 +140,18 @@ class TaskChannel:
         """Pass everything to the channel of the request, until `become_task`."""
         self._request = request
 
+    def take_answers_of(self, request: Channel) -> None:
+        """Take the answers that the client has sent with its requests, so that they are not asked for again."""
+        self._answers |= getattr(request, "answers", {})
+
     def begin_task(self) -> None:
         """Let the call wait before it reports or asks, until `become_task` or `stay_request`."""
         self._is_decided.clear()
 
     def become_task(self, changed: Callable[[], None]) -> None:
         """Pass nothing to the request any more, and call a function after each change of the task's state."""
+        if self._request is not None:
+            self.take_answers_of(self._request)
         self._request, self._changed = None, changed
         self._is_decided.set()
         self._is_task.set()
@@ -191,6 +197,11 @@ class TaskChannel:
                 self._answers[key] = answer
                 asked.answered.set_result(None)
         self._changed()
+
+    def remember(self, answers: Mapping[str, Json]) -> None:
+        """Give the call answers that were checked, also to questions that are not open now."""
+        self._answers |= {key: answer for key, answer in answers.items() if key not in self._asked}
+        self.answer(answers)
 
     # --- for the context ---------------------------------------------------------------------------------------------
 

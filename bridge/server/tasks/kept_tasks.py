@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from time import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from bridge.server.limits.shares import Shares
 from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, LIMIT_EXCEEDED, ProtocolError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bridge.server.tasks.options import TaskOptions
-    from bridge.server.tasks.store import TaskRecord
+    from bridge.server.tasks.store import TaskRecord, TaskStore
 
 _logger = logging.getLogger("bridge.server")
 
@@ -35,7 +35,7 @@ class KeptTasks:
     """
 
     def __init__(self, options: TaskOptions, expired: Callable[[str], bool]) -> None:
-        self._store = options.store or MemoryTaskStore()
+        self._store = cast("TaskStore", options.store or MemoryTaskStore())
         self._expired = expired
         self._unfinished = Shares(options.max_tasks)
         self._bytes = Shares(options.max_bytes)
@@ -53,13 +53,10 @@ class KeptTasks:
         Raises:
             ProtocolError: There is no room; its data says when to try again.
         """
-        for shares, wanted, limit in (
-            (self._unfinished, 1, "--max-tasks"),
-            (self._bytes, stored_bytes, MAX_BYTES_OPTION),
-        ):
-            if not shares.has_room(account, wanted):
-                message = f"too many tasks ({limit} of the server): try again in {RETRY_SECONDS} seconds"
-                raise ProtocolError(LIMIT_EXCEEDED, message, {"limit": limit, "retryAfterSeconds": RETRY_SECONDS})
+        if not self._unfinished.has_room(account, 1):
+            raise over_maximum("tasks")
+        if not self._bytes.has_room(account, stored_bytes):
+            raise over_maximum("bytes")
 
     async def create(self, record: TaskRecord) -> None:
         """Store a new task.
@@ -118,8 +115,7 @@ class KeptTasks:
         except TaskStoreError as error:
             raise unavailable(error) from None
         if record is None or record.owner != owner or _seconds_left(record) == 0:
-            message = f"there is no task {clip(task_id)!r}: the id is wrong, or the task has expired"
-            raise ProtocolError(INVALID_PARAMS, message)
+            raise unknown_task(task_id)
         return record
 
     async def delete(self, task_id: str) -> None:
@@ -180,6 +176,19 @@ class _Kept(NamedTuple):
     stored_bytes: int
     timer: asyncio.TimerHandle | None
     """Deletes it."""
+
+
+def over_maximum(reached: Literal["tasks", "bytes"]) -> ProtocolError:
+    """Return the error of a further task over a maximum."""
+    limit = "--max-tasks" if reached == "tasks" else MAX_BYTES_OPTION
+    message = f"too many tasks ({limit} of the server): try again in {RETRY_SECONDS} seconds"
+    return ProtocolError(LIMIT_EXCEEDED, message, {"limit": limit, "retryAfterSeconds": RETRY_SECONDS})
+
+
+def unknown_task(task_id: str) -> ProtocolError:
+    """Return the error of a task that its caller does not have."""
+    message = f"there is no task {clip(task_id)!r}: the id is wrong, or the task has expired"
+    return ProtocolError(INVALID_PARAMS, message)
 
 
 def unavailable(error: TaskStoreError) -> ProtocolError:

@@ -18,6 +18,10 @@ async def running_tasks(core: ServerCore) -> AsyncIterator[None]:
     Raises:
         TaskStoreError: The store cannot be opened.
     """
+    if core.task_options.is_shared:  # by what other processes run, too
+        async with core.tasks.opened():
+            yield
+        return
     if core.has_tasks:
         await core.tasks.open()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import from_json, to_json
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
     from bridge.server.tasks.store import TaskRecord
     from bridge.tools.tool import Tool
 
+_NOTHING: Mapping[str, str] = {}
 MAX_RUNS = 3
 """Maximum number of times that a task is started; its tool may be what ends the process."""
+
+
+_SECRET = re.compile(r"auth|cookie|credential|key|password|secret|session|signature|token")
 
 
 class Rerun(NamedTuple):
@@ -23,7 +28,9 @@ class Rerun(NamedTuple):
 
     arguments: Mapping[str, Any]
     context: InvocationContext
-    """Its context, without the headers of the request, which may contain credentials."""
+    """Its context, with the headers that `rerun_request` was given."""
+    trace: Mapping[str, str]
+    """Trace context of the request that created the task; empty without one."""
 
 
 def may_run_again(tool: Tool, runs: int = 0) -> bool:
@@ -32,13 +39,33 @@ def may_run_again(tool: Tool, runs: int = 0) -> bool:
     return runs < MAX_RUNS and bool(hints.idempotent or hints.read_only)
 
 
-def rerun_request(arguments: Mapping[str, Any], context: InvocationContext) -> bytes:
-    """Return a call as JSON; empty if JSON cannot express it."""
+def headers_to_keep(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a request whose names do not tell of credentials."""
+    return {name: value for name, value in headers.items() if _SECRET.search(name.lower()) is None}
+
+
+def rerun_request(
+    arguments: Mapping[str, Any],
+    context: InvocationContext,
+    headers: Mapping[str, str] = _NOTHING,
+    trace: Mapping[str, str] = _NOTHING,
+) -> bytes:
+    """Return a call as JSON; empty if JSON cannot express it.
+
+    Args:
+        arguments: Its arguments.
+        context: Its context.
+        headers: Headers of the request to keep, which should contain no credentials.
+        trace: Trace context of the request.
+    """
     caller = context.caller
     request = {
         "arguments": arguments,
         "capabilities": dict(context.client_capabilities),
         "meta": dict(context.meta),
+        "headers": dict(headers),
+        "trace": dict(trace),
+        "parameters": dict(context.parameters),
         "caller": None
         if caller is None
         else {"name": caller.name, "scopes": sorted(caller.scopes), "claims": dict(caller.claims)},
@@ -61,6 +88,8 @@ def read_rerun(record: TaskRecord) -> Rerun | None:
         caller=caller,
         client_capabilities=request["capabilities"],
         meta=request["meta"],
+        headers=request.get("headers", {}),
+        parameters=request.get("parameters", {}),
         account=record.account,
     )
-    return Rerun(request["arguments"], context)
+    return Rerun(request["arguments"], context, request.get("trace", {}))

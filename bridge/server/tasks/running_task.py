@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json, to_json
 
 from bridge.server.failures import failed
-from bridge.server.protocol import INTERNAL_ERROR, ProtocolError
-from bridge.server.tasks.kept_tasks import unavailable
+from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED, ProtocolError
+from bridge.server.tasks.kept_tasks import MAX_BYTES_OPTION, unavailable
 from bridge.server.tasks.store import TaskStoreError
 from bridge.telemetry.tasks import error_type_of
 
@@ -80,8 +80,14 @@ class RunningTask:
                 self.record = replace(self.record, answers=record.answers)
             self.channel.answer(found)
 
+    def interrupt(self) -> None:
+        """Cancel the call at its client's request, once: a further cancellation would interrupt its clean-up."""
+        if not self._is_cancelled:
+            self._is_cancelled = True
+            self.work.cancel()
+
     async def cancel(self) -> None:
-        """Cancel the call at its client's request, once: a further cancellation would interrupt its clean-up.
+        """Cancel the call at its client's request.
 
         The stored task is cancelled when this returns, so that no other process runs it again.
 
@@ -91,9 +97,7 @@ class RunningTask:
         async with self._saving:
             if self.work.done():
                 return
-            if not self._is_cancelled:
-                self._is_cancelled = True
-                self.work.cancel()
+            self.interrupt()
             if self._kept.is_durable:
                 await self._save(self.record.changed(status="cancelled", questions={}, updated_at=time()))
 
@@ -175,6 +179,12 @@ def outcome_unknown(tool: str) -> ProtocolError:
 def failed_record(record: TaskRecord, error: ProtocolError) -> TaskRecord:
     """Return a task that has failed with an error."""
     return record.changed(status="failed", outcome=_as_json(error), questions={}, updated_at=time())
+
+
+def without_room(record: TaskRecord) -> TaskRecord:
+    """Return a task that has failed because its outcome is over the maximum of stored bytes."""
+    message = f"there is no room for the result of {record.tool!r}, which has {len(record.task.outcome)} bytes"
+    return failed_record(record, ProtocolError(LIMIT_EXCEEDED, message, {"limit": MAX_BYTES_OPTION}))
 
 
 def _as_json(error: ProtocolError) -> bytes:

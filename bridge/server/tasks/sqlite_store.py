@@ -14,13 +14,13 @@ from time import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
-from pydantic_core import from_json, to_json
 
-from bridge.server.tasks.store import TaskRecord, TaskStoreError
-from bridge.tools.task import Task
+from bridge.server.tasks.store import TaskStoreError, record_from_json, record_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from bridge.server.tasks.store import TaskRecord
 
 _T = TypeVar("_T")
 
@@ -51,6 +51,7 @@ class SqliteTaskStore:
     """
 
     is_durable = True
+    is_shared = False
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -80,7 +81,8 @@ class SqliteTaskStore:
         Raises:
             TaskStoreError: It cannot be written, such as to a full disk; the record before stays.
         """
-        row = (record.task.id, record.expires_at, _state(record), record.request, record.task.outcome)
+        kept = record if record.task.is_final else record.changed(status="working", questions={})
+        row = (record.task.id, record.expires_at, record_to_json(kept), record.request, record.task.outcome)
         await self._run(partial(self._execute, _SAVE, row))
 
     async def find(self, task_id: str) -> TaskRecord | None:
@@ -141,10 +143,8 @@ class SqliteTaskStore:
 
     def _record(self, state: bytes, request: bytes, outcome: bytes) -> TaskRecord:
         try:
-            fields = from_json(state)
-            of_record = {name: fields.pop(name) for name in ("owner", "account", "tool", "answers", "runs")}
-            return TaskRecord(task=Task(**fields, outcome=outcome), request=request, **of_record)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            return record_from_json(state, request, outcome)
+        except ValueError as error:
             raise TaskStoreError(f"a task in {str(self._path)!r} is malformed: {error!r}") from error
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
@@ -176,24 +176,3 @@ def _described(error: Exception) -> str:
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return "another process uses the file; give each server its own"
     return str(error)
-
-
-def _state(record: TaskRecord) -> bytes:
-    """Return the record as JSON, without what has its own column."""
-    task = record.task
-    return to_json(
-        {
-            "id": task.id,
-            "status": task.status if task.is_final else "working",
-            "status_message": task.status_message,
-            "created_at": task.created_at,
-            "updated_at": task.updated_at,
-            "ttl_seconds": task.ttl_seconds,
-            "poll_interval_seconds": task.poll_interval_seconds,
-            "owner": record.owner,
-            "account": record.account,
-            "tool": record.tool,
-            "answers": record.answers,
-            "runs": record.runs,
-        }
-    )

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pydantic_core import from_json, to_json
+
 from bridge.errors import BridgeError
+from bridge.tools.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from bridge.tools.task import Task
 
 OVERHEAD_BYTES = 1024
 """Bytes that a task counts beside its texts."""
@@ -54,6 +55,42 @@ class TaskRecord:
         return replace(self, task=replace(self.task, **changes))
 
 
+def record_to_json(record: TaskRecord) -> bytes:
+    """Return a record as JSON, without its request and its outcome."""
+    task = record.task
+    return to_json(
+        {
+            "id": task.id,
+            "status": task.status,
+            "status_message": task.status_message,
+            "created_at": task.created_at,
+            "updated_at": task.updated_at,
+            "ttl_seconds": task.ttl_seconds,
+            "poll_interval_seconds": task.poll_interval_seconds,
+            "questions": dict(task.questions),
+            "owner": record.owner,
+            "account": record.account,
+            "tool": record.tool,
+            "answers": record.answers,
+            "runs": record.runs,
+        }
+    )
+
+
+def record_from_json(state: str | bytes, request: bytes, outcome: bytes) -> TaskRecord:
+    """Return a record that `record_to_json` has written.
+
+    Raises:
+        ValueError: It is malformed.
+    """
+    try:
+        fields = from_json(state)
+        of_record = {name: fields.pop(name) for name in ("owner", "account", "tool", "answers", "runs")}
+        return TaskRecord(task=Task(**fields, outcome=outcome), request=request, **of_record)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(repr(error)) from error
+
+
 class TaskStoreError(BridgeError):
     """A store cannot be read or written; the message says why."""
 
@@ -63,6 +100,8 @@ class TaskStore(Protocol):
 
     is_durable: bool
     """True if tasks outlive the process."""
+    is_shared: bool
+    """True if several processes use it at a time; see `bridge.server.tasks.shared`."""
 
     async def open(self) -> Sequence[TaskRecord]:
         """Open the store; return the tasks of earlier processes.
@@ -105,6 +144,7 @@ class MemoryTaskStore:
     """Keeps tasks in this process."""
 
     is_durable = False
+    is_shared = False
 
     def __init__(self) -> None:
         self._records: dict[str, TaskRecord] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from secrets import token_urlsafe
@@ -21,11 +22,12 @@ from anyio import CancelScope
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.failures import reported
 from bridge.server.limits.accounts import current_account
-from bridge.server.protocol import LIMIT_EXCEEDED, ProtocolError, missing_tasks_extension
+from bridge.server.protocol import ProtocolError, missing_tasks_extension
 from bridge.server.tasks.channel import TaskChannel
-from bridge.server.tasks.kept_tasks import MAX_BYTES_OPTION, KeptTasks
+from bridge.server.tasks.kept_tasks import KeptTasks
+from bridge.server.tasks.listeners import TaskListeners
 from bridge.server.tasks.restarts import may_run_again, read_rerun, rerun_request
-from bridge.server.tasks.running_task import RunningTask, failed_record, outcome_unknown
+from bridge.server.tasks.running_task import RunningTask, failed_record, outcome_unknown, without_room
 from bridge.server.tasks.store import TaskRecord
 from bridge.server.tasks.work import start_work
 from bridge.telemetry import switch
@@ -33,7 +35,7 @@ from bridge.tools.task import Task, TaskPolicy
 from bridge.wire.tasks import created_task_to_wire, supports_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Mapping
 
     from bridge.server.auth.access import Access
     from bridge.server.tasks.options import TaskOptions
@@ -59,7 +61,8 @@ class Tasks:
         self._calls = calls
         self._kept = KeptTasks(options, self._expire)
         self._running: dict[str, RunningTask] = {}
-        self._listeners: dict[str, set[Callable[[str], None]]] = {}
+        self.listeners = TaskListeners()
+        """Functions that are called after changes of tasks."""
         self._changes: set[asyncio.Task[Any]] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self._is_closing = False
@@ -102,15 +105,23 @@ class Tasks:
             channel.connect(request)
             return await self._call_first(tool, policy, arguments, context, access, channel)
         record = self._new_record(tool, policy, arguments, context)
+        channel.take_answers_of(request)
+        creation = self._begin(record, tool, arguments, context, access, channel)
+        return await asyncio.shield(self._changing(creation))  # a stored task has to be started
 
-        async def create() -> Json:
-            await self._kept.create(record)
-            running = self._started(
-                record, channel, start_work(self._calls, tool.name, arguments, context, access, self._watched)
-            )
-            return created_task_to_wire(running.record.task)
-
-        return await asyncio.shield(self._changing(create()))  # a stored task has to be started
+    async def _begin(
+        self,
+        record: TaskRecord,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        context: InvocationContext,
+        access: Access,
+        channel: TaskChannel,
+    ) -> Json:
+        """Store a task, and start its call; return it in MCP's JSON."""
+        await self._kept.create(record)
+        work = start_work(self._calls, tool.name, arguments, context, access, self._watched)
+        return created_task_to_wire(self._started(record, channel, work).record.task)
 
     async def _call_first(
         self,
@@ -123,7 +134,7 @@ class Tasks:
     ) -> Json:
         """Run a call, which becomes a task when its function says so, or after a time."""
         if policy.required:
-            self._kept.check_room(context.account)
+            await self._check_room(context.account)
         work = start_work(self._calls, tool.name, arguments, context, access, None)
         wanted = asyncio.get_running_loop().create_task(channel.wants_task.wait())
         creation: asyncio.Task[Json] | None = None
@@ -162,8 +173,16 @@ class Tasks:
     ) -> Json:
         """Store and start a task of a call that runs; return it in MCP's JSON."""
         record = self._new_record(tool, policy, arguments, context)
-        await self._kept.create(record)
+        await self._create(record, tool)
         return created_task_to_wire(self._started(record, channel, work).record.task)
+
+    async def _check_room(self, account: str) -> None:
+        """Refuse a further task over a maximum."""
+        self._kept.check_room(account)
+
+    async def _create(self, record: TaskRecord, tool: Tool) -> None:  # noqa: ARG002 - for other stores
+        """Store a task whose call runs."""
+        await self._kept.create(record)
 
     def _changing(self, change: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Run a change of the store, which goes on if its client hangs up."""
@@ -188,10 +207,14 @@ class Tasks:
             ttl_seconds=self.options.ttl_seconds if policy.ttl_seconds is None else policy.ttl_seconds,
             poll_interval_seconds=policy.poll_interval_seconds,
         )
-        request = rerun_request(arguments, context) if self._kept.is_durable and may_run_again(tool) else b""
+        request = self._stored_request(tool, arguments, context)
         return TaskRecord(
-            task=task, owner=_owner_of(context.caller), account=context.account, tool=tool.name, request=request
+            task=task, owner=owner_of(context.caller), account=context.account, tool=tool.name, request=request
         )
+
+    def _stored_request(self, tool: Tool, arguments: Mapping[str, Any], context: InvocationContext) -> bytes:
+        """Return what another process needs to run a call."""
+        return rerun_request(arguments, context) if self._kept.is_durable and may_run_again(tool) else b""
 
     def _started(self, record: TaskRecord, channel: TaskChannel, work: Work) -> RunningTask:
         """Let a stored task run without its request."""
@@ -221,23 +244,27 @@ class Tasks:
         """Store the outcome of a task whose call has ended."""
         record = running.ended
         try:
-            if running.is_expired:
-                await self._kept.delete(record.task.id)
-            elif not (self._is_ending and record.request and record.task.status == "failed"):
-                # Otherwise, the next process runs it again.
-                if not self._kept.has_room_for_outcome(record):
-                    size = len(record.task.outcome)
-                    message = f"there is no room for the result of {record.tool!r}, which has {size} bytes"
-                    error = ProtocolError(LIMIT_EXCEEDED, message, {"limit": MAX_BYTES_OPTION})
-                    record = failed_record(record, error)
-                await running.save_outcome(record, partial(self._calls.running.leave, running.work))
+            record = await self._store_end(running, record)
         finally:
             self._running.pop(record.task.id, None)
-            self._kept.end(record.account)
             self._calls.running.leave(running.work)
             if self._watched is not None and running.operation is not None:
                 self._watched.ended(running.operation, record.task.status, running.error_type(record))
             self._notify(running)
+
+    async def _store_end(self, running: RunningTask, record: TaskRecord) -> TaskRecord:
+        """Store the end of a task, or delete it if it has expired; return it as it was stored."""
+        try:
+            if self._is_ending and record.request and record.task.status == "failed" and not running.is_expired:
+                return record  # the next process runs it again
+            if not (running.is_expired or self._kept.has_room_for_outcome(record)):
+                record = without_room(record)
+            await running.save_outcome(record, partial(self._calls.running.leave, running.work))
+            if running.is_expired:  # possibly while it was saved
+                await self._kept.delete(record.task.id)
+            return record
+        finally:
+            self._kept.end(record.account)
 
     @property
     def _is_ending(self) -> bool:
@@ -281,29 +308,12 @@ class Tasks:
         if (running := self._running.get(task_id)) is not None:
             await asyncio.shield(self._changing(running.cancel()))
 
-    def listen(self, task_ids: Iterable[str], listener: Callable[[str], None]) -> Callable[[], None]:
-        """Call a function with a task's id after each change of its state; return a function that ends that."""
-        ids = tuple(task_ids)
-        for each in ids:
-            self._listeners.setdefault(each, set()).add(listener)
-
-        def end() -> None:
-            for each in ids:
-                listeners = self._listeners.get(each, set())
-                listeners.discard(listener)
-                if not listeners:
-                    self._listeners.pop(each, None)
-
-        return end
-
     def _notify(self, running: RunningTask) -> None:
-        task_id = running.record.task.id
-        for listener in tuple(self._listeners.get(task_id, ())):
-            listener(task_id)
+        self.listeners.notify(running.record.task.id)
 
     async def _found(self, task_id: str, caller: Caller | None) -> TaskRecord:
         running = self._running.get(task_id)
-        return await self._kept.find(task_id, _owner_of(caller), None if running is None else running.record)
+        return await self._kept.find(task_id, owner_of(caller), None if running is None else running.record)
 
     # --- the server --------------------------------------------------------------------------------------------------
 
@@ -332,6 +342,22 @@ class Tasks:
                 start_work(self._calls, record.tool, rerun.arguments, context, EVERYTHING, self._watched),
             )
 
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Context in which the server has its tasks.
+
+        Raises:
+            TaskStoreError: The store cannot be opened or written.
+        """
+        await self.open()
+        try:
+            yield
+        finally:
+            await self.close()
+
+    def drain(self) -> None:
+        """Begin no task that another process can run."""
+
     async def close(self) -> None:
         """Cancel the running tasks, which fail with an unknown outcome, and close the store."""
         self._is_closing = True
@@ -354,7 +380,7 @@ class Tasks:
             await self._kept.close()
 
 
-def _owner_of(caller: Caller | None) -> str:
+def owner_of(caller: Caller | None) -> str:
     """Return the name that a task is bound to; empty without authentication."""
     return "" if caller is None else caller.name
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class Calls(Protocol):
     """Runs the calls of a server: a `bridge.server.core.ServerCore`."""
 
+    name: str
     tools: ToolBox
     running: RunningCalls
 

@@ -147,7 +147,7 @@ async def test_answers_that_arrive_together_are_all_stored() -> None:
     assert tasks is not None
     with anyio.fail_after(20):
         task_id = (await call(publisher))["taskId"]
-        tasks.listen([task_id], lambda _: asked.set())
+        tasks.listeners.add([task_id], lambda _: asked.set())
         if (await tasks.get(task_id, None)).status != "input_required":
             await asked.wait()
         answers = {"a": named("Ada"), "b": named("Lovelace")}

@@ -1,4 +1,4 @@
-"""Tasks over HTTP, on the fast path and by the SDK."""
+"""Tasks over HTTP, on the fast path and by the SDK, in the process and on Redis."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import anyio
 import httpx
@@ -17,6 +18,7 @@ from bridge.server import Publisher, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits
 from bridge.server.tasks.options import TaskOptions
+from bridge.server.tasks.shared.redis_store import RedisTaskStore
 from tests.server import http_server
 from tests.server.tasks.client import TaskClient
 
@@ -31,6 +33,27 @@ PATHS = pytest.mark.parametrize("fast_path", [True, False], ids=["the fast path"
 
 def text(content: str) -> dict[str, str]:
     return {"type": "text", "text": content}
+
+
+_redis_urls: list[str] = []
+
+
+@pytest.fixture(autouse=True, params=["in the process", "on Redis"])
+def place(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where the tasks of `served` are."""
+    if request.param == "in the process":
+        yield
+        return
+    _redis_urls.append(request.getfixturevalue("redis").url)
+    yield
+    _redis_urls.clear()
+
+
+def publisher_of(functions: object, limits: Limits | None = None, **options: Any) -> Publisher:
+    """A server of its own name, with tasks in one of the places."""
+    if _redis_urls:
+        options["store"] = RedisTaskStore(_redis_urls[0])
+    return Publisher(functions, name=f"tests-{uuid4().hex}", tasks=TaskOptions(**options), limits=limits)
 
 
 class Gate:
@@ -107,7 +130,7 @@ def served(
 ) -> Iterator[str]:
     """Serve the tools; gives the origin."""
     gate = gate or Gate()
-    publisher = Publisher(tools(gate), name="tests", tasks=TaskOptions(**options), limits=limits)
+    publisher = publisher_of(tools(gate), limits, **options)
     try:
         with http_server.serving(
             http_app(publisher.tools, publisher=publisher, fast_path=fast_path, auth=auth), http="direct"
@@ -348,7 +371,7 @@ def test_a_result_without_room_fails_the_task_and_says_so() -> None:
         """Returns more than may be stored."""
         return "x" * 4096
 
-    publisher = Publisher(large, name="tests", tasks=TaskOptions(max_bytes=4096))
+    publisher = publisher_of(large, max_bytes=4096)
     with http_server.serving(http_app(publisher.tools, publisher=publisher)) as origin, TaskClient(origin) as client:
         failed = client.settled(client.created("large"))
     assert (failed["status"], failed["error"]["code"]) == ("failed", -32005)
@@ -365,7 +388,8 @@ def test_an_expired_task_is_cancelled_and_unknown() -> None:
         finally:
             ended.set()
 
-    with http_server.serving(http_app(wait)) as origin, TaskClient(origin) as client:
+    publisher = publisher_of(wait)
+    with http_server.serving(http_app(wait, publisher=publisher)) as origin, TaskClient(origin) as client:
         task_id = client.created("wait")
         assert ended.wait(20)
         assert client.get(task_id)["code"] == -32602
@@ -393,6 +417,7 @@ def test_a_server_that_ends_fails_its_tasks_and_their_functions_clean_up() -> No
         finally:
             cleaned_up.set()
 
-    with http_server.serving(http_app(wait)) as origin, TaskClient(origin) as client:
+    publisher = publisher_of(wait)
+    with http_server.serving(http_app(wait, publisher=publisher)) as origin, TaskClient(origin) as client:
         client.created("wait")
     assert cleaned_up.is_set()

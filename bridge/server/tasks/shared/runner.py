@@ -1,0 +1,368 @@
+"""Runner of tasks: what one process claims from Redis, and how their states get back there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.tasks.channel import TaskChannel
+from bridge.server.tasks.restarts import MAX_RUNS, read_rerun
+from bridge.server.tasks.running_task import failed_record, outcome_unknown, without_room
+from bridge.server.tasks.store import TaskStoreError
+from bridge.server.tasks.work import start_work
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+    from bridge.server.tasks.options import TaskOptions
+    from bridge.server.tasks.running_task import RunningTask
+    from bridge.server.tasks.shared.redis_store import Claim, RedisTaskStore, SharedRecord
+    from bridge.server.tasks.store import TaskRecord
+    from bridge.server.tasks.work import Calls, Work
+    from bridge.telemetry.tasks import TaskTelemetry
+
+    Start = Callable[[TaskRecord, TaskChannel, Work], RunningTask]
+
+_logger = logging.getLogger("bridge.server")
+
+TICK_SECONDS = 1.0
+"""Seconds between two looks for tasks of dead processes, and for what a lost message would have said."""
+_RESYNC_SECONDS = 10.0
+_PAUSED_SECONDS = 3 * TICK_SECONDS
+_CLAIMED_AT_ONCE = 50
+_WRITE_PAUSE_SECONDS = 0.05
+_SAVE_AGAIN_SECONDS = 5.0
+
+
+class TaskRunner:
+    """Runs tasks of Redis in this process.
+
+    Args:
+        calls: Runs the calls.
+        options: Options of the tasks.
+        store: The Redis.
+        start: Lets a stored task run.
+        watched: Observes the work of tasks; None for no observation.
+    """
+
+    def __init__(
+        self, calls: Calls, options: TaskOptions, store: RedisTaskStore, start: Start, watched: TaskTelemetry | None
+    ) -> None:
+        self._calls = calls
+        self._options = options
+        self._store = store
+        self._start_task = start
+        self._watched = watched
+        self._id = store.replica.id
+        self._held: dict[str, _Held] = {}
+        self.starting: set[str] = set()
+        """Ids of tasks that are stored, or claimed, and run soon."""
+        self._undone: dict[str, bool] = {}
+        self._changed: dict[str, None] = {}
+        self._skipped: set[str] = set()
+        self.is_draining = False
+        """True to claim no tasks."""
+        self._must_resync = False
+        self._resynced_at = monotonic()
+        self._claiming = asyncio.Lock()  # no claim may be unknown to this process while it compares them
+        self._woken, self._written, self._mailed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        store.replica.on_message("queued", self._receive_queued)
+        store.replica.on_message("mail", self._receive_mail)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Context in which this process claims tasks."""
+        self.is_draining = False
+        async with anyio.create_task_group() as loops:
+            for each in (self._keep_claiming, self._keep_writing, self._keep_delivering, self._keep_looking):
+                loops.start_soon(each)
+            try:
+                yield
+            finally:
+                loops.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True), suppress(TaskStoreError):
+                    if not await self._store.held_by(self._id):
+                        await self._store.unregister(self._id)
+
+    def wake(self) -> None:
+        """Claim tasks, if there is room."""
+        self._woken.set()
+
+    # --- tasks of this process ---------------------------------------------------------------------------------------
+
+    def hold(self, task_id: str, claim: Claim, *, may_run_again: bool) -> None:
+        """Note the claim of a task that is about to run."""
+        self._held[task_id] = _Held(claim, may_run_again)
+
+    def add(self, running: RunningTask) -> None:
+        """Add a task that runs, whose claim is noted."""
+        task_id, expires_at = running.record.task.id, running.record.expires_at
+        held = self._held[task_id]
+        held.running = running
+        self.starting.discard(task_id)
+        if expires_at is not None:
+            held.timer = asyncio.get_running_loop().call_later(max(0.0, expires_at - time()), running.expire)
+
+    def undo(self, task_id: str, *, is_running: bool) -> None:
+        """Delete a task whose creation failed, and which Redis may have stored."""
+        self.starting.discard(task_id)
+        self._undone[task_id] = is_running
+
+    def put(self, running: RunningTask) -> None:
+        """Store a changed state soon."""
+        self._changed[running.record.task.id] = None
+        self._written.set()
+
+    async def end(
+        self, running: RunningTask, record: TaskRecord, *, is_ending: bool, failed: Callable[[], None]
+    ) -> TaskRecord:
+        """Store the end of a task, again and again if Redis fails; return it as it was stored.
+
+        Args:
+            running: The task.
+            record: The task with its outcome.
+            is_ending: True if this process ends; the task then runs elsewhere, if that is harmless.
+            failed: Called after each failure.
+        """
+        task_id = record.task.id
+        held = self._held[task_id]
+        if held.timer is not None:
+            held.timer.cancel()
+        has_failed = False
+        try:
+            while not held.is_lost:
+                try:
+                    if running.is_expired:
+                        await self._store.forget(task_id, self._id)
+                        return record
+                    if is_ending and held.may_run_again and record.task.status == "failed":
+                        waiting = running.record.changed(status="working", questions={}, updated_at=time())
+                        await self._store.release(waiting, held.claim, is_counted=False, has_begun=True)
+                        return record
+                    ended = await self._store.finish(record, held.claim, self._options.max_bytes)
+                    if ended == "full":
+                        record = without_room(record)
+                        ended = await self._store.finish(record, held.claim, None)
+                except TaskStoreError as error:
+                    _logger.error("the outcome of a task of %r is not stored yet: %s", record.tool, error)  # noqa: TRY400 - it says why
+                    has_failed = True
+                    failed()
+                    await asyncio.sleep(_SAVE_AGAIN_SECONDS)
+                    continue
+                if ended != "gone":
+                    if ended == "lost" or (ended == "ended" and not has_failed):
+                        _lose(held)
+                    return record
+                await self._restore(held)
+            return record
+        finally:
+            del self._held[task_id]
+            self._changed.pop(task_id, None)
+            self.wake()
+
+    async def _restore(self, held: _Held) -> None:
+        """Store a task that Redis has lost."""
+        assert held.running is not None
+        record = replace(held.running.record, answers=held.running.channel.answers)
+        with suppress(TaskStoreError):
+            state = await self._store.restore(record, held.claim, may_run_again=held.may_run_again)
+            if state in {"lost", "ended"}:
+                _lose(held)
+
+    # --- claims ------------------------------------------------------------------------------------------------------
+
+    async def _receive_queued(self, message: Mapping[str, Any]) -> None:  # noqa: ARG002 - a claim finds it
+        self._woken.set()
+
+    async def _keep_claiming(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            room = min(self._options.max_running - len(self._held), _CLAIMED_AT_ONCE)
+            if self.is_draining or room <= 0:
+                continue
+            with self._noting_failures():
+                async with self._claiming:
+                    claimed = await self._store.claim(self._id, room, self._skipped)
+                    self.starting.update(claimed)
+                if len(claimed) == room:
+                    self._woken.set()
+                async with anyio.create_task_group() as starting:
+                    for task_id in claimed:
+                        starting.start_soon(self._start_claimed, task_id)
+
+    async def _start_claimed(self, task_id: str) -> None:
+        try:
+            with self._noting_failures():
+                found = await self._store.find_with_request(task_id)
+                if found is not None and found.claim.runner == self._id:
+                    await self._start(task_id, found)
+        finally:
+            self.starting.discard(task_id)
+
+    async def _start(self, task_id: str, found: SharedRecord) -> None:
+        record, claim = found.record, found.claim
+        rerun = read_rerun(record)
+        if found.is_cancelled:
+            await self._store.finish(_cancelled(record), claim, None)
+        elif self._calls.tools.find(record.tool) is None or self.is_draining:
+            self._skipped.add(record.tool)
+            await self._store.release(record, claim, is_counted=False, has_begun=False)
+        elif rerun is None:
+            await self._store.finish(failed_record(record, outcome_unknown(record.tool)), claim, None)
+        else:
+            earlier = await self._store.answers(task_id) if record.runs > 1 else {}
+            channel = TaskChannel(rerun.context.client_capabilities, {**record.answers, **earlier})
+            rerun.context.connect(channel)
+            self.hold(task_id, claim, may_run_again=found.may_run_again)
+            with nullcontext() if self._watched is None else self._watched.continued(rerun.trace):
+                work = start_work(self._calls, record.tool, rerun.arguments, rerun.context, EVERYTHING, self._watched)
+                self._start_task(record, channel, work)
+
+    # --- states, answers and cancellations ---------------------------------------------------------------------------
+
+    async def _keep_writing(self) -> None:
+        while True:
+            await self._written.wait()
+            self._written.clear()
+            for task_id in tuple(self._changed):
+                held = self._held.get(task_id)
+                del self._changed[task_id]
+                if held is None or held.running is None:
+                    continue
+                try:
+                    if await self._store.put(held.running.record, held.claim) == "lost":
+                        _lose(held)
+                except TaskStoreError:
+                    self._changed[task_id] = None
+                    self._must_resync = True
+                    break  # a tick goes on
+            await anyio.sleep(_WRITE_PAUSE_SECONDS)
+
+    async def _receive_mail(self, message: Mapping[str, Any]) -> None:  # noqa: ARG002 - the mail is on Redis
+        self._mailed.set()
+
+    async def _keep_delivering(self) -> None:
+        while True:
+            await self._mailed.wait()
+            self._mailed.clear()
+            with self._noting_failures():
+                for task_id in await self._store.mail(self._id):
+                    await self._deliver(task_id)
+
+    async def _deliver(self, task_id: str) -> None:
+        """Give a task its answers, or cancel it."""
+        found, held = await self._store.find(task_id), self._held.get(task_id)
+        if found is None or held is None or held.running is None or found.claim != held.claim:
+            return
+        if found.is_cancelled:
+            held.running.interrupt()
+        held.running.channel.remember(await self._store.answers(task_id))
+
+    # --- lost messages, and dead processes ---------------------------------------------------------------------------
+
+    async def _keep_looking(self) -> None:
+        looked_at = monotonic()
+        while True:
+            with self._noting_failures():
+                await self._look()
+            before, looked_at = looked_at, monotonic()
+            if looked_at - before > _PAUSED_SECONDS:
+                self._must_resync = True
+            await anyio.sleep(TICK_SECONDS)
+
+    async def _look(self) -> None:
+        for task_id, is_running in tuple(self._undone.items()):
+            await (self._store.forget(task_id, self._id) if is_running else self._store.withdraw(task_id))
+            del self._undone[task_id]
+        runners, waiting, oldest = await self._store.register(self._id)
+        if self._watched is not None:
+            self._watched.queue = waiting, oldest
+        if self._must_resync or monotonic() - self._resynced_at > _RESYNC_SECONDS:
+            await self._resync()
+        self._skipped.clear()
+        for event in (self._woken, self._written, self._mailed):
+            event.set()
+        for runner in runners:
+            if runner != self._id and await self._store.has_ended(runner):
+                await self._take_over(runner)
+
+    async def _resync(self) -> None:
+        """Compare the tasks that run here with those that Redis says run here."""
+        self._must_resync = False
+        async with self._claiming:
+            noted = await self._store.held_by(self._id)
+        for task_id, held in tuple(self._held.items()):
+            if held.running is None or held.running.work.done() or held.running.is_expired:
+                continue
+            if task_id not in noted:
+                await self._restore(held)
+            await self._deliver(task_id)
+        for task_id in noted - self._held.keys() - self.starting - self._undone.keys():
+            found = await self._store.find(task_id)
+            if found is None:
+                await self._store.forget(task_id, self._id)
+            elif found.claim.runner == self._id and task_id not in self._held:  # claimed, but the reply was lost
+                await self._store.release(found.record, found.claim, is_counted=False, has_begun=False)
+        self._resynced_at = monotonic()
+
+    async def _take_over(self, runner: str) -> None:
+        """End the tasks of a dead process, or let them run again if that is harmless."""
+        held = await self._store.held_by(runner)
+        for task_id in held:
+            found = await self._store.find(task_id)
+            if found is None or found.claim.runner != runner:  # expired, or taken over by another process
+                continue
+            if found.is_cancelled:
+                await self._store.finish(_cancelled(found.record), found.claim, None)
+            elif found.may_run_again and found.record.runs < MAX_RUNS:
+                waiting = found.record.changed(status="working", questions={}, updated_at=time())
+                await self._store.release(waiting, found.claim, is_counted=True, has_begun=True)
+            else:
+                error = outcome_unknown(found.record.tool)
+                await self._store.finish(failed_record(found.record, error), found.claim, None)
+        await self._store.unregister(runner)
+        if held:
+            _logger.warning("took over %d tasks of the process %s, which has ended", len(held), runner)
+
+    @contextmanager
+    def _noting_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except TaskStoreError:  # the replica has logged it
+            self._must_resync = True
+        except Exception:
+            _logger.exception("a task on Redis cannot be used")
+            self._must_resync = True
+
+
+@dataclass(slots=True)
+class _Held:
+    """A task that this process has claimed."""
+
+    claim: Claim
+    may_run_again: bool
+    running: RunningTask | None = None
+    timer: asyncio.TimerHandle | None = None
+    is_lost: bool = False
+    """True if another process has taken it over."""
+
+
+def _lose(held: _Held) -> None:
+    """End a task that another process has taken over, because this one was silent for too long."""
+    if not held.is_lost and held.running is not None:
+        held.is_lost = True
+        tool = held.running.record.tool
+        _logger.error("a task of %r was taken over while this process was silent; its outcome is dropped", tool)
+        held.running.work.cancel()
+
+
+def _cancelled(record: TaskRecord) -> TaskRecord:
+    return record.changed(status="cancelled", questions={}, updated_at=time())

@@ -1,0 +1,220 @@
+"""Script of Redis that changes tasks: each operation is one step, which happens as a whole or not at all.
+
+Keys, after the prefix of the server:
+
+    task:ID      hash: state, status, outcome, request, tool, owner, account, runner, fence, runs, again, cancelled
+    answers:ID   hash: answers to questions, by key
+    queue        sorted set: tasks that wait for a process, by their creation
+    of:RUNNER    set: tasks that a process runs
+    mail:RUNNER  list: tasks that have answers for a process, or a cancellation
+    runners      set: processes that run tasks, or did
+    kept         sorted set: all tasks, by their expiry
+    sizes        hash: account, bytes, and 1 if it has not ended, of each task
+    taken        hash: bytes and unfinished tasks of all callers, and of each
+
+Expired tasks are deleted by the next operation that needs their room; Redis itself deletes each a minute later.
+
+A task is claimed with a number, its fence, which grows with each claim. Only the process that holds the last one may
+change the state, so that a process that was taken for dead changes nothing.
+"""
+
+SCRIPT = """
+local prefix, operation = KEYS[1], ARGV[1]
+local function key(kind, name) return prefix .. ':' .. kind .. (name and ':' .. name or '') end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local kept, sizes, taken, queue = key('kept'), key('sizes'), key('taken'), key('queue')
+
+local function tell(to, kind, id)
+  redis.call('PUBLISH', key('to', to), cjson.encode({kind = kind, id = id, from = ''}))
+end
+local function count(what, account, number)
+  redis.call('HINCRBY', taken, what, number)
+  if account ~= '' then
+    local own = what .. ':' .. account
+    if redis.call('HINCRBY', taken, own, number) == 0 then redis.call('HDEL', taken, own) end
+  end
+end
+local function has_room(what, account, wanted, places)
+  local all = tonumber(redis.call('HGET', taken, what) or 0)
+  local own = account ~= '' and tonumber(redis.call('HGET', taken, what .. ':' .. account) or 0) or 0
+  return all + wanted + own <= places
+end
+local function resize(id, bytes, open)
+  local before = redis.call('HGET', sizes, id)
+  if not before then return end
+  local size = cjson.decode(before)
+  count('bytes', size[1], bytes - size[2])
+  count('open', size[1], open - size[3])
+  redis.call('HSET', sizes, id, cjson.encode({size[1], bytes, open}))
+end
+local function forget(id)
+  resize(id, 0, 0)
+  redis.call('HDEL', sizes, id)
+  redis.call('ZREM', kept, id)
+  redis.call('ZREM', queue, id)
+  local runner = redis.call('HGET', key('task', id), 'runner')
+  if runner and runner ~= '' then redis.call('SREM', key('of', runner), id) end
+  redis.call('DEL', key('task', id), key('answers', id))
+end
+local function expire()
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', kept, '-inf', now, 'LIMIT', 0, 100)) do forget(id) end
+end
+local function is_final(status) return status == 'completed' or status == 'failed' or status == 'cancelled' end
+local function held(id, runner, fence)
+  local found = redis.call('HMGET', key('task', id), 'status', 'runner', 'fence')
+  if not found[1] then return 'gone' end
+  if found[2] ~= runner or found[3] ~= fence then return 'lost' end
+  return is_final(found[1]) and 'ended' or 'held'
+end
+local function add(id, expires, account, bytes, runner, created, fields)
+  redis.call('HSET', key('task', id), 'runner', runner, 'fence', '1', 'account', account, unpack(fields))
+  if expires ~= '' then redis.call('PEXPIREAT', key('task', id), expires + 60000) end
+  redis.call('ZADD', kept, expires ~= '' and expires or '+inf', id)
+  redis.call('HSET', sizes, id, cjson.encode({account, bytes, 1}))
+  count('bytes', account, bytes)
+  count('open', account, 1)
+  if runner == '' then
+    redis.call('ZADD', queue, created, id)
+    tell('all', 'queued', id)
+  else
+    redis.call('SADD', key('of', runner), id)
+  end
+end
+local function rest(first)
+  local fields = {}
+  for i = first, #ARGV do fields[#fields + 1] = ARGV[i] end
+  return fields
+end
+
+local operations = {}
+
+function operations.room(account, bytes, max_tasks, max_bytes)
+  expire()
+  if not has_room('open', account, 1, tonumber(max_tasks)) then return 'tasks' end
+  if not has_room('bytes', account, tonumber(bytes), tonumber(max_bytes)) then return 'bytes' end
+  return 'ok'
+end
+
+function operations.create(id, expires, account, bytes, max_tasks, max_bytes, runner, created)
+  local room = operations.room(account, bytes, max_tasks, max_bytes)
+  if room == 'ok' then add(id, expires, account, tonumber(bytes), runner, created, rest(10)) end
+  return room
+end
+
+function operations.restore(id, expires, account, bytes, runner, fence, created)
+  local found = held(id, runner, fence)
+  if found ~= 'gone' then return found end
+  add(id, expires, account, tonumber(bytes), runner, created, rest(9))
+  redis.call('HSET', key('task', id), 'fence', fence)
+  return 'held'
+end
+
+function operations.withdraw(id)
+  if redis.call('HGET', key('task', id), 'runner') == '' then forget(id) end
+  return 'ok'
+end
+
+function operations.claim(runner, most, skipped)
+  expire()
+  local skip, found = {}, {}
+  for _, tool in ipairs(cjson.decode(skipped)) do skip[tool] = true end
+  for _, id in ipairs(redis.call('ZRANGE', queue, 0, 999)) do
+    if #found >= tonumber(most) then break end
+    local task = key('task', id)
+    local tool = redis.call('HGET', task, 'tool')
+    if not tool then
+      redis.call('ZREM', queue, id)
+    elseif not skip[tool] then
+      redis.call('ZREM', queue, id)
+      redis.call('HINCRBY', task, 'fence', 1)
+      redis.call('HINCRBY', task, 'runs', 1)
+      redis.call('HSET', task, 'runner', runner)
+      redis.call('SADD', key('of', runner), id)
+      found[#found + 1] = id
+    end
+  end
+  return found
+end
+
+function operations.put(id, runner, fence, status, state)
+  local found = held(id, runner, fence)
+  if found == 'held' then
+    redis.call('HSET', key('task', id), 'status', status, 'state', state)
+    tell('all', 'changed', id)
+  end
+  return found
+end
+
+function operations.finish(id, runner, fence, status, state, outcome, bytes, max_bytes)
+  local found = held(id, runner, fence)
+  if found ~= 'held' then return found end
+  local size = cjson.decode(redis.call('HGET', sizes, id))
+  if max_bytes ~= '' and not has_room('bytes', size[1], bytes - size[2], tonumber(max_bytes)) then return 'full' end
+  redis.call('HSET', key('task', id), 'status', status, 'state', state, 'outcome', outcome)
+  redis.call('HDEL', key('task', id), 'request')
+  redis.call('DEL', key('answers', id))
+  redis.call('SREM', key('of', runner), id)
+  resize(id, tonumber(bytes), 0)
+  tell('all', 'changed', id)
+  return 'done'
+end
+
+function operations.release(id, runner, fence, created, counted, state)
+  local found = held(id, runner, fence)
+  if found ~= 'held' then return found end
+  local task = key('task', id)
+  redis.call('HSET', task, 'runner', '')
+  if state ~= '' then redis.call('HSET', task, 'status', 'working', 'state', state) end
+  if counted == '' then redis.call('HINCRBY', task, 'runs', -1) end
+  redis.call('SREM', key('of', runner), id)
+  redis.call('ZADD', queue, created, id)
+  tell('all', 'queued', id)
+  if state ~= '' then tell('all', 'changed', id) end
+  return 'held'
+end
+
+function operations.answer(id)
+  local task, given = key('task', id), rest(3)
+  local found = redis.call('HMGET', task, 'status', 'runner')
+  if not found[1] or is_final(found[1]) then return 'gone' end
+  for i = 1, #given, 2 do redis.call('HSETNX', key('answers', id), given[i], given[i + 1]) end
+  local left = redis.call('PTTL', task)
+  if left > 0 then redis.call('PEXPIRE', key('answers', id), left) end
+  if found[2] ~= '' then
+    redis.call('RPUSH', key('mail', found[2]), id)
+    tell(found[2], 'mail', id)
+  end
+  tell('all', 'changed', id)
+  return 'ok'
+end
+
+function operations.cancel(id, state, bytes)
+  local task = key('task', id)
+  local found = redis.call('HMGET', task, 'status', 'runner')
+  if not found[1] or is_final(found[1]) then return 'ended' end
+  if found[2] == '' then
+    redis.call('ZREM', queue, id)
+    redis.call('HSET', task, 'status', 'cancelled', 'state', state)
+    redis.call('HDEL', task, 'request')
+    redis.call('DEL', key('answers', id))
+    resize(id, tonumber(bytes), 0)
+    tell('all', 'changed', id)
+  else
+    redis.call('HSET', task, 'cancelled', '1')
+    redis.call('RPUSH', key('mail', found[2]), id)
+    tell(found[2], 'mail', id)
+  end
+  return 'ok'
+end
+
+function operations.forget(id, runner)
+  forget(id)
+  redis.call('SREM', key('of', runner), id)
+  return 'ok'
+end
+
+local arguments = {}
+for i = 2, #ARGV do arguments[#arguments + 1] = ARGV[i] end
+return operations[operation](unpack(arguments, 1, math.min(#arguments, 8)))
+"""

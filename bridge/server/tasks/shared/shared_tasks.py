@@ -1,0 +1,221 @@
+"""Tasks that any process of a server runs, and any replica answers for, through Redis.
+
+    call ─> queue ─> claim by a process with room ─> state and outcome on Redis ─> tasks/get of any replica
+
+A call that becomes a task while it runs is held by its process from the start.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import WireError
+from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, ProtocolError
+from bridge.server.tasks.kept_tasks import RETRY_SECONDS, over_maximum, unavailable, unknown_task
+from bridge.server.tasks.restarts import headers_to_keep, may_run_again, rerun_request
+from bridge.server.tasks.shared.redis_store import Claim
+from bridge.server.tasks.shared.runner import TaskRunner
+from bridge.server.tasks.store import TaskStoreError
+from bridge.server.tasks.tasks import Tasks, owner_of
+from bridge.wire.questions import answer_from_wire, question_from_wire
+from bridge.wire.tasks import created_task_to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from bridge.server.auth.access import Access
+    from bridge.server.tasks.channel import TaskChannel
+    from bridge.server.tasks.options import TaskOptions
+    from bridge.server.tasks.running_task import RunningTask
+    from bridge.server.tasks.shared.redis_store import RedisTaskStore, SharedRecord
+    from bridge.server.tasks.store import TaskRecord
+    from bridge.server.tasks.work import Calls, Work
+    from bridge.tools.context import Caller, InvocationContext
+    from bridge.tools.task import Task
+    from bridge.tools.tool import Tool
+    from bridge.types import Json
+
+_logger = logging.getLogger("bridge.server")
+
+
+class SharedTasks(Tasks):
+    """The tasks of one process of a server; see `Tasks`.
+
+    Args:
+        calls: Runs the calls.
+        options: Options of the tasks.
+        store: The Redis.
+    """
+
+    def __init__(self, calls: Calls, options: TaskOptions, store: RedisTaskStore) -> None:
+        super().__init__(calls, replace(options, store=None))
+        self.options = options
+        self._shared = store
+        store.connect(calls.name)
+        self._maxima = options.max_tasks, options.max_bytes
+        self.runner = TaskRunner(calls, options, store, self._started, self._watched)
+        """Runs tasks in this process."""
+        store.replica.on_message("changed", self._receive_change)
+        store.replica.on_return.append(self._notify_all)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Context in which this process is connected to the others, and runs tasks."""
+        self._is_closing = False
+        async with self._shared.replica.running(), self.runner.running():
+            try:
+                yield
+            finally:
+                self.drain()
+                await self.close()
+
+    def drain(self) -> None:
+        """Claim no further tasks."""
+        self.runner.is_draining = True
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    async def _begin(
+        self,
+        record: TaskRecord,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        context: InvocationContext,
+        access: Access,
+        channel: TaskChannel,
+    ) -> Json:
+        """Let a task wait for a process."""
+        if access.missing(tool.name):
+            raise ProtocolError(INVALID_REQUEST, f"the tool {tool.name!r} needs a scope that was not granted")
+        if not record.request:
+            await self._create(record, tool)
+            return created_task_to_wire(await self._run_here(record, tool, arguments, context, access, channel))
+        await self._add(replace(record, runs=0, answers=channel.answers), tool, runner="")
+        self.runner.wake()
+        return created_task_to_wire(record.task)
+
+    async def _run_here(
+        self,
+        record: TaskRecord,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        context: InvocationContext,
+        access: Access,
+        channel: TaskChannel,
+    ) -> Task:
+        """Run a call that JSON cannot express."""
+        from bridge.server.tasks.work import start_work  # noqa: PLC0415 - rarely needed
+
+        work = start_work(self._calls, tool.name, arguments, context, access, self._watched)
+        return self._started(record, channel, work).record.task
+
+    async def _create(self, record: TaskRecord, tool: Tool) -> None:
+        await self._add(record, tool, runner=self._shared.replica.id)
+
+    async def _add(self, record: TaskRecord, tool: Tool, *, runner: str) -> None:
+        task_id = record.task.id
+        self.runner.starting.add(task_id)
+        try:
+            again = bool(record.request) and may_run_again(tool)
+            reached = await self._shared.create(record, self._maxima, runner=runner, may_run_again=again)
+        except BaseException as error:
+            self.runner.undo(task_id, is_running=bool(runner))
+            if not isinstance(error, TaskStoreError):
+                raise
+            _logger.error("a task of %r could not be stored: %s", record.tool, error)  # noqa: TRY400 - it says why
+            message = f"the task of {record.tool!r} could not be stored: try again in {RETRY_SECONDS} seconds"
+            raise ProtocolError(INTERNAL_ERROR, message, {"retryAfterSeconds": RETRY_SECONDS}) from None
+        finally:
+            if not runner:
+                self.runner.starting.discard(task_id)
+        if reached != "ok":
+            self.runner.starting.discard(task_id)
+            raise over_maximum(reached)
+        if runner:
+            self.runner.hold(task_id, Claim(runner, "1"), may_run_again=again)
+
+    async def _check_room(self, account: str) -> None:
+        try:
+            reached = await self._shared.room(account, 0, self._maxima)
+        except TaskStoreError as error:
+            raise unavailable(error) from None
+        if reached != "ok":
+            raise over_maximum(reached)
+
+    def _stored_request(self, tool: Tool, arguments: Mapping[str, Any], context: InvocationContext) -> bytes:  # noqa: ARG002 - any tool may run elsewhere
+        trace = {} if self._watched is None else self._watched.trace_to_carry()
+        return rerun_request(arguments, context, headers_to_keep(context.headers), trace)
+
+    def _started(self, record: TaskRecord, channel: TaskChannel, work: Work) -> RunningTask:
+        running = super()._started(record, channel, work)
+        self.runner.add(running)
+        return running
+
+    def _notify(self, running: RunningTask) -> None:
+        self.runner.put(running)
+
+    async def _store_end(self, running: RunningTask, record: TaskRecord) -> TaskRecord:
+        return await self.runner.end(
+            running, record, is_ending=self._is_ending, failed=partial(self._calls.running.leave, running.work)
+        )
+
+    # --- requests for tasks ------------------------------------------------------------------------------------------
+
+    async def get(self, task_id: str, caller: Caller | None) -> Task:
+        """Return a task; see `Tasks`."""
+        task = (await self._of_caller(task_id, caller)).record.task
+        if task.status != "input_required":
+            return task
+        try:
+            answered = await self._shared.answers(task_id)
+        except TaskStoreError as error:
+            raise unavailable(error) from None
+        questions = {key: question for key, question in task.questions.items() if key not in answered}
+        return replace(task, status="input_required" if questions else "working", questions=questions)
+
+    async def update(self, task_id: str, caller: Caller | None, answers: Mapping[str, Json]) -> None:
+        """Give a task answers; see `Tasks`."""
+        task = (await self._of_caller(task_id, caller)).record.task
+        found = {key: answer for key, answer in answers.items() if key in task.questions}
+        for key, answer in found.items():
+            try:
+                answer_from_wire(question_from_wire(task.questions[key]), answer)
+            except WireError as error:
+                raise ProtocolError(INVALID_PARAMS, f"the answer {key!r} in inputResponses: {error}") from None
+        if found:
+            try:
+                await self._shared.answer(task_id, found)
+            except TaskStoreError as error:
+                raise unavailable(error) from None
+
+    async def cancel(self, task_id: str, caller: Caller | None) -> None:
+        """Cancel a task; see `Tasks`."""
+        record = (await self._of_caller(task_id, caller)).record
+        if record.task.is_final:
+            return
+        try:
+            await self._shared.cancel(record.changed(status="cancelled", questions={}, updated_at=time()))
+        except TaskStoreError as error:
+            raise unavailable(error) from None
+
+    async def _of_caller(self, task_id: str, caller: Caller | None) -> SharedRecord:
+        try:
+            found = await self._shared.find(task_id)
+        except TaskStoreError as error:
+            raise unavailable(error) from None
+        if found is None or found.record.owner != owner_of(caller):
+            raise unknown_task(task_id)
+        return found
+
+    # --- other processes ---------------------------------------------------------------------------------------------
+
+    async def _receive_change(self, message: Mapping[str, Any]) -> None:
+        self.listeners.notify(message["id"])
+
+    async def _notify_all(self) -> None:
+        self.listeners.notify_all()
