@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from bridge.cli.targets.target import UrlTarget, split_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from bridge.cli.targets.target import Target
     from bridge.client.config.servers import Prefixing
@@ -86,26 +86,40 @@ def option_group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return add
 
 
-def options_of(group: type[Any]) -> Callable[[Any], Any]:
-    """Options of all settings of a group, in their order: ``max_calls`` is set by ``--max-calls``."""
+def options_of(group: type[Any], names: Container[str] | None = None) -> Callable[[Any], Any]:
+    """Options of the settings of a group, in their order: ``max_calls`` is set by ``--max-calls``.
+
+    Args:
+        group: The group.
+        names: The settings, also of further groups; None for all.
+    """
     return option_group(
         *(
-            options_of(each.metadata[_GROUP])
+            options_of(each.metadata[_GROUP], names)
             if _GROUP in each.metadata
             else option(f"--{each.name.replace('_', '-')}", **each.metadata)
             for each in fields(group)
-            if each.metadata
+            if each.metadata and (_GROUP in each.metadata or names is None or each.name in names)
         )
     )
 
 
 def group_values(group: type[Group], settings: dict[str, Any]) -> Group:
-    """Build a group of options, and remove its values from the settings by parameter name."""
+    """Build a group of options, and remove its values from the settings by parameter name.
+
+    Settings that are no options of the command have their defaults.
+    """
     values = {
-        each.name: group_values(each.metadata[_GROUP], settings) if _GROUP in each.metadata else settings.pop(each.name)
+        each.name: group_values(each.metadata[_GROUP], settings)
+        if _GROUP in each.metadata
+        else settings.pop(each.name, _default_of(each.metadata))
         for each in fields(group)  # type: ignore[arg-type]  # there is no public name for a dataclass
     }
     return group(**values)
+
+
+def _default_of(metadata: Mapping[str, Any]) -> Any:
+    return metadata.get("default", False if "is_flag" in metadata else () if "multiple" in metadata else None)
 
 
 def typed_options(ctx: click.Context) -> list[click.Option]:

@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from bridge.server.http.probes import Probes
     from bridge.server.publisher import Publisher
     from bridge.server.tasks.options import TaskOptions
+    from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.server.tasks.sqlite_store import SqliteTaskStore
 
-__all__ = ["Probes", "Publisher", "SqliteTaskStore", "TaskOptions", "http_app", "mount"]
+__all__ = ["Probes", "Publisher", "RedisTaskStore", "SqliteTaskStore", "TaskOptions", "http_app", "mount"]
 _MODULES = {
     "Probes": "http.probes",
     "Publisher": "publisher",
+    "RedisTaskStore": "tasks.shared.redis_store",
     "SqliteTaskStore": "tasks.sqlite_store",
     "TaskOptions": "tasks.options",
     "http_app": "http.app",

@@ -115,7 +115,7 @@ async def test_the_handshake_era_has_no_sessions_and_is_told_so(start: Start) ->
         said = process.line_with("handshake era")
         assert said == (
             "2 workers: SSE and tasks are off, and clients of the handshake era are served without sessions: "
-            "tools cannot ask them, and changes are not announced to them (--redis-url enables sessions)"
+            "tools cannot ask them, and changes are not announced to them (--redis-url enables sessions and tasks)"
         )
         async with Client(url, mode="legacy", elicitation_callback=answered) as client:
             assert client.server_capabilities.tools is not None

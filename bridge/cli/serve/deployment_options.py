@@ -25,7 +25,8 @@ class ScalingOptions:
     redis_url: str | None = setting(
         metavar="URL",
         help="URL of a Redis that replicas with the same --name share, such as redis://localhost:6379/0: each replica "
-        "continues sessions of older protocol versions, and rates are counted together. Better set in the environment.",
+        "continues sessions of older protocol versions, rates are counted together, and tasks are run and answered by "
+        "any of them. Better set in the environment.",
     )
     workers: int = count_setting(
         "PROCESSES",
@@ -51,10 +52,11 @@ class ScalingOptions:
     def missing_features(self) -> str:
         """Return a message about features that do not work with several workers."""
         if self.redis_url is not None:
-            return f"{self.workers} workers: SSE and tasks are off, because they need a single process"
+            return f"{self.workers} workers: SSE is off, because it needs a single process"
         return (
             f"{self.workers} workers: SSE and tasks are off, and clients of the handshake era are served without "
-            "sessions: tools cannot ask them, and changes are not announced to them (--redis-url enables sessions)"
+            "sessions: tools cannot ask them, and changes are not announced to them "
+            "(--redis-url enables sessions and tasks)"
         )
 
     @property

@@ -178,5 +178,5 @@ def publisher_of(
             state_keys=state_keys,
             limits=options.limits.limits(ctx),
             max_calls=None if options.transport == "stdio" else options.limits.max_calls,
-            tasks=options.tasks.options(is_shared=options.transport != "stdio" and options.scaling.has_replicas),
+            tasks=options.tasks.options(None if options.transport == "stdio" else options.scaling),
         )

@@ -12,12 +12,15 @@ from bridge.cli.options import Number, WholeNumber, count_setting, setting
 from bridge.tools.task import MAX_SECONDS
 
 if TYPE_CHECKING:
+    from bridge.cli.serve.deployment_options import ScalingOptions
     from bridge.server.tasks.options import TaskOptions
 
 DEFAULT_TTL_SECONDS = 3600.0
 """Default of ``--task-ttl``."""
 DEFAULT_MAX_TASKS = 10_000
 """Default of ``--max-tasks``."""
+DEFAULT_MAX_RUNNING_TASKS = 100
+"""Default of ``--max-running-tasks``."""
 DEFAULT_MAX_TASK_BYTES = 256 * 1024 * 1024
 """Default of ``--max-task-bytes``."""
 
@@ -57,6 +60,14 @@ class TaskServeOptions:
         default=DEFAULT_MAX_TASK_BYTES,
     )
 
+    max_running_tasks: int = setting(
+        type=WholeNumber(0),
+        metavar="TASKS",
+        default=DEFAULT_MAX_RUNNING_TASKS,
+        help="With --redis-url: running tasks up to which each process takes on waiting ones; 0 leaves them to bridge "
+        "worker.",
+    )
+
     def check(self, ctx: click.Context, *, is_shared: bool, reload: bool) -> None:
         """Check that the store is used by one process."""
         if self.task_store is not None and (is_shared or reload):
@@ -76,19 +87,28 @@ class TaskServeOptions:
 
             SqliteTaskStore(self.task_store).check()
 
-    def options(self, *, is_shared: bool) -> TaskOptions:
-        """Build the options; no tasks if requests of one client may reach several processes."""
+    def options(self, scaling: ScalingOptions | None = None) -> TaskOptions:
+        """Build the options; no tasks for several processes without a Redis.
+
+        Args:
+            scaling: The processes of the server; None for one.
+        """
         from bridge.server.tasks.options import TaskOptions  # noqa: PLC0415 - after errors of the targets
 
-        store = None
-        if self.task_store is not None:
+        store: RedisTaskStore | SqliteTaskStore | None = None
+        if scaling is not None and scaling.redis_url is not None:
+            from bridge.server.tasks.shared.redis_store import RedisTaskStore  # noqa: PLC0415 - only with Redis
+
+            store = RedisTaskStore(scaling.redis_url)
+        elif self.task_store is not None:
             from bridge.server.tasks.sqlite_store import SqliteTaskStore  # noqa: PLC0415 - imports SQLite
 
             store = SqliteTaskStore(self.task_store)
         return TaskOptions(
             after_seconds=self.task_after,
             ttl_seconds=self.task_ttl,
-            max_tasks=0 if is_shared else self.max_tasks,
+            max_tasks=0 if scaling is not None and scaling.are_sessions_lost else self.max_tasks,
             max_bytes=self.max_task_bytes,
             store=store,
+            max_running=self.max_running_tasks,
         )

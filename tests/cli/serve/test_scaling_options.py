@@ -23,9 +23,7 @@ def test_workers_with_a_redis_share_sessions(start: Start, tmp_path: Path) -> No
         secret = redis.url.replace("redis://", "redis://default:@")
         with start(*SERVE, "--workers", "2", "--redis-url", secret) as process:
             url = process.url()
-            assert (
-                process.line_with("workers") == "2 workers: SSE and tasks are off, because they need a single process"
-            )
+            assert process.line_with("workers") == "2 workers: SSE is off, because it needs a single process"
             talk = Talk(url)
             for a in range(20):  # each over a connection of its own
                 assert text_of(message_in(talk.sum(url, a, 2))) == str(a + 2)

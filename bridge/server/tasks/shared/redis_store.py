@@ -93,9 +93,9 @@ class RedisTaskStore:
         return reached
 
     async def create(
-        self, record: TaskRecord, maxima: tuple[int, int], *, runner: str, may_run_again: bool
+        self, record: TaskRecord, maxima: tuple[int, int], runner: str, *, may_run_again: bool
     ) -> Literal["ok", "tasks", "bytes"]:
-        """Add a task, which waits for a process, or is held by one already; return the maximum that is reached."""
+        """Add a task, which a process holds, with the fence 1; return the maximum that is reached, or ``ok``."""
         created: Literal["ok", "tasks", "bytes"] = await self._run(
             "create",
             record.task.id,
@@ -104,14 +104,9 @@ class RedisTaskStore:
             record.stored_bytes,
             *maxima,
             runner,
-            record.task.created_at,
             *_fields(record, may_run_again=may_run_again),
         )
         return created
-
-    async def withdraw(self, task_id: str) -> None:
-        """Delete a task that no process has claimed."""
-        await self._run("withdraw", task_id)
 
     async def forget(self, task_id: str, runner: str) -> None:
         """Delete a task, which a process runs."""
@@ -207,7 +202,7 @@ class RedisTaskStore:
         """Store a task that runs again, if Redis has lost it."""
         fields = _fields(record, may_run_again=may_run_again)
         size = (_expiry(record), record.account, record.stored_bytes)
-        restored: Held = await self._run("restore", record.task.id, *size, *claim, record.task.created_at, *fields)
+        restored: Held = await self._run("restore", record.task.id, *size, *claim, *fields)
         return restored
 
     async def _held(self, operation: str, record: TaskRecord, claim: Claim, *arguments: Any) -> Held:

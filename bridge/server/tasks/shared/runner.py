@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from bridge.server.tasks.options import TaskOptions
+    from bridge.server.tasks.restarts import Rerun
     from bridge.server.tasks.running_task import RunningTask
     from bridge.server.tasks.shared.redis_store import Claim, RedisTaskStore, SharedRecord
     from bridge.server.tasks.store import TaskRecord
     from bridge.server.tasks.work import Calls, Work
     from bridge.telemetry.tasks import TaskTelemetry
+    from bridge.types import Json
 
     Start = Callable[[TaskRecord, TaskChannel, Work], RunningTask]
 
@@ -64,7 +66,7 @@ class TaskRunner:
         self._held: dict[str, _Held] = {}
         self.starting: set[str] = set()
         """Ids of tasks that are stored, or claimed, and run soon."""
-        self._undone: dict[str, bool] = {}
+        self._undone: set[str] = set()
         self._changed: dict[str, None] = {}
         self._skipped: set[str] = set()
         self.is_draining = False
@@ -110,10 +112,30 @@ class TaskRunner:
         if expires_at is not None:
             held.timer = asyncio.get_running_loop().call_later(max(0.0, expires_at - time()), running.expire)
 
-    def undo(self, task_id: str, *, is_running: bool) -> None:
+    @property
+    def has_room(self) -> bool:
+        """True if this process takes on tasks."""
+        return len(self._held) < self._options.max_running and not self.is_draining
+
+    def begin(self, record: TaskRecord, rerun: Rerun, answers: Mapping[str, Json]) -> None:
+        """Start the call of a task that this process holds; ``answers`` are those to its questions so far."""
+        channel = TaskChannel(rerun.context.client_capabilities, answers)
+        rerun.context.connect(channel)
+        work = start_work(self._calls, record.tool, rerun.arguments, rerun.context, EVERYTHING, self._watched)
+        self._start_task(record, channel, work)
+
+    async def pass_on(self, record: TaskRecord) -> None:
+        """Let a task that this process holds, and has not begun, wait for another."""
+        task_id = record.task.id
+        claim = self._held.pop(task_id).claim
+        with self._noting_failures():
+            await self._store.release(record, claim, is_counted=False, has_begun=False)
+        self.starting.discard(task_id)  # `_resync` releases it if that failed
+
+    def undo(self, task_id: str) -> None:
         """Delete a task whose creation failed, and which Redis may have stored."""
+        self._undone.add(task_id)
         self.starting.discard(task_id)
-        self._undone[task_id] = is_running
 
     def put(self, running: RunningTask) -> None:
         """Store a changed state soon."""
@@ -185,9 +207,9 @@ class TaskRunner:
         while True:
             await self._woken.wait()
             self._woken.clear()
-            room = min(self._options.max_running - len(self._held), _CLAIMED_AT_ONCE)
-            if self.is_draining or room <= 0:
+            if not self.has_room:
                 continue
+            room = min(self._options.max_running - len(self._held), _CLAIMED_AT_ONCE)
             with self._noting_failures():
                 async with self._claiming:
                     claimed = await self._store.claim(self._id, room, self._skipped)
@@ -219,12 +241,9 @@ class TaskRunner:
             await self._store.finish(failed_record(record, outcome_unknown(record.tool)), claim, None)
         else:
             earlier = await self._store.answers(task_id) if record.runs > 1 else {}
-            channel = TaskChannel(rerun.context.client_capabilities, {**record.answers, **earlier})
-            rerun.context.connect(channel)
             self.hold(task_id, claim, may_run_again=found.may_run_again)
             with nullcontext() if self._watched is None else self._watched.continued(rerun.trace):
-                work = start_work(self._calls, record.tool, rerun.arguments, rerun.context, EVERYTHING, self._watched)
-                self._start_task(record, channel, work)
+                self.begin(record, rerun, {**record.answers, **earlier})
 
     # --- states, answers and cancellations ---------------------------------------------------------------------------
 
@@ -279,9 +298,9 @@ class TaskRunner:
             await anyio.sleep(TICK_SECONDS)
 
     async def _look(self) -> None:
-        for task_id, is_running in tuple(self._undone.items()):
-            await (self._store.forget(task_id, self._id) if is_running else self._store.withdraw(task_id))
-            del self._undone[task_id]
+        for task_id in tuple(self._undone):
+            await self._store.forget(task_id, self._id)
+            self._undone.discard(task_id)
         runners, waiting, oldest = await self._store.register(self._id)
         if self._watched is not None:
             self._watched.queue = waiting, oldest
@@ -305,7 +324,7 @@ class TaskRunner:
             if task_id not in noted:
                 await self._restore(held)
             await self._deliver(task_id)
-        for task_id in noted - self._held.keys() - self.starting - self._undone.keys():
+        for task_id in noted - self._held.keys() - self.starting - self._undone:
             found = await self._store.find(task_id)
             if found is None:
                 await self._store.forget(task_id, self._id)

@@ -2,7 +2,7 @@
 
 Keys, after the prefix of the server:
 
-    task:ID      hash: state, status, outcome, request, tool, owner, account, runner, fence, runs, again, cancelled
+    task:ID      hash: state, status, outcome, request, tool, runner, fence, runs, again, cancelled
     answers:ID   hash: answers to questions, by key
     queue        sorted set: tasks that wait for a process, by their creation
     of:RUNNER    set: tasks that a process runs
@@ -67,19 +67,14 @@ local function held(id, runner, fence)
   if found[2] ~= runner or found[3] ~= fence then return 'lost' end
   return is_final(found[1]) and 'ended' or 'held'
 end
-local function add(id, expires, account, bytes, runner, created, fields)
-  redis.call('HSET', key('task', id), 'runner', runner, 'fence', '1', 'account', account, unpack(fields))
+local function add(id, expires, account, bytes, runner, fence, fields)
+  redis.call('HSET', key('task', id), 'runner', runner, 'fence', fence, unpack(fields))
   if expires ~= '' then redis.call('PEXPIREAT', key('task', id), expires + 60000) end
   redis.call('ZADD', kept, expires ~= '' and expires or '+inf', id)
   redis.call('HSET', sizes, id, cjson.encode({account, bytes, 1}))
   count('bytes', account, bytes)
   count('open', account, 1)
-  if runner == '' then
-    redis.call('ZADD', queue, created, id)
-    tell('all', 'queued', id)
-  else
-    redis.call('SADD', key('of', runner), id)
-  end
+  redis.call('SADD', key('of', runner), id)
 end
 local function rest(first)
   local fields = {}
@@ -96,23 +91,17 @@ function operations.room(account, bytes, max_tasks, max_bytes)
   return 'ok'
 end
 
-function operations.create(id, expires, account, bytes, max_tasks, max_bytes, runner, created)
+function operations.create(id, expires, account, bytes, max_tasks, max_bytes, runner)
   local room = operations.room(account, bytes, max_tasks, max_bytes)
-  if room == 'ok' then add(id, expires, account, tonumber(bytes), runner, created, rest(10)) end
+  if room == 'ok' then add(id, expires, account, tonumber(bytes), runner, '1', rest(9)) end
   return room
 end
 
-function operations.restore(id, expires, account, bytes, runner, fence, created)
+function operations.restore(id, expires, account, bytes, runner, fence)
   local found = held(id, runner, fence)
   if found ~= 'gone' then return found end
-  add(id, expires, account, tonumber(bytes), runner, created, rest(9))
-  redis.call('HSET', key('task', id), 'fence', fence)
+  add(id, expires, account, tonumber(bytes), runner, fence, rest(8))
   return 'held'
-end
-
-function operations.withdraw(id)
-  if redis.call('HGET', key('task', id), 'runner') == '' then forget(id) end
-  return 'ok'
 end
 
 function operations.claim(runner, most, skipped)

@@ -1,8 +1,9 @@
 """Tasks that any process of a server runs, and any replica answers for, through Redis.
 
-    call ─> queue ─> claim by a process with room ─> state and outcome on Redis ─> tasks/get of any replica
+    call ─> task, held by its process ─┬─> runs here                    there is room
+                                       ╰─> queue ─> another claims it   there is none, or this process ends
 
-A call that becomes a task while it runs is held by its process from the start.
+State and outcome are on Redis, where any replica finds them.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import WireError
 from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, ProtocolError
 from bridge.server.tasks.kept_tasks import RETRY_SECONDS, over_maximum, unavailable, unknown_task
-from bridge.server.tasks.restarts import headers_to_keep, may_run_again, rerun_request
+from bridge.server.tasks.restarts import headers_to_keep, may_run_again, read_rerun, rerun_request
 from bridge.server.tasks.shared.redis_store import Claim
 from bridge.server.tasks.shared.runner import TaskRunner
 from bridge.server.tasks.store import TaskStoreError
 from bridge.server.tasks.tasks import Tasks, owner_of
+from bridge.server.tasks.work import start_work
 from bridge.wire.questions import answer_from_wire, question_from_wire
 from bridge.wire.tasks import created_task_to_wire
 
@@ -89,55 +91,39 @@ class SharedTasks(Tasks):
         access: Access,
         channel: TaskChannel,
     ) -> Json:
-        """Let a task wait for a process."""
+        """Store a task, and begin it here if there is room; otherwise, it waits for another process."""
         if access.missing(tool.name):
             raise ProtocolError(INVALID_REQUEST, f"the tool {tool.name!r} needs a scope that was not granted")
-        if not record.request:
-            await self._create(record, tool)
-            return created_task_to_wire(await self._run_here(record, tool, arguments, context, access, channel))
-        await self._add(replace(record, runs=0, answers=channel.answers), tool, runner="")
-        self.runner.wake()
+        record = replace(record, answers=channel.answers)
+        await self._create(record, tool)
+        rerun = read_rerun(record)
+        if rerun is None:  # JSON cannot express the call
+            self._started(
+                record, channel, start_work(self._calls, tool.name, arguments, context, access, self._watched)
+            )
+        elif self.runner.has_room:
+            self.runner.begin(record, rerun, record.answers)
+        else:
+            await self.runner.pass_on(record)
         return created_task_to_wire(record.task)
 
-    async def _run_here(
-        self,
-        record: TaskRecord,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        context: InvocationContext,
-        access: Access,
-        channel: TaskChannel,
-    ) -> Task:
-        """Run a call that JSON cannot express."""
-        from bridge.server.tasks.work import start_work  # noqa: PLC0415 - rarely needed
-
-        work = start_work(self._calls, tool.name, arguments, context, access, self._watched)
-        return self._started(record, channel, work).record.task
-
     async def _create(self, record: TaskRecord, tool: Tool) -> None:
-        await self._add(record, tool, runner=self._shared.replica.id)
-
-    async def _add(self, record: TaskRecord, tool: Tool, *, runner: str) -> None:
-        task_id = record.task.id
+        task_id, again = record.task.id, bool(record.request) and may_run_again(tool)
         self.runner.starting.add(task_id)
         try:
-            again = bool(record.request) and may_run_again(tool)
-            reached = await self._shared.create(record, self._maxima, runner=runner, may_run_again=again)
+            reached = await self._shared.create(record, self._maxima, self._shared.replica.id, may_run_again=again)
         except BaseException as error:
-            self.runner.undo(task_id, is_running=bool(runner))
+            # Redis may have stored it. It belongs to this process, which deletes it before anyone can run it.
+            self.runner.undo(task_id)
             if not isinstance(error, TaskStoreError):
                 raise
             _logger.error("a task of %r could not be stored: %s", record.tool, error)  # noqa: TRY400 - it says why
             message = f"the task of {record.tool!r} could not be stored: try again in {RETRY_SECONDS} seconds"
             raise ProtocolError(INTERNAL_ERROR, message, {"retryAfterSeconds": RETRY_SECONDS}) from None
-        finally:
-            if not runner:
-                self.runner.starting.discard(task_id)
         if reached != "ok":
             self.runner.starting.discard(task_id)
             raise over_maximum(reached)
-        if runner:
-            self.runner.hold(task_id, Claim(runner, "1"), may_run_again=again)
+        self.runner.hold(task_id, Claim(self._shared.replica.id, "1"), may_run_again=again)
 
     async def _check_room(self, account: str) -> None:
         try:

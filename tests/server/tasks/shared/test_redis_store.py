@@ -1,0 +1,166 @@
+"""The store of tasks on Redis: claims, their fences, maxima and expiry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import time
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import anyio
+import pytest
+
+from bridge.server.tasks.shared.redis_store import Claim, RedisTaskStore
+from bridge.server.tasks.store import TaskRecord
+from bridge.tools.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.redis_server import RedisServer
+
+pytestmark = pytest.mark.anyio
+MAXIMA = 10, 100_000
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """redis-py runs on asyncio alone."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def store(redis: RedisServer) -> AsyncIterator[RedisTaskStore]:
+    store = RedisTaskStore(redis.url)
+    store.connect(f"tests-{uuid4().hex}")
+    with anyio.fail_after(30):
+        yield store
+        await store.replica.redis.aclose()
+
+
+def record(task_id: str = "a", *, ttl_seconds: float | None = 60, created_at: float | None = None) -> TaskRecord:
+    now = time() if created_at is None else created_at
+    task = Task(id=task_id, created_at=now, updated_at=now, ttl_seconds=ttl_seconds, poll_interval_seconds=1)
+    return TaskRecord(task=task, owner="me", account="me", tool="add", request=b"{}")
+
+
+async def created(store: RedisTaskStore, of: TaskRecord, *, waits: bool = True) -> None:
+    """Create a task, which waits for a process, or is held by "one"."""
+    assert await store.create(of, MAXIMA, "one", may_run_again=False) == "ok"
+    if waits:
+        assert await store.release(of, Claim("one", "1"), is_counted=False, has_begun=False) == "held"
+
+
+def completed(of: TaskRecord) -> TaskRecord:
+    return of.changed(status="completed", outcome=b'{"content":[]}')
+
+
+async def test_a_task_is_claimed_once_and_oldest_first(store: RedisTaskStore) -> None:
+    now = time()
+    for each, age in (("new", 0), ("old", 5), ("middle", 2)):
+        await created(store, record(each, created_at=now - age))
+    assert await store.claim("one", 2, ()) == ["old", "middle"]
+    assert await store.claim("other", 2, ()) == ["new"]
+    assert await store.claim("one", 2, ()) == []
+    assert await store.held_by("one") == {"old", "middle"}
+
+
+async def test_tools_of_another_version_are_left_to_others(store: RedisTaskStore) -> None:
+    await created(store, record())
+    assert await store.claim("one", 1, ("add", "other")) == []
+    assert await store.claim("one", 1, ("other",)) == ["a"]
+
+
+async def test_a_process_that_was_taken_for_dead_changes_nothing(store: RedisTaskStore) -> None:
+    task = record()
+    await created(store, task)
+    await store.claim("one", 1, ())
+    first = Claim("one", "2")
+    assert await store.release(task, first, is_counted=True, has_begun=True) == "held"
+    await store.claim("one", 1, ())
+    second = Claim("one", "3")
+    found = await store.find("a")
+    assert found is not None
+    assert (found.claim, found.record.runs) == (second, 2)
+    assert await store.put(task.changed(status_message="late"), first) == "lost"
+    assert await store.finish(completed(task), first, None) == "lost"
+    assert await store.finish(completed(task), second, None) == "done"
+    assert await store.finish(task.changed(status="failed", outcome=b"{}"), second, None) == "ended"
+    found = await store.find("a")
+    assert found is not None
+    assert found.record.task == completed(task).task
+
+
+async def test_a_task_that_redis_has_lost_is_restored_unless_another_process_has_it(store: RedisTaskStore) -> None:
+    task, claim = record(), Claim("one", "7")
+    assert await store.finish(completed(task), claim, None) == "gone"
+    assert await store.restore(task, claim, may_run_again=False) == "held"
+    assert await store.restore(task, Claim("other", "7"), may_run_again=False) == "lost"
+    assert await store.held_by("one") == {"a"}
+    assert await store.finish(completed(task), claim, None) == "done"
+
+
+async def test_places_and_bytes_are_given_back(store: RedisTaskStore) -> None:
+    task = record()
+    maxima = 2, 5 * task.stored_bytes
+    assert await store.create(task, maxima, "one", may_run_again=False) == "ok"
+    assert await store.create(record("b"), maxima, "one", may_run_again=False) == "tasks"
+    large = task.changed(status="completed", outcome=b" " * 10_000)
+    assert await store.finish(large, Claim("one", "1"), maxima[1]) == "full"
+    assert await store.finish(completed(task), Claim("one", "1"), maxima[1]) == "done"
+    assert await store.create(record("b"), maxima, "one", may_run_again=False) == "ok"
+    for each in "ab":
+        await store.forget(each, "one")
+    taken = await store.replica.redis.hgetall(store.replica.key("taken"))
+    assert taken == {"bytes": "0", "open": "0"}
+    assert await store.replica.redis.keys(store.replica.key("*")) == [store.replica.key("taken")]
+
+
+async def test_expired_tasks_are_unknown_and_leave_nothing(store: RedisTaskStore) -> None:
+    old = record(ttl_seconds=1, created_at=time() - 5)
+    await created(store, old)
+    assert await store.find("a") is None
+    assert await store.claim("one", 1, ()) == []
+    assert await store.replica.redis.keys(store.replica.key("*")) == [store.replica.key("taken")]
+
+
+async def test_redis_deletes_an_expired_task_even_if_no_process_does(store: RedisTaskStore) -> None:
+    await created(store, record(ttl_seconds=100))
+    await store.claim("one", 1, ())
+    await store.answer("a", {"name": {"action": "cancel"}})
+    for key in ("task", "answers"):
+        left = await store.replica.redis.ttl(store.replica.key(key, "a"))
+        assert 100 < left <= 160
+
+
+async def test_answers_are_kept_once_and_are_mail_for_the_process(store: RedisTaskStore) -> None:
+    await created(store, record())
+    await store.claim("one", 1, ())
+    await store.answer("a", {"name": {"action": "accept"}})
+    await store.answer("a", {"name": {"action": "decline"}, "other": {"action": "cancel"}})
+    assert await store.answers("a") == {"name": {"action": "accept"}, "other": {"action": "cancel"}}
+    assert [*await store.mail("one")] == ["a"]
+    assert [*await store.mail("one")] == []
+
+
+async def test_a_cancellation_of_a_task_that_runs_is_mail(store: RedisTaskStore) -> None:
+    task = record()
+    await created(store, task, waits=False)
+    await store.cancel(task.changed(status="cancelled"))
+    found = await store.find("a")
+    assert found is not None
+    assert (found.is_cancelled, found.record.task.status) == (True, "working")
+    assert [*await store.mail("one")] == ["a"]
+
+
+async def test_an_id_with_lone_surrogates_is_unknown(store: RedisTaskStore) -> None:
+    assert await store.find("\ud800") is None
+
+
+async def test_the_request_of_a_finished_task_is_deleted(store: RedisTaskStore) -> None:
+    task = record()
+    await created(store, task, waits=False)
+    await store.finish(replace(completed(task), request=b""), Claim("one", "1"), None)
+    found = await store.find_with_request("a")
+    assert found is not None
+    assert found.record.request == b""
