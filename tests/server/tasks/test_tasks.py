@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import anyio
 import httpx
 import pytest
 
-from bridge import InvocationContext, TaskPolicy, ToolError, tool
-from bridge.server import Publisher, http_app
+from bridge import TaskPolicy, tool
+from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits
-from bridge.server.tasks.options import TaskOptions
-from bridge.server.tasks.shared.redis_store import RedisTaskStore
 from tests.server import http_server
+from tests.server.tasks import served_tools
 from tests.server.tasks.client import TaskClient
+from tests.server.tasks.served_tools import FORM, Gate, publisher_of, served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 KEY = "a-key-of-tests-that-is-long-enough"
 OTHER_KEY = "b-key-of-tests-that-is-long-enough"
-FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 PATHS = pytest.mark.parametrize("fast_path", [True, False], ids=["the fast path", "the SDK"])
 
 
 def text(content: str) -> dict[str, str]:
     return {"type": "text", "text": content}
-
-
-_redis_urls: list[str] = []
 
 
 @pytest.fixture(autouse=True, params=["in the process", "on Redis"])
@@ -44,100 +38,9 @@ def place(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.param == "in the process":
         yield
         return
-    _redis_urls.append(request.getfixturevalue("redis").url)
+    served_tools.redis_urls.append(request.getfixturevalue("redis").url)
     yield
-    _redis_urls.clear()
-
-
-def publisher_of(functions: object, limits: Limits | None = None, **options: Any) -> Publisher:
-    """A server of its own name, with tasks in one of the places."""
-    if _redis_urls:
-        options["store"] = RedisTaskStore(_redis_urls[0])
-    return Publisher(functions, name=f"tests-{uuid4().hex}", tasks=TaskOptions(**options), limits=limits)
-
-
-class Gate:
-    """Lets a function of a tool wait for the test."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self.open = self._event.set
-
-    async def wait(self) -> None:
-        await anyio.to_thread.run_sync(self._event.wait, 20, abandon_on_cancel=True)
-
-
-def tools(gate: Gate) -> list[Callable[..., Any]]:
-    @tool(task=True)
-    async def add(a: int, b: int) -> int:
-        """Adds."""
-        return a + b
-
-    @tool(task=True)
-    async def wait(context: InvocationContext) -> str:
-        """Waits for the test."""
-        await context.progress(1, 2, "half")
-        await gate.wait()
-        return "done"
-
-    @tool(task="required")
-    def fail() -> str:
-        """Fails."""
-        raise ToolError("it failed")
-
-    @tool(task=True, propagate=True)
-    def crash() -> str:
-        """Fails unexpectedly."""
-        raise RuntimeError("a secret")
-
-    @tool(task=True)
-    async def greet(context: InvocationContext) -> str:
-        """Asks for two names, one after another."""
-        first = await context.elicit("Your first name?", FORM, key="first")
-        last = await context.elicit("Your last name?", FORM, key="last")
-        return f"{(first.content or {}).get('name')} {(last.content or {}).get('name')}"
-
-    @tool(task=TaskPolicy(required=True, starts_at_once=False))
-    def ask_first(context: InvocationContext) -> str:
-        """Asks in the request, and goes on as a task."""
-        answer = context.blocking.elicit("Your name?", FORM, key="name")
-        context.blocking.start_task()
-        return f"Hello, {(answer.content or {}).get('name')}"
-
-    @tool(task=TaskPolicy(ttl_seconds=7200, poll_interval_seconds=0.25))
-    def declared() -> str:
-        """Has settings."""
-        return "done"
-
-    @tool
-    async def plain(context: InvocationContext) -> str:
-        """Is no task by itself."""
-        await context.start_task()
-        await gate.wait()
-        return "plain"
-
-    return [add, wait, fail, crash, greet, ask_first, declared, plain]
-
-
-@contextmanager
-def served(
-    gate: Gate | None = None,
-    *,
-    fast_path: bool = True,
-    auth: Auth | None = None,
-    limits: Limits | None = None,
-    **options: Any,
-) -> Iterator[str]:
-    """Serve the tools; gives the origin."""
-    gate = gate or Gate()
-    publisher = publisher_of(tools(gate), limits, **options)
-    try:
-        with http_server.serving(
-            http_app(publisher.tools, publisher=publisher, fast_path=fast_path, auth=auth), http="direct"
-        ) as origin:
-            yield origin
-    finally:
-        gate.open()
+    served_tools.redis_urls.clear()
 
 
 @PATHS

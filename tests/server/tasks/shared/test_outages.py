@@ -12,6 +12,7 @@ import pytest
 from bridge import tool
 from bridge.server import Publisher, http_app
 from bridge.server.tasks.options import TaskOptions
+from bridge.server.tasks.shared import redis_store, runner
 from bridge.server.tasks.shared.redis_store import RedisTaskStore
 from tests.redis_server import RedisServer, redis_server
 from tests.server import http_server
@@ -28,6 +29,12 @@ WAIT_SECONDS = 30
 def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
     with redis_server(tmp_path) as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_SAVE_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(redis_store, "_COMMAND_SECONDS", 0.5)
 
 
 class Server:
