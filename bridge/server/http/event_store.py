@@ -198,8 +198,6 @@ class _Followed:
     closed_at: int = 0
     """The session's latest event when the streams were closed."""
     is_dropped: bool = False
-    is_delivered: bool = False
-    """True after the response was sent for the first time."""
 
     def notify(self) -> None:
         self.changed.set()
@@ -213,7 +211,7 @@ class MemoryEvents(SessionEvents):
         super().__init__(all_bytes)
         self._number = 0
         self._followed: dict[str, _Followed] = {}
-        self._delivered: deque[tuple[float, str, _Followed]] = deque()
+        self._delivered: dict[str, float] = {}
         """Calls whose response was sent, and when, the oldest first."""
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
@@ -279,19 +277,17 @@ class MemoryEvents(SessionEvents):
     async def delivered(self, stream_id: str) -> None:
         """Drop the events of a call later, because its response was sent: its client may not have received it."""
         stored = self._stored.get(stream_id)
-        if stored is not None and stored.is_answered and not (followed := self._followed[stream_id]).is_delivered:
-            followed.is_delivered = True
-            self._delivered.append((monotonic(), stream_id, followed))
+        if stored is not None and stored.is_answered:
+            self._delivered.setdefault(stream_id, monotonic())
 
     async def _drop_delivered(self) -> None:
         latest = monotonic() - DELIVERED_SECONDS
-        while self._delivered and self._delivered[0][0] < latest:
-            _, stream_id, followed = self._delivered.popleft()
-            if self._followed.get(stream_id) is followed:  # else it was dropped, and the id may have been reused
-                await self.drop([stream_id])
+        while self._delivered and next(iter(self._delivered.values())) < latest:
+            await self.drop([next(iter(self._delivered))])
 
     async def _drop(self, stream_ids: list[str]) -> None:
         for each in stream_ids:
+            self._delivered.pop(each, None)
             followed = self._followed.pop(each)
             followed.is_dropped = True
             followed.notify()
@@ -303,6 +299,7 @@ class MemoryEvents(SessionEvents):
             followed.is_dropped = True
             followed.notify()
         self._followed.clear()
+        self._delivered.clear()
 
 
 class CurrentEvents(EventStore):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import socket
+import weakref
 from collections.abc import Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -260,6 +262,18 @@ async def test_a_response_that_is_sent_again_and_again_is_noted_once() -> None:
         assert await replayed(events, start) == [answer_to(1)]
         sizes.add(sum(len(each) for each in vars(events).values() if isinstance(each, Sized)))
     assert len(sizes) == 1
+
+
+@pytest.mark.anyio
+async def test_a_response_that_was_sent_leaves_memory_when_it_is_dropped() -> None:
+    events, answer = MemoryEvents(EventBytes()), answer_to(1, "x" * (event_store.MAX_SESSION_BYTES + 1))
+    response = weakref.ref(answer)
+    await events.store_event("1", answer)
+    await events.delivered("1")
+    await events.store_event("2", answer_to(2))
+    del answer
+    gc.collect()
+    assert response() is None
 
 
 @pytest.mark.anyio
