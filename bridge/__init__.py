@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         observed,
         with_fallback,
     )
+    from bridge.openapi.tools import from_openapi
     from bridge.portal import call_blocking
     from bridge.prompts.box import PromptBox
     from bridge.prompts.function import prompt
@@ -245,11 +246,11 @@ __all__ = [
     "UnknownToolHandler", "UriTemplate", "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service",
     "backed_up", "by_embedding", "by_encoding", "cached", "call_blocking", "chat_messages", "chat_model_named",
     "circuit_broken", "compensated", "connect", "enable_telemetry", "estimate_tokens", "execute", "execute_timed",
-    "files", "filtered", "for_tools", "guarded", "input_guardrails", "is_worth_another_model", "load_config",
-    "message_window", "observed", "output_guardrails", "prefixed", "prompt", "rate_limited", "reference_to", "renamed",
-    "resource", "respecified", "resume", "retried", "run", "safe_names", "sampling_with", "set_thread_limit",
-    "specifications_from", "system_message", "token_window", "tool", "tools_from", "unless_read_only", "user_message",
-    "with_fallback", "wrapped",
+    "files", "filtered", "for_tools", "from_openapi", "guarded", "input_guardrails", "is_worth_another_model",
+    "load_config", "message_window", "observed", "output_guardrails", "prefixed", "prompt", "rate_limited",
+    "reference_to", "renamed", "resource", "respecified", "resume", "retried", "run", "safe_names", "sampling_with",
+    "set_thread_limit", "specifications_from", "system_message", "token_window", "tool", "tools_from",
+    "unless_read_only", "user_message", "with_fallback", "wrapped",
 ]  # fmt: skip
 
 _NAMES = {
@@ -283,6 +284,7 @@ _NAMES = {
     "bridge.models.provider": "chat_model_named",
     "bridge.models.sampling": "sampling_with",
     "bridge.models.wrappers": "ChatModelCall ChatModelListener is_worth_another_model observed with_fallback",
+    "bridge.openapi.tools": "from_openapi",
     "bridge.portal": "call_blocking",
     "bridge.prompts.box": "PromptBox",
     "bridge.prompts.function": "prompt",

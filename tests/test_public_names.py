@@ -45,10 +45,11 @@ PUBLIC = """
     ToolSearchRequest ToolSpecification ToolStatistics ToolTimeoutError ToolUse ToolUseResult ToolsChange
     UnknownToolError UnknownToolHandler UriTemplate UrlElicitation UserMessage Verdict WireError ai_service backed_up
     by_embedding by_encoding cached call_blocking chat_messages chat_model_named circuit_broken compensated connect
-    enable_telemetry estimate_tokens execute execute_timed files filtered for_tools guarded input_guardrails
-    is_worth_another_model load_config message_window observed output_guardrails prefixed prompt rate_limited
-    reference_to renamed resource respecified resume retried run safe_names sampling_with set_thread_limit
-    specifications_from system_message token_window tool tools_from unless_read_only user_message with_fallback wrapped
+    enable_telemetry estimate_tokens execute execute_timed files filtered for_tools from_openapi guarded
+    input_guardrails is_worth_another_model load_config message_window observed output_guardrails prefixed prompt
+    rate_limited reference_to renamed resource respecified resume retried run safe_names sampling_with set_thread_limit
+    specifications_from system_message token_window tool tools_from unless_read_only user_message with_fallback
+    wrapped
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,7 +26,13 @@ from bridge.cli.options import (
 )
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option, users_traceback
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS
-from bridge.cli.targets.target import FileTarget, ModuleTarget, TargetCommand, command_target, only_target
+from bridge.cli.targets.openapi import openapi_options
+from bridge.cli.targets.target import (
+    LocalTarget,
+    TargetCommand,
+    command_target,
+    only_target,
+)
 from bridge.cli.terminal import write_data, write_json
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
 from bridge.hosting.process import exit_process, print_message, redirect_stdout, run_interruptible
@@ -35,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bridge.cli.interaction.questions import QuestionAnswerer
-    from bridge.cli.targets.target import LocalTarget
     from bridge.client.config.servers import ServerConfig
     from bridge.tools.content import Content
     from bridge.tools.specification import ToolSpecification
@@ -84,6 +90,7 @@ def _as_assignment(option: str, words: list[str]) -> str:
 )
 @server_options(f"Timeout of the call; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
 @options_of(QuestionOptions)
+@openapi_options
 @log_level_option("warning")
 @click.pass_context
 def command(
@@ -124,7 +131,7 @@ def command(
 
     answerer = answerer_of(ctx, group_values(QuestionOptions, settings))
     with redirect_stdout():
-        if isinstance(target, FileTarget | ModuleTarget):
+        if isinstance(target, LocalTarget):
             seconds = options.timeout or DEFAULT_TIMEOUT_SECONDS
             execution = _call_here(target, name, arguments_for, seconds, answerer)
             result, error = execution.result, execution.error
@@ -167,6 +174,8 @@ def _call_here(
     """Run a tool in this process; after a timeout it may continue in a thread."""
     from bridge.cli.interaction.channel import CommandChannel  # noqa: PLC0415
     from bridge.cli.targets.loading import load_toolbox  # noqa: PLC0415
+    from bridge.cli.targets.openapi import lifespan_of  # noqa: PLC0415
+    from bridge.server.features import Features  # noqa: PLC0415
     from bridge.tools.context import InvocationContext  # noqa: PLC0415
     from bridge.tools.execution import ExecutionPolicy, execute_timed  # noqa: PLC0415
     from bridge.tools.tool import ToolExecution, ToolExecutionRequest  # noqa: PLC0415
@@ -179,12 +188,15 @@ def _call_here(
     if answerer is not None:
         answerer.asker = f"the tool {name!r}"
 
+    running = lifespan_of(Features(tools=tools)) or nullcontext
+
     async def run() -> ToolExecution:
         started_at = datetime.now(UTC)
         with CommandChannel(answerer) as channel:
             call = partial(execute_timed, tools, request, InvocationContext(channel=channel), policy)
             try:
-                return await channel.within(timeout_seconds, name, call)
+                async with running():
+                    return await channel.within(timeout_seconds, name, call)
             except ToolTimeoutError as error:
                 return ToolExecution(
                     request=request,

@@ -22,7 +22,10 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from bridge.cli.targets.target import FileTarget, ModuleTarget, parse_target
+from bridge.cli.targets.target import (
+    LocalTarget,
+    parse_target,
+)
 from bridge.hosting.process import print_message, run_interruptible
 
 if TYPE_CHECKING:
@@ -229,7 +232,7 @@ def _features_of(text: str) -> Features:
 
     with _silence(), suppress(BridgeError):
         target = parse_target(text)
-        if isinstance(target, FileTarget | ModuleTarget):
+        if isinstance(target, LocalTarget):
             return load_features([target])
     return Features()
 

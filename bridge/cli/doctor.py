@@ -12,11 +12,14 @@ import bridge
 from bridge.cli.completion import complete_targets
 from bridge.cli.options import Number, header_option, option, prefix_option, with_headers
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option
+from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import (
     CommandTarget,
     ConfigTarget,
     FileTarget,
+    LocalTarget,
     ModuleTarget,
+    OpenApiTarget,
     TargetCommand,
     UrlTarget,
     command_target,
@@ -31,7 +34,7 @@ from bridge.text import nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridge.cli.targets.target import LocalTarget, RemoteTarget, Target
+    from bridge.cli.targets.target import RemoteTarget, Target
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.doctor.rule import Finding, Rule
     from bridge.doctor.subject import Subject
@@ -100,6 +103,7 @@ class _ServerSettings:
     "next to it.",
 )
 @prefix_option
+@openapi_options
 @log_level_option("error")
 @click.pass_context
 def command(
@@ -176,8 +180,7 @@ def _subject(targets: Sequence[Target], unusable: Mapping[str, str], settings: _
     from bridge.doctor.subject import Target as Examined  # noqa: PLC0415 - likewise
 
     parts = [
-        _of_python(target) if isinstance(target, FileTarget | ModuleTarget) else _of_servers(target, settings)
-        for target in targets
+        _of_python(target) if isinstance(target, LocalTarget) else _of_servers(target, settings) for target in targets
     ]
     missing = [
         Examined(item=Item(kind="target", name=text, source=text), problems=(problem,))
@@ -255,6 +258,8 @@ def _shown(target: Target) -> str:
             return redact_command(target.command).shown
         case ConfigTarget():
             return _path(target.path) + (f"#{target.server}" if target.server else "")
+        case OpenApiTarget():
+            return _path(target.path) if target.path else redact_url(target.source).shown
         case FileTarget():
             return _path(target.path) + (f":{target.attribute}" if target.attribute else "")
         case ModuleTarget():

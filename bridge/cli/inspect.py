@@ -26,11 +26,14 @@ from bridge.cli.options import (
     with_headers,
 )
 from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import (
     CommandTarget,
     ConfigTarget,
     FileTarget,
+    LocalTarget,
     ModuleTarget,
+    OpenApiTarget,
     TargetCommand,
     UrlTarget,
     given_targets,
@@ -73,6 +76,7 @@ _CLOSE_SECONDS = 1
 @option("--base-url", help="Base URL of another server with the API of the model's provider.")
 @click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
 @server_options("Timeout of a call without progress; by default 60 seconds, or that of the configuration.")
+@openapi_options
 @log_level_option("warning")
 @click.pass_context
 def command(
@@ -149,7 +153,7 @@ def _configs(target: Target, *, is_alone: bool) -> list[ServerConfig]:
     from bridge.client.config.servers import ServerConfig  # noqa: PLC0415 - as above
     from bridge.client.transports.stdio import StdioTransport  # noqa: PLC0415 - as above
 
-    if not isinstance(target, FileTarget | ModuleTarget):
+    if not isinstance(target, LocalTarget):
         return servers_of(target, is_alone=is_alone)
     entry = serving_entry([target])
     transport = StdioTransport(entry["command"], args=tuple(entry["args"]), env=entry.get("env", {}), inherit_env="all")
@@ -173,8 +177,9 @@ def _origin(target: Target, config: ServerConfig) -> Origin:
             return Origin(argument=f"{target.path}#{name}", prefix=config.prefix or prefix)
         case UrlTarget():
             return Origin(argument=target.url, headers=tuple(name for name, _ in target.headers))
-        case FileTarget() | ModuleTarget():
-            return Origin(argument=target_argument(target), is_python=True)
+        case FileTarget() | ModuleTarget() | OpenApiTarget():
+            options = tuple(target.openapi.redacted().arguments())
+            return Origin(argument=target_argument(target), is_python=True, options=options)
 
 
 @contextmanager

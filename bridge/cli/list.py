@@ -12,6 +12,7 @@ from bridge.cli.completion import complete_targets
 from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, with_features
+from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import TargetCommand, only_target
 from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout
@@ -31,6 +32,7 @@ _SHOWN_LEVELS = 10
 @click.argument("target", required=False, shell_complete=complete_targets)
 @click.option("--json", "as_json", is_flag=True, help="Write all that a server lists, as MCP's JSON.")
 @server_options(f"Timeout of a server; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
+@openapi_options
 @log_level_option("warning")
 @click.pass_context
 def command(ctx: click.Context, /, target: str | None, as_json: bool, log_level: str, **settings: Any) -> None:

@@ -21,7 +21,9 @@ class Origin:
     command: tuple[str, ...] = ()
     """The command after ``--``."""
     is_python: bool = False
-    """True for a Python target, which ``bridge serve`` serves over stdio."""
+    """True for a Python target or an OpenAPI document, which ``bridge serve`` serves over stdio."""
+    options: tuple[str, ...] = ()
+    """Options of the command that belong to the target."""
     headers: tuple[str, ...] = ()
     """Names of the headers of ``--header``."""
     prefix: str = ""
@@ -30,7 +32,7 @@ class Origin:
 
 def as_call_line(origin: Origin, tool: str, arguments: Json) -> str:
     """Write a call as a shell command; values of headers are left to variables of the environment."""
-    words = ["bridge", "call", *([origin.argument] if origin.argument else []), origin.prefix + tool]
+    words = ["bridge", "call", *([origin.argument] if origin.argument else []), origin.prefix + tool, *origin.options]
     if all(map(_is_plain, arguments.values())) and not any("=" in name for name in arguments):
         words += [f"{name}={_plain_text(value)}" for name, value in arguments.items()]
     else:
@@ -77,7 +79,7 @@ def _server(origin: Origin) -> tuple[list[str], str]:
     if origin.headers:
         headers = ", ".join(f"{name!r}: '${{{_variable(name)}}}'" for name in origin.headers)
         return ["connect"], f"{{'mcpServers': {{'server': {{'url': {origin.argument!r}, 'headers': {{{headers}}}}}}}}}"
-    command = ("bridge", "serve", origin.argument) if origin.is_python else origin.command
+    command = ("bridge", "serve", origin.argument, *origin.options) if origin.is_python else origin.command
     if not command:
         return ["connect"], repr(origin.argument)
     transport = f"StdioTransport({command[0]!r}, args={command[1:]!r})"

@@ -12,6 +12,7 @@ from bridge.cli.chat.display import Display
 from bridge.cli.completion import complete_targets
 from bridge.cli.options import group_values, header_option, option, prefix_option, with_headers
 from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import TargetCommand, given_targets
 from bridge.errors import DefinitionError
 from bridge.hosting.process import exit_process, run_interruptible
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 @prefix_option
 @click.option("--no-history", is_flag=True, help="Do not keep the questions in a file for later conversations.")
 @click.option("--once", metavar="QUESTION", help="Ask one question, write the answer to standard output, and exit.")
+@openapi_options
 @log_level_option("warning")
 @click.pass_context
 def command(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -140,15 +140,19 @@ async def converse(
         BridgeError: A target is unusable.
     """
     from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - after checks that need no imports
+    from bridge.cli.targets.openapi import lifespan_of  # noqa: PLC0415 - as above
     from bridge.cli.targets.servers import servers_of  # noqa: PLC0415 - as above
     from bridge.gateway import Gateway, merged_servers  # noqa: PLC0415 - as above
+    from bridge.server.features import Features  # noqa: PLC0415 - as above
     from bridge.service.ai_service import ai_service  # noqa: PLC0415 - as above
 
     system, once = options.system, options.once
     kept = await _memory(options.memory)
     local, remote = split_targets(targets)
     servers = merged_servers((target.name, servers_of(target)) for target in remote)
-    async with Gateway(servers, local=load_features(local) if local else None, prefix=options.prefix) as gateway:
+    own = load_features(local) if local else Features()
+    running = lifespan_of(own) or nullcontext
+    async with running(), Gateway(servers, local=own, prefix=options.prefix) as gateway:
         features = gateway.features
         with closing(_lines(features, options)) as lines:
             approvals = Approvals(lines, display)

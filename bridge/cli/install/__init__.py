@@ -24,7 +24,13 @@ from bridge.cli.completion import complete_targets
 from bridge.cli.install.client_entries import client_entry
 from bridge.cli.install.config_files import member_of, only_writer, regular_file, replace_file, with_member
 from bridge.cli.reporting import CommandError, configure_logging, log_level_option
-from bridge.cli.targets.target import ConfigTarget, FileTarget, ModuleTarget, TargetCommand, only_target
+from bridge.cli.targets.openapi import openapi_options
+from bridge.cli.targets.target import (
+    ConfigTarget,
+    LocalTarget,
+    TargetCommand,
+    only_target,
+)
 from bridge.cli.terminal import write_json
 from bridge.errors import ConfigError, TargetError
 from bridge.hosting.process import print_message, redirect_stdout
@@ -115,6 +121,7 @@ CLIENTS = {
 )
 @click.option("--dry-run", is_flag=True, help="Show the entry without writing it.")
 @click.option("--yes", is_flag=True, help="Do not ask before writing.")
+@openapi_options
 @log_level_option("warning")
 @click.pass_context
 def command(
@@ -152,7 +159,7 @@ def command(
 
 def _check(target: Target) -> None:
     """Check that a target has tools and can be read before a client starts it."""
-    if isinstance(target, FileTarget | ModuleTarget):
+    if isinstance(target, LocalTarget):
         from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - not needed for other targets
 
         with redirect_stdout():

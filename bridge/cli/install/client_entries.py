@@ -7,16 +7,25 @@ import os
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridge.cli.targets.target import CommandTarget, ConfigTarget, FileTarget, ModuleTarget, UrlTarget
+from bridge.cli.targets.target import (
+    CommandTarget,
+    ConfigTarget,
+    FileTarget,
+    LocalTarget,
+    ModuleTarget,
+    OpenApiTarget,
+    UrlTarget,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridge.cli.targets.target import LocalTarget, Target
+    from bridge.cli.targets.target import Target
 
 Entry = dict[str, Any]
 """Configuration entry of one server."""
@@ -30,7 +39,7 @@ def client_entry(target: Target) -> Entry:
         case CommandTarget():
             command, *arguments = _absolute(target.command)
             return {"command": shutil.which(command) or command, "args": arguments}
-        case FileTarget() | ModuleTarget() | ConfigTarget():
+        case FileTarget() | ModuleTarget() | OpenApiTarget() | ConfigTarget():
             return serving_entry([target])
 
 
@@ -41,6 +50,9 @@ def serving_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Ent
     after = [
         word for target in targets if isinstance(target, CommandTarget) for word in ("--", *_absolute(target.command))
     ]
+    for target in targets:
+        if isinstance(target, LocalTarget):
+            options = [*options, *target.openapi.arguments()]
     entry: Entry = {"command": command, "args": [*arguments, "serve", *words, *options, *after]}
     if any(isinstance(target, ModuleTarget) and _is_found_only_here(target) for target in targets):
         entry["env"] = {"PYTHONPATH": str(Path.cwd())}
@@ -76,6 +88,8 @@ def redacted(target: Target) -> Target:
     match target:
         case UrlTarget():
             return UrlTarget(redact_url(target.url).shown)
+        case FileTarget() | ModuleTarget() | OpenApiTarget() if target.openapi:
+            return replace(target, openapi=target.openapi.redacted())
         case CommandTarget():
             return CommandTarget(tuple(shlex.split(redact_command(target.command).shown)))
         case _:
@@ -92,6 +106,8 @@ def target_argument(target: LocalTarget | UrlTarget | ConfigTarget) -> str:
     """Write a target as an argument, with absolute paths."""
     if isinstance(target, UrlTarget):
         return target.url
+    if isinstance(target, OpenApiTarget):
+        return target.source
     if isinstance(target, ConfigTarget):
         return str(target.path) if target.server is None else f"{target.path}#{target.server}"
     source = str(target.path) if isinstance(target, FileTarget) else target.module

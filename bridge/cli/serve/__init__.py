@@ -10,6 +10,7 @@ from bridge.cli.completion import complete_targets
 from bridge.cli.options import group_values, options_of
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.serve.options import ServeOptions
+from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import TargetCommand
 from bridge.hosting.process import redirect_stdout
 
@@ -17,13 +18,15 @@ from bridge.hosting.process import redirect_stdout
 @click.command(cls=TargetCommand, short_help="Serve the tools of TARGETs over stdio or HTTP.")
 @click.argument("targets", nargs=-1, metavar="TARGET...", shell_complete=complete_targets)
 @options_of(ServeOptions)
+@openapi_options
 @log_level_option("info")
 @click.pass_context
 def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) -> None:
     """Serve the tools of one or several TARGETs as one MCP server.
 
-    A TARGET is file.py[:object], directory/ or package.module[:object], or servers whose tools are served again:
-    mcp.json[#server], a URL, or -- command args… With several servers, every tool name is prefixed with its server's
+    A TARGET is file.py[:object], directory/ or package.module[:object]; an OpenAPI document, of which --operations
+    names the operations to serve; or servers whose tools are served again: mcp.json[#server], a URL, or
+    -- command args… With several servers, every tool name is prefixed with its server's
     name (see --prefix), and only the tools of an unavailable server are missing.
 
     Output of tools goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host to listen on

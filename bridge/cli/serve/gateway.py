@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from bridge.cli.status import status_as_json
 from bridge.cli.targets.loading import Serving, load_features
+from bridge.cli.targets.openapi import lifespan_of
 from bridge.cli.targets.servers import pinned, servers_of
 from bridge.cli.targets.target import ConfigTarget
 from bridge.client.transports.process import kill_all_children
@@ -61,12 +62,13 @@ def serve_gateway(
         gateway = Gateway(read(), local=features, prefix=options.prefix, forward_headers=forward_headers)
     except DefinitionError as error:
         raise TargetError(str(error)) from error
+    own = lifespan_of(features) or nullcontext
     files = [target.path for target in remote if isinstance(target, ConfigTarget)]
     changes = watch_files(files) if reload and files else None
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        async with gateway:
+        async with own(), gateway:
             if changes is None:
                 yield
                 return

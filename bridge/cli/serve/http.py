@@ -13,7 +13,11 @@ from bridge.cli.install.client_entries import configuration, url_entry
 from bridge.cli.options import usage_errors
 from bridge.cli.serve.options import name_of, publisher_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_enabled
-from bridge.cli.targets.target import FileTarget, split_targets
+from bridge.cli.targets.target import (
+    FileTarget,
+    OpenApiTarget,
+    split_targets,
+)
 from bridge.errors import TargetError
 from bridge.hosting import reload, serve
 from bridge.hosting import sockets as sockets_module
@@ -201,6 +205,8 @@ def _app(publisher: Publisher, options: ServeOptions, auth: Auth | None) -> Brid
 
 
 def _directories_of(target: LocalTarget) -> list[str]:
+    if isinstance(target, OpenApiTarget):
+        return [str(target.path.parent)] if target.path else []
     if isinstance(target, FileTarget):
         path = target.path.resolve()
         return [str(path if path.is_dir() else path.parent)]

@@ -23,6 +23,7 @@ from bridge.cli.serve.limits_options import LimitsOptions
 from bridge.cli.serve.task_options import TaskServeOptions
 from bridge.cli.serve.telemetry_options import TelemetryOptions
 from bridge.cli.targets.loading import Serving, load_features, version_of
+from bridge.cli.targets.openapi import lifespan_of
 from bridge.cli.targets.target import existing_targets, given_targets, split_targets
 from bridge.hosting.process import print_message
 
@@ -149,7 +150,8 @@ def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
         return serve_gateway(
             local, remote, options.upstream, forward_headers=options.forward_headers, reload=options.reload
         )
-    return Serving(load_features(local), version=version_of(local))
+    features = load_features(local)
+    return Serving(features, lifespan_of(features), version=version_of(local))
 
 
 def name_of(targets: list[Target], options: ServeOptions) -> str:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bridge.cli.reporting import UsersCodeError, users_traceback
-from bridge.cli.targets.target import FileTarget, ModuleTarget
+from bridge.cli.targets.target import LocalTarget
 from bridge.errors import BridgeError, TargetError
 from bridge.hosting.process import run_interruptible
 from bridge.text import nearest
@@ -43,7 +43,7 @@ def with_features(
         ServerError: A required server, or the only one, is unavailable.
         CommandError: All servers are unavailable.
     """
-    if isinstance(target, FileTarget | ModuleTarget):
+    if isinstance(target, LocalTarget):
         from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - not needed for remote targets
 
         return run_interruptible(work, load_features([target]))

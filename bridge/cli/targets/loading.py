@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.reporting import ImportFailedError, user_location, users_traceback
-from bridge.cli.targets.target import FileTarget
+from bridge.cli.targets.openapi import is_application, operation_tools
+from bridge.cli.targets.target import FileTarget, OpenApiTarget
 from bridge.errors import DefinitionError, TargetError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import ModuleType
 
-    from bridge.cli.targets.target import LocalTarget
+    from bridge.cli.targets.target import LocalTarget, ModuleTarget
     from bridge.server.features import Features
     from bridge.tools.toolbox import ToolBox
 
@@ -66,13 +67,17 @@ def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
 
 def version_of(targets: Sequence[LocalTarget]) -> str:
     """``__version__`` of the served module; empty if there is none, or several modules."""
-    if len(targets) != 1 or (isinstance(target := targets[0], FileTarget) and target.path.is_dir()):
+    if len(targets) != 1 or isinstance(target := targets[0], OpenApiTarget):
         return ""
-    version = getattr(_imported(targets[0]), "__version__", "")
+    if isinstance(target, FileTarget) and target.path.is_dir():
+        return ""
+    version = getattr(_imported(target), "__version__", "")
     return version if isinstance(version, str) else ""
 
 
 def _sources_of(target: LocalTarget) -> list[object]:
+    if isinstance(target, OpenApiTarget):
+        return [operation_tools(target.path or target.source, target.openapi)]
     if isinstance(target, FileTarget) and target.path.is_dir():
         return _sources_in(target.path)
     module = _imported(target)
@@ -102,22 +107,24 @@ def _sources_in(directory: Path) -> list[object]:
     return sources
 
 
-def _imported(target: LocalTarget) -> ModuleType:
+def _imported(target: FileTarget | ModuleTarget) -> ModuleType:
     with _users_code(target):
         return _import_file(target.path) if isinstance(target, FileTarget) else _import_module(target.module)
 
 
-def _named(module: ModuleType, target: LocalTarget) -> object:
+def _named(module: ModuleType, target: FileTarget | ModuleTarget) -> object:
     try:
         named: object = attrgetter(str(target.attribute))(module)
     except AttributeError:
         raise TargetError(f"{_file_of(target)} has no object {target.attribute!r}") from None
+    if is_application(named):
+        return operation_tools(named, target.openapi)
     if _is_server(named):
         raise TargetError(f"{_shown(target)} is itself a server: {_started(target)}")
     return named
 
 
-def _offered(module: ModuleType, target: LocalTarget) -> list[object]:
+def _offered(module: ModuleType, target: FileTarget | ModuleTarget) -> list[object]:
     """The module's boxes; of other kinds its decorated functions, tools, and objects with decorated methods."""
     from bridge.tools.box import Box  # noqa: PLC0415 - after standard output is diverted
     from bridge.tools.decoration import Published  # noqa: PLC0415 - as above
@@ -160,12 +167,16 @@ def _tool_methods(kind: type) -> list[object]:
     return [attribute for base in kind.__mro__ for attribute in vars(base).values() if stored_settings(attribute)]
 
 
-def _started(target: LocalTarget) -> str:
+def _started(target: FileTarget | ModuleTarget) -> str:
     words = target.path if isinstance(target, FileTarget) else f"-m {target.module}"
     return f"name the command that runs it over stdio: -- python {words}"
 
 
-def _remedy(module: ModuleType, target: LocalTarget) -> str:
+def _remedy(module: ModuleType, target: FileTarget | ModuleTarget) -> str:
+    applications = [name for name, value in vars(module).items() if is_application(value)]
+    if applications:
+        name = f"{_file_of(target)}:{applications[0]}"
+        return f"it contains a FastAPI application: name {name}, and choose with --operations"
     if any(_is_server(value) for value in vars(module).values()):
         return f"it contains a server: {_started(target)}"
     classes = [value for value in vars(module).values() if isinstance(value, type) and _tool_methods(value)]
@@ -238,7 +249,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 @contextmanager
-def _users_code(target: LocalTarget) -> Iterator[None]:
+def _users_code(target: FileTarget | ModuleTarget) -> Iterator[None]:
     try:
         yield
     except TargetError:
@@ -251,11 +262,13 @@ def _users_code(target: LocalTarget) -> Iterator[None]:
         raise ImportFailedError(message, users_traceback(error)) from error
 
 
-def _file_of(target: LocalTarget) -> str:
+def _file_of(target: FileTarget | ModuleTarget) -> str:
     return str(target.path) if isinstance(target, FileTarget) else target.module
 
 
 def _shown(target: LocalTarget) -> str:
+    if isinstance(target, OpenApiTarget):
+        return target.source
     return _file_of(target) + (f":{target.attribute}" if target.attribute else "")
 
 

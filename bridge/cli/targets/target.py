@@ -4,8 +4,11 @@
     directory/, .              all Python files in a directory, except those that begin with an underscore
     package.module[:object]    a module, also found in the working directory
     mcp.json[#server]          the servers of a configuration, or one of them (`bridge.client.config`)
+    openapi.json, openapi.yaml the operations of an OpenAPI document that --operations names; also by its URL
     http(s)://…                an MCP server
     -- command args…           an MCP server over stdio
+
+An object may be a FastAPI application, whose operations are chosen like those of a document.
 
 Without ``:object``, the tools of a module are those of its only ToolBox at module level, or else its decorated
 functions (see `bridge.tools.function.tools_from`).
@@ -14,20 +17,23 @@ functions (see `bridge.tools.function.tools_from`).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
+from bridge.cli.targets.openapi import OpenApiOptions, given_openapi, is_openapi_file, is_openapi_url
 from bridge.errors import TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KINDS = (
-    "file.py[:object], directory/, package.module[:object], mcp.json[#server], an http(s):// URL, or -- command args…"
+    "file.py[:object], directory/, package.module[:object], mcp.json[#server], openapi.json, an http(s):// URL, "
+    "or -- command args…"
 )
 """Forms of a target, for messages."""
 
@@ -38,6 +44,9 @@ _WITHOUT_SCHEME = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d+(?:/|$)")
 _COMMAND_KEY = "bridge.cli.command"
 
 
+_NO_OPENAPI = OpenApiOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class FileTarget:
     """A Python file, or a directory of them."""
@@ -46,6 +55,8 @@ class FileTarget:
     """Absolute path of the file or directory."""
     attribute: str | None = None
     """Dotted name of an object in it; None for all tools of the module."""
+    openapi: OpenApiOptions = _NO_OPENAPI
+    """Operations, if the object is a FastAPI application."""
 
     @property
     def name(self) -> str:
@@ -62,11 +73,34 @@ class ModuleTarget:
     """Dotted name of the module."""
     attribute: str | None = None
     """Dotted name of an object in it; None for all tools of the module."""
+    openapi: OpenApiOptions = _NO_OPENAPI
+    """Operations, if the object is a FastAPI application."""
 
     @property
     def name(self) -> str:
         """Default server name."""
         return self.module.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenApiTarget:
+    """Operations of an OpenAPI document."""
+
+    source: str
+    """Absolute path, or URL, of the document."""
+    openapi: OpenApiOptions = _NO_OPENAPI
+    """The chosen operations."""
+
+    @property
+    def name(self) -> str:
+        """Default server name."""
+        path = self.path
+        return path.stem if path else urlsplit(self.source).hostname or "api"
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for a URL."""
+        return None if self.source.startswith(("http://", "https://")) else Path(self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +145,7 @@ class ConfigTarget:
         return self.server or self.path.stem.strip(".") or "servers"
 
 
-LocalTarget = FileTarget | ModuleTarget
+LocalTarget = FileTarget | ModuleTarget | OpenApiTarget
 """Tools that run in this process."""
 RemoteTarget = UrlTarget | CommandTarget | ConfigTarget
 """Tools that run in another process."""
@@ -125,7 +159,10 @@ def parse_target(text: str) -> Target:
         TargetError: The text is not a target, or a file does not exist.
     """
     if text.startswith(("http://", "https://")):
-        return _url_target(text)
+        url = _url_target(text)
+        return OpenApiTarget(text) if is_openapi_url(text) else url
+    if text.lower().endswith((".json", ".yaml", ".yml")) and is_openapi_file(path := _existing_file(text)):
+        return OpenApiTarget(str(path))
     if configuration := _CONFIGURATION.fullmatch(text):
         return _config_target(text, configuration)
     if _WITHOUT_SCHEME.match(text) and not Path(text).exists():
@@ -171,8 +208,8 @@ def existing_targets(texts: Sequence[str]) -> list[Target]:
 
 def split_targets(targets: Sequence[Target]) -> tuple[list[LocalTarget], list[RemoteTarget]]:
     """Split targets into those that run in this process and remote ones."""
-    local = [target for target in targets if isinstance(target, FileTarget | ModuleTarget)]
-    remote = [target for target in targets if not isinstance(target, FileTarget | ModuleTarget)]
+    local = [target for target in targets if isinstance(target, LocalTarget)]
+    remote = [target for target in targets if not isinstance(target, LocalTarget)]
     return local, remote
 
 
@@ -204,7 +241,38 @@ def given_targets(ctx: click.Context, texts: Sequence[str]) -> list[Target]:
         TargetError: One has no tools.
     """
     after_dashes = command_target(ctx)
-    return [*map(parse_target, texts), *([after_dashes] if after_dashes else [])]
+    return _with_openapi(ctx, [*map(parse_target, texts), *([after_dashes] if after_dashes else [])])
+
+
+def _with_openapi(ctx: click.Context, targets: list[Target]) -> list[Target]:
+    """Add the options for OpenAPI to the document, or else to the Python objects, which may be applications."""
+    options = given_openapi(ctx)
+    documents = [target for target in targets if isinstance(target, OpenApiTarget)]
+    if len(documents) > 1:
+        message = (
+            f"there are {len(documents)} OpenAPI documents, and operations and credentials are of one: for several, "
+            "name a Python file that calls bridge.from_openapi for each"
+        )
+        raise click.UsageError(message, ctx)
+    objects = [target for target in targets if isinstance(target, FileTarget | ModuleTarget) and target.attribute]
+    takers: list[OpenApiTarget | FileTarget | ModuleTarget] = [*documents] or [*objects]
+    if not options:
+        return targets
+    if not takers:
+        if any(_is_typed(ctx, each.name) for each in fields(options)):
+            message = "--operations and --openapi-… need an OpenAPI document, or a FastAPI application: app.py:object"
+            raise click.UsageError(message, ctx)
+        return targets
+    if options.is_for_one and len(takers) > 1:
+        raise click.UsageError("--openapi-… needs one FastAPI application, and there are several objects", ctx)
+    return [
+        replace(target, openapi=options) if isinstance(target, LocalTarget) and target in takers else target
+        for target in targets
+    ]
+
+
+def _is_typed(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def only_target(ctx: click.Context, text: str | None) -> Target:
@@ -219,12 +287,13 @@ def only_target(ctx: click.Context, text: str | None) -> Target:
         raise click.UsageError(f"there are two targets: {text!r}, and the command after --", ctx)
     if text is None and after_dashes is None:
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
-    return after_dashes or parse_target(str(text))
+    return after_dashes or _with_openapi(ctx, [parse_target(str(text))])[0]
 
 
 def only_remote_target(ctx: click.Context, text: str | None, purpose: str) -> RemoteTarget:
     """`only_target`, whose servers have a purpose such as ``to pin``; also raises UsageError for Python."""
     target = only_target(ctx, text)
-    if isinstance(target, FileTarget | ModuleTarget):
-        raise click.UsageError(f"a Python target has no server {purpose}", ctx)
+    if isinstance(target, LocalTarget):
+        kind = "an OpenAPI document" if isinstance(target, OpenApiTarget) else "a Python target"
+        raise click.UsageError(f"{kind} has no server {purpose}", ctx)
     return target

@@ -1,0 +1,207 @@
+"""OpenAPI documents: their operations, and references inside the document (OpenAPI 3.0 and 3.1)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
+
+from bridge.errors import DefinitionError, MissingExtraError
+from bridge.text import short_repr
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import BaseModel
+
+    from bridge.types import Json
+
+try:
+    from openapi_pydantic.v3 import v3_1 as v3_1  # noqa: PLC0414 - for the other modules
+    from pydantic import ValidationError
+except ImportError as missing:
+    raise MissingExtraError("an OpenAPI document", "openapi-pydantic", "openapi") from missing
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+"""Methods that may be operations of a path."""
+
+_VERSION = re.compile(r"3\.(?P<minor>[01])(?:\.\d+)?(?:-.*)?")
+_MAX_REFERENCES = 50
+_MAX_NAME_CHARS = 64
+_CUT_CHARS = 55
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+
+M = TypeVar("M", bound="BaseModel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation of a document, not resolved yet."""
+
+    name: str
+    """Name of its tool: the operationId, or else from its method and path."""
+    method: str
+    """HTTP method in capitals."""
+    path: str
+    """Path template, such as ``/pets/{id}``."""
+    operation_id: str = ""
+    """Its operationId; empty if it has none."""
+    tags: tuple[str, ...] = ()
+    """Its tags."""
+    content: Mapping[str, Any]
+    """The operation as JSON."""
+    path_item: Mapping[str, Any]
+    """The path item that contains it, as JSON."""
+
+    @property
+    def label(self) -> str:
+        """Method and path, for messages."""
+        return f"{self.method} {self.path}"
+
+
+class OpenApiDocument:
+    """An OpenAPI document of version 3.0 or 3.1.
+
+    Args:
+        content: The document.
+        source: Name of the document, for messages.
+
+    Raises:
+        DefinitionError: It is no such document.
+    """
+
+    def __init__(self, content: Json, source: str) -> None:
+        self.content = content
+        self.source = source
+        if "swagger" in content:
+            raise DefinitionError(f"{source} is a Swagger {content['swagger']} document; convert it to OpenAPI 3")
+        match = _VERSION.fullmatch(str(content.get("openapi", "")))
+        if match is None:
+            version = short_repr(content.get("openapi"))
+            raise DefinitionError(f"{source} is not an OpenAPI document of version 3.0 or 3.1: 'openapi' is {version}")
+        self.is_3_0 = match["minor"] == "0"
+        """True for version 3.0, whose schemas are not those of JSON Schema 2020-12."""
+        self.operations = self._operations()
+        """All operations, in the order of the document."""
+
+    @property
+    def title(self) -> str:
+        """Title of the API; empty if it has none."""
+        info = self.content.get("info")
+        title = info.get("title") if isinstance(info, dict) else None
+        return title if isinstance(title, str) else ""
+
+    def at(self, pointer: Any) -> Any:
+        """Return the value that a ``$ref`` names.
+
+        Raises:
+            DefinitionError: The reference leads outside of the document, or to nothing.
+        """
+        if pointer != "#" and not (isinstance(pointer, str) and pointer.startswith("#/")):
+            raise DefinitionError(
+                f"{self.source}: the reference {short_repr(pointer)} leads outside of the document, or is no JSON "
+                "pointer; references are never fetched: bundle the document into one file"
+            )
+        value: Any = self.content
+        for part in unquote(pointer).split("/")[1:]:
+            key = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(value, dict) and key in value:
+                value = value[key]
+            elif isinstance(value, list) and key.isdecimal() and len(key) < len(str(len(value))) + 1:
+                value = value[int(key)] if int(key) < len(value) else None
+            else:
+                value = None
+            if value is None:
+                raise DefinitionError(f"{self.source}: the reference {short_repr(pointer)} leads to nothing")
+        return value
+
+    def resolved(self, value: Any, what: str) -> Json:
+        """Return an object, or the one that its references lead to; ``what`` names it in messages.
+
+        Raises:
+            DefinitionError: It is no object, or the references lead to none.
+        """
+        for _ in range(_MAX_REFERENCES):
+            if not isinstance(value, dict):
+                raise DefinitionError(f"{self.source}: {what} is not an object: {short_repr(value)}")
+            if "$ref" not in value:
+                return value
+            value = self.at(value["$ref"])
+        raise DefinitionError(f"{self.source}: the references of {what} lead to each other, or are too many")
+
+    def parsed(self, kind: type[M], value: Mapping[str, Any], what: str) -> M:
+        """Parse a part of the document.
+
+        Raises:
+            DefinitionError: It is invalid.
+        """
+        try:
+            return kind.model_validate(value)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise DefinitionError(f"{self.source}: {what} is invalid: {place}: {first['msg']}") from error
+
+    def _operations(self) -> tuple[Operation, ...]:
+        paths = self.content.get("paths", {})
+        if not isinstance(paths, dict):
+            raise DefinitionError(f"{self.source}: 'paths' is not an object: {short_repr(paths)}")
+        found = [
+            (method, path, item, item[method])
+            for path, value in paths.items()
+            if path.startswith("/")
+            for item in [self.resolved(value, f"the path {path!r}")]
+            for method in METHODS
+            if isinstance(item.get(method), dict)
+        ]
+        names = _names([(method, path, content.get("operationId")) for method, path, _, content in found])
+        return tuple(
+            Operation(
+                name=name,
+                method=method.upper(),
+                path=path,
+                content=content,
+                path_item=item,
+                operation_id=identifier if isinstance(identifier := content.get("operationId"), str) else "",
+                tags=tuple(tag for tag in _list(content.get("tags")) if isinstance(tag, str)),
+            )
+            for name, (method, path, item, content) in zip(names, found, strict=True)
+        )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def safe_name(text: str) -> str:
+    """Return a text as a name of letters, digits, underscores, dots and hyphens; long ones end with a hash."""
+    name = _UNSAFE.sub("_", text).strip("_") or "_"
+    if len(name) <= _MAX_NAME_CHARS:
+        return name
+    return f"{name[:_CUT_CHARS]}_{sha256(text.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def _names(operations: list[tuple[str, str, Any]]) -> list[str]:
+    """Names of all operations, which do not depend on the selection: an operationId that is unique, or the path."""
+    by_path = [safe_name(f"{method}_{re.sub('[{}]', '', path).strip('/')}") for method, path, _ in operations]
+    given = [
+        safe_name(identifier) if isinstance(identifier, str) and identifier else path
+        for (_, _, identifier), path in zip(operations, by_path, strict=True)
+    ]
+    counts = Counter(given)
+    names: list[str] = []
+    taken = {name for name, count in counts.items() if count == 1}
+    for name, path in zip(given, by_path, strict=True):
+        if counts[name] == 1:
+            names.append(name)
+            continue
+        number, candidate = 1, path
+        while candidate in taken:
+            number += 1
+            candidate = f"{path}_{number}"
+        taken.add(candidate)
+        names.append(candidate)
+    return names

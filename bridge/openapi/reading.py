@@ -1,0 +1,165 @@
+"""Read the text of an OpenAPI document: JSON or YAML, from a file or a URL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx2
+from pydantic_core import from_json
+
+from bridge.client.redaction import redact_url
+from bridge.client.transports.limits import SUCCESS, default_ssl_context
+from bridge.errors import DefinitionError, MissingExtraError
+
+if TYPE_CHECKING:
+    import yaml
+
+    from bridge.types import Json
+
+MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
+"""Maximum bytes of a document."""
+FETCH_SECONDS = 30.0
+"""Maximum seconds to connect to the server of a document, and of each read."""
+
+_MAX_DEPTH = 200
+_MAX_YAML_EVENTS = 2_000_000
+_MAX_VALUES = 5_000_000
+
+
+def read_document(source: Mapping[str, Any] | str | Path) -> tuple[Json, str]:
+    """Read a document; returns it with a name for messages.
+
+    Args:
+        source: The document itself, the path of a file, or an ``http(s)://`` URL.
+
+    Raises:
+        DefinitionError: It cannot be read, or is neither JSON nor YAML.
+        MissingExtraError: It is YAML, and ``pyyaml`` is not installed.
+    """
+    if isinstance(source, Mapping):
+        return _plain(source, "the OpenAPI document"), "the OpenAPI document"
+    if isinstance(source, str) and source.startswith(("http://", "https://")):
+        shown = redact_url(source).shown
+        return parse_document(_fetched(source, shown), shown), shown
+    path = Path(source).expanduser()
+    try:
+        if path.stat().st_size > MAX_DOCUMENT_BYTES:
+            raise DefinitionError(f"{path} is longer than {MAX_DOCUMENT_BYTES // 2**20} MiB")
+        return parse_document(path.read_bytes(), str(path)), str(path)
+    except OSError as error:
+        raise DefinitionError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def parse_document(text: bytes, source: str) -> Json:
+    """Parse JSON or YAML; raises as `read_document` does."""
+    text = text.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return _plain(from_json(text, allow_inf_nan=False), source)
+    except ValueError as error:
+        if text.lstrip()[:1] == b"{" or source.endswith(".json"):
+            raise DefinitionError(f"{source} is not valid JSON: {error}") from error
+    return _plain(_parse_yaml(text, source), source)
+
+
+def _fetched(url: str, shown: str) -> bytes:
+    try:
+        with (
+            httpx2.Client(timeout=FETCH_SECONDS, verify=default_ssl_context(), follow_redirects=False) as client,
+            client.stream("GET", url, headers={"accept-encoding": "identity"}) as response,
+        ):
+            if response.status_code not in SUCCESS:
+                hint = "; redirects are not followed: give the final URL" if response.has_redirect_location else ""
+                raise DefinitionError(f"{shown} answered with status {response.status_code}{hint}")
+            text = b""
+            for chunk in response.iter_raw():
+                text += chunk
+                if len(text) > MAX_DOCUMENT_BYTES:
+                    raise DefinitionError(f"{shown} is longer than {MAX_DOCUMENT_BYTES // 2**20} MiB")
+            return text
+    except httpx2.TransportError as error:
+        host = urlsplit(url).netloc.rpartition("@")[2]
+        raise DefinitionError(f"{shown} cannot be fetched: {type(error).__name__} for {host}") from error
+    except httpx2.InvalidURL as error:
+        raise DefinitionError(f"{shown} is not a valid URL") from error
+
+
+@cache
+def _loader() -> tuple[Any, type[yaml.SafeLoader]]:
+    """YAML with the types of JSON (YAML 1.2, core schema): dates, ``yes`` and ``no`` are texts."""
+    try:
+        import yaml  # noqa: PLC0415 - of an extra
+    except ImportError as error:
+        raise MissingExtraError("an OpenAPI document in YAML", "pyyaml", "openapi") from error
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
+        pass
+
+    kept = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:merge"}
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag in kept]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|True|TRUE|false|False|FALSE"), "tTfF")
+    return yaml, Loader
+
+
+def _parse_yaml(text: bytes, source: str) -> Any:
+    yaml, loader = _loader()
+    try:
+        depth = 0
+        for number, event in enumerate(yaml.parse(text, Loader=loader)):  # the constructor is recursive, in C
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > _MAX_DEPTH or number > _MAX_YAML_EVENTS:
+                raise DefinitionError(f"{source} is nested too deeply, or has too many values")
+        return yaml.load(text, Loader=loader)
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise DefinitionError(f"{source} is neither JSON nor YAML: {reason}") from error
+
+
+def _plain(document: object, source: str) -> Json:
+    """Return a document with text keys, and without references of YAML to what contains them."""
+    plain = _Plain(source).value(document, 0)
+    if not isinstance(plain, dict):
+        raise DefinitionError(f"{source} is not an OpenAPI document: it is no object")
+    return plain
+
+
+class _Plain:
+    """Copies JSON values; those that YAML shares remain shared."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._copies: dict[int, Any] = {}
+        self._left = _MAX_VALUES
+
+    def value(self, value: Any, depth: int) -> Any:
+        """Copy one value."""
+        if not isinstance(value, Mapping | list | tuple):
+            if value is None or isinstance(value, str | bool | int | float):
+                return value
+            raise DefinitionError(f"{self._source} has a value that is not JSON, of type {type(value).__name__!r}")
+        if (copy := self._copies.get(id(value), self)) is not self:
+            if copy is None:
+                raise DefinitionError(f"{self._source} has an object that contains itself")
+            return copy
+        self._left -= len(value)
+        if depth > _MAX_DEPTH or self._left < 0:
+            raise DefinitionError(f"{self._source} is nested too deeply, or has too many values")
+        self._copies[id(value)] = None
+        if isinstance(value, Mapping):
+            copy = {
+                key if isinstance(key, str) else str(key): self.value(item, depth + 1) for key, item in value.items()
+            }
+        else:
+            copy = [self.value(item, depth + 1) for item in value]
+        self._copies[id(value)] = copy
+        return copy
