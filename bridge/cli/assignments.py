@@ -149,7 +149,7 @@ def _alternatives(kind: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any]]
     for _ in range(_MAX_ALTERNATIVES):
         if not waiting:
             break
-        schema = _resolved(waiting.popleft(), root)
+        schema = resolved_schema(waiting.popleft(), root)
         branches = [
             branch for key in ("anyOf", "oneOf", "allOf") for branch in _listed(schema, key) if isinstance(branch, dict)
         ]
@@ -164,7 +164,7 @@ def _listed(schema: Mapping[str, Any], key: str) -> list[Any]:
     return values if isinstance(values, list) else []
 
 
-def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolved_schema(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Follow references within the document; an unresolvable reference gives an empty schema."""
     for _ in range(_MAX_REFERENCES):
         if not isinstance(schema, dict):

@@ -11,19 +11,30 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
+import click
+
 from bridge.text import escape_controls, escaped_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
 
-def write_data(text: str) -> None:
+def write_data(text: str, *, is_heading: Callable[[str], bool] | None = None) -> None:
     """Write data and a newline to standard output, as UTF-8.
 
     On a terminal, control characters are escaped, since the data may be foreign.
+
+    Args:
+        text: The data.
+        is_heading: Selects lines that are bold where colours are wanted, in which case the text is escaped, too.
     """
-    if sys.stdout.isatty():
+    is_styled = is_heading is not None and wants_colour(sys.stdout)
+    if is_styled or sys.stdout.isatty():
         text = escape_controls(text)
+    if is_styled and is_heading is not None:
+        text = "\n".join(click.style(line, bold=True) if is_heading(line) else line for line in text.split("\n"))
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
     sys.stdout.buffer.flush()

@@ -63,6 +63,7 @@ def watched_app(
         metrics=metrics,
         traces=traced_share is not None,
         log_format="json" if log else "text",
+        log_calls="never",
         log_arguments=False,
         audit_log=None if audit_log is None else Path(audit_log),
         audit_log_max_bytes=2**30,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 
 from bridge.cli.list import described
+from bridge.cli.list.parameters import FULL
 from bridge.tools.specification import ToolSpecification
+from tests.cli.pseudo_terminal import Terminal
 from tests.cli.schemas import JSON_SCHEMA_LIKE
 from tests.client.scripted import listed, scripted_command
 
@@ -56,10 +58,11 @@ def test_every_kind_of_parameter_is_described(run: Run, directory: Path) -> None
         plot
           Plot.
             at: Point
+              x: integer
             tags: array of string
             size: integer or null
             mode: "a" or "b"
-            colour: Colour
+            colour: "red" or "blue"
             free: any, optional, default 5
         """)
 
@@ -97,10 +100,11 @@ def test_what_is_not_ascii_is_written_as_utf_8_whatever_the_locale(run: Run, dir
 
 
 @given(JSON_SCHEMA_LIKE)
-def test_whatever_a_schema_says_each_parameter_is_one_line(schema: dict[str, Any]) -> None:
+def test_whatever_a_schema_says_each_parameter_is_one_line_and_its_fields_are_indented(schema: dict[str, Any]) -> None:
     parameters = schema["properties"] if isinstance(schema["properties"], dict) else {}
     told = described(ToolSpecification(name="f", parameters=schema))
-    assert len(told.splitlines()) == 1 + len(parameters)
+    own = [line for line in told.splitlines()[1:] if line.startswith("    ") and line[4:5] != " "]
+    assert len(own) == len(parameters)
 
 
 def test_a_schema_that_its_server_has_written_wrong_says_nothing(run: Run) -> None:
@@ -127,3 +131,73 @@ def test_the_working_directory_is_a_target(run: Run, directory: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"bridge: {directory} has no tools: it has no Python file with a function decorated")
     assert done.stderr.endswith(f"; for the servers of its configuration, name {directory / 'mcp.json'}\n")
+
+
+NESTED = '''
+from __future__ import annotations
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+from pydantic import BaseModel, Field
+from bridge import tool
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int = 9
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    owner: Person
+
+class Person(BaseModel):
+    name: str = Field(description="Full\\x1b[2J name.")
+    friends: list[Person] = []
+
+@tool
+def adopt(pet: Cat | Dog, by: list[Person], letter: Literal["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]) -> str:
+    """Adopt."""
+    return ""
+'''
+
+
+def test_fields_of_nested_parameters_are_shown_and_recursion_ends(run: Run, directory: Path) -> None:
+    (directory / "nested.py").write_text(NESTED, encoding="utf-8")
+    assert run("list", "nested.py").stdout == dedent("""\
+        adopt
+          Adopt.
+            pet: Cat or Dog
+              Cat:
+                kind: "cat"
+                lives: integer, optional, default 9
+              Dog:
+                kind: "dog"
+                owner: Person
+                  …
+            by: array of Person
+              name: string  Full\x1b[2J name.
+              friends: array of Person, optional, default []
+            letter: "a" or "b" or "c" or "d" or "e" or "f" or "g" or "h" or 2 others
+        """)
+    full = run("list", "nested.py", "--full").stdout
+    assert '"h" or "i" or "j"' in full
+    assert "owner: Person\n          name: string" in full
+
+
+def test_references_that_multiply_are_described_in_bounded_time() -> None:
+    definitions: dict[str, Any] = {
+        f"a{level}": {"anyOf": [{"$ref": f"#/$defs/a{level + 1}"}] * 50, "properties": {"x": {"$ref": "#/$defs/a0"}}}
+        for level in range(12)
+    }
+    parameters = {"type": "object", "properties": {"p": {"$ref": "#/$defs/a0"}}, "$defs": definitions}
+    assert described(ToolSpecification(name="f", parameters=parameters), FULL).startswith("f\n    p: any, optional")
+
+
+def test_names_are_bold_and_foreign_text_is_escaped_on_a_terminal(directory: Path) -> None:
+    (directory / "nested.py").write_text(NESTED, encoding="utf-8")
+    terminal = Terminal("list", "nested.py", cwd=directory)
+    assert terminal.ended() == 0
+    assert "\x1b[1madopt\x1b[0m" in terminal.raw
+    assert r"Full\x1b[2J name." in terminal.raw
+    assert "\x1b[2J" not in terminal.raw
+    terminal = Terminal("list", "nested.py", cwd=directory, env={"NO_COLOR": "1"})
+    assert terminal.ended() == 0
+    assert "\x1b" not in terminal.raw.replace("\\x1b", "")

@@ -156,7 +156,7 @@ def test_so_are_keys_issuers_operations_workers_and_limits_of_http(run: Run) -> 
 @pytest.mark.parametrize(
     ("typed", "others", "line"),
     [
-        (["--log-arguments"], ["--log-format", "json"], "--log-arguments; add --audit-log or --log-format json"),
+        (["--log-arguments"], ["--log-format", "json"], "--log-arguments; add --audit-log or --log-calls always"),
         (["--audit-log-kept-files", "1"], ["--audit-log", "calls"], "--audit-log-kept-files; add --audit-log"),
     ],
 )

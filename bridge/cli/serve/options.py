@@ -128,7 +128,7 @@ def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
     telemetry = options.telemetry
     has_audit_log = telemetry.audit_log is not None
     needed = {
-        "log_arguments": (has_audit_log or telemetry.log_format == "json", "--audit-log or --log-format json"),
+        "log_arguments": (has_audit_log or telemetry.are_calls_logged, "--audit-log or --log-calls always"),
         "audit_log_max_bytes": (has_audit_log, "--audit-log"),
         "audit_log_kept_files": (has_audit_log, "--audit-log"),
         "pin_mode": (options.upstream.pins is not None, "--pins"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,8 +44,13 @@ class TelemetryOptions:
         default="text",
         help="Format of the log; json has one object a line, and a line for each call.",
     )
+    log_calls: str = setting(
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Log a line for each call in the text format, too; auto does if standard error is a terminal.",
+    )
     log_arguments: bool = setting(
-        is_flag=True, help="Include the arguments of calls in the JSON log and the audit log."
+        is_flag=True, help="Include the arguments of calls in the log of calls and the audit log."
     )
     audit_log: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
@@ -61,6 +67,13 @@ class TelemetryOptions:
         least=0,
         default=10,
     )
+
+    @property
+    def are_calls_logged(self) -> bool:
+        """True if each call has a line in the log, as JSON or as text."""
+        if self.log_format == "json" or self.log_calls == "always":
+            return True
+        return self.log_calls == "auto" and sys.stderr.isatty()
 
     @property
     def are_traces_wanted(self) -> bool:
@@ -87,7 +100,7 @@ def telemetry_enabled(options: TelemetryOptions, name: str) -> Iterator[ActiveTe
         CommandError: The audit log cannot be opened, or an environment variable is invalid.
     """
     has_traces = options.are_traces_wanted
-    if not (has_traces or options.metrics or options.audit_log or options.log_format == "json"):
+    if not (has_traces or options.metrics or options.audit_log or options.are_calls_logged):
         yield ActiveTelemetry(None, lambda: None)
         return
     from bridge.telemetry.instruments import Instruments  # noqa: PLC0415 - only where telemetry is wanted
@@ -138,6 +151,13 @@ def _sinks(options: TelemetryOptions, instruments: Instruments, closing: ExitSta
         writer = BackgroundWriter("log of calls", StandardError(), records.log_gap_line)
         closing.callback(writer.close)
         yield records.CallLog(writer)
+    elif options.are_calls_logged:
+        from bridge.cli.serve.call_lines import CallLines  # noqa: PLC0415 - as above
+
+        output = CallLines(shows_arguments=options.log_arguments)
+        writer = BackgroundWriter("log of calls", output, records.audit_gap_line)
+        closing.callback(writer.close)
+        yield records.AuditLog(writer)
     if options.audit_log is not None:
         lost = instruments.lost_audit_lines
         writer = BackgroundWriter("audit log", _audit_file(options), records.audit_gap_line, lost.add)

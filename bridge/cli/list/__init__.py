@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridge.cli.assignments import parameters_of
 from bridge.cli.completion import complete_targets
+from bridge.cli.list.parameters import FULL, SHORT, one_line, parameter_lines
 from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, with_features
@@ -18,24 +18,24 @@ from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from bridge.cli.list.parameters import Detail
     from bridge.prompts.prompt import Prompt
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.server.features import Features
     from bridge.tools.specification import ToolSpecification
 
-_SHOWN_LEVELS = 10
-
 
 @click.command(cls=TargetCommand, short_help="List the tools, resources and prompts of a TARGET.")
 @click.argument("target", required=False, shell_complete=complete_targets)
 @click.option("--json", "as_json", is_flag=True, help="Write all that a server lists, as MCP's JSON.")
+@click.option("--full", is_flag=True, help="Show nested fields at all levels, and all choices.")
 @server_options(f"Timeout of a server; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
 @openapi_options
 @log_level_option("warning")
 @click.pass_context
-def command(ctx: click.Context, /, target: str | None, as_json: bool, log_level: str, **settings: Any) -> None:
+def command(
+    ctx: click.Context, /, target: str | None, as_json: bool, full: bool, log_level: str, **settings: Any
+) -> None:
     """List the tools of a TARGET, its resources and its prompts, in its order.
 
     For a configuration, those of all its servers are listed, each name prefixed with its server's. An unavailable
@@ -51,11 +51,11 @@ def command(ctx: click.Context, /, target: str | None, as_json: bool, log_level:
 
     with redirect_stdout():
         features = with_features(chosen, options, listed)
-        data = _as_json(features) if as_json else _as_text(features)
+        data = _as_json(features) if as_json else _as_text(features, FULL if full else SHORT)
     if isinstance(data, dict):
         write_json(data)
     elif data:
-        write_data(data)
+        write_data(data, is_heading=_is_heading)
 
 
 def _as_json(features: Features) -> dict[str, Any]:
@@ -72,12 +72,17 @@ def _as_json(features: Features) -> dict[str, Any]:
     }
 
 
-def _as_text(features: Features) -> str:
+def _is_heading(line: str) -> bool:
+    """True for a line that is not indented: the name of a tool, or a heading."""
+    return bool(line) and not line[0].isspace()
+
+
+def _as_text(features: Features, detail: Detail) -> str:
     """Describe tools; resources and prompts follow under headings."""
     box = features.resources
     resources: list[Resource | ResourceTemplate] = [] if box is None else [*box.resources, *box.templates]
     lists = {
-        "Tools:": [described(tool.specification) for tool in features.tools],
+        "Tools:": [described(tool.specification, detail) for tool in features.tools],
         "Resources:": list(map(_described_resource, resources)),
         "Prompts:": list(map(_described_prompt, features.prompts or ())),
     }
@@ -99,59 +104,18 @@ def _described_prompt(prompt: Prompt) -> str:
     lines = [_entry(prompt.name, prompt.title, prompt.description)]
     for argument in prompt.arguments:
         optional = "" if argument.required else ": optional"
-        description = f"  {_one_line(argument.description)}" if argument.description else ""
-        lines.append(f"    {_one_line(argument.name)}{optional}{description}")
+        description = f"  {one_line(argument.description)}" if argument.description else ""
+        lines.append(f"    {one_line(argument.name)}{optional}{description}")
     return "\n".join(lines)
 
 
-def described(specification: ToolSpecification) -> str:
-    """Describe a tool: its name, its description, and one line for each parameter."""
-    lines = [_entry(specification.name, specification.title, specification.description)]
-    required = specification.parameters.get("required")
-    for name, schema in parameters_of(specification.parameters).items():
-        is_required = isinstance(required, list) and name in required
-        lines.append(f"    {_one_line(name)}: {_parameter(schema, is_required=is_required)}")
-    return "\n".join(lines)
+def described(specification: ToolSpecification, detail: Detail = SHORT) -> str:
+    """Describe a tool: its name, its description, and one line for each parameter, with indented ones for fields."""
+    entry = _entry(specification.name, specification.title, specification.description)
+    return "\n".join([entry, *(f"    {line}" for line in parameter_lines(specification.parameters, detail))])
 
 
 def _entry(key: str, title: str | None, description: str | None, kind: str | None = None) -> str:
     """Describe an item: a line with its key, title and media type, and its description."""
-    first = key + (f" ({_one_line(title)})" if title else "") + (f"  {_one_line(kind)}" if kind else "")
+    first = key + (f" ({one_line(title)})" if title else "") + (f"  {one_line(kind)}" if kind else "")
     return "\n".join([first, *(f"  {line}".rstrip() for line in (description or "").splitlines())])
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _parameter(schema: Any, *, is_required: bool) -> str:
-    if not isinstance(schema, dict):
-        return "any"
-    default = f", default {_compact(schema['default'])}" if "default" in schema else ""
-    described = f"  {_one_line(schema['description'])}" if isinstance(schema.get("description"), str) else ""
-    return _kind(schema) + ("" if is_required else f", optional{default}") + described
-
-
-def _kind(schema: Mapping[str, Any], levels: int = _SHOWN_LEVELS) -> str:
-    """Describe a parameter's type; empty for a malformed schema."""
-    if not levels:
-        return "any"
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema.get(key), list):
-            branches = (_kind(branch, levels - 1) for branch in schema[key] if isinstance(branch, dict))
-            return " or ".join(dict.fromkeys(branches)) or "any"
-    if "const" in schema or isinstance(schema.get("enum"), list):
-        return " or ".join(map(_compact, [schema["const"]] if "const" in schema else schema["enum"]))
-    if isinstance(schema.get("$ref"), str):
-        return _one_line(schema["$ref"].rpartition("/")[2])
-    kind = schema.get("type")
-    if kind == "array" and isinstance(schema.get("items"), dict):
-        return f"array of {_kind(schema['items'], levels - 1)}"
-    kinds = kind if isinstance(kind, list) else [kind]
-    return _one_line(" or ".join(each for each in kinds if isinstance(each, str))) or "any"
-
-
-def _compact(value: Any) -> str:
-    import json  # noqa: PLC0415
-
-    return json.dumps(value, ensure_ascii=False)
