@@ -14,6 +14,8 @@ Environment:
 Who the customer is, is never an argument, which a model could be talked into changing. It is the caller's proven
 identity; else BOOKINGS_CUSTOMER; else the memory id, by which an AI service tells its users apart, and which over HTTP
 is the session. The booking of another customer and one that does not exist are answered in the same words.
+
+The prompt `book_car` books a car as a customer wishes.
 """
 
 import json
@@ -32,7 +34,7 @@ from threading import Lock
 from typing import Annotated, Any
 from unicodedata import category
 
-from bridge import InvocationContext, P, TargetError, ToolAnnotations, ToolError, ToolMemoryId, tool
+from bridge import InvocationContext, P, TargetError, ToolAnnotations, ToolError, ToolMemoryId, prompt, tool
 
 CANCELLABLE_UNTIL_DAYS_BEFORE = 7
 CANCELLABLE_FROM_DAYS = 3
@@ -181,6 +183,20 @@ def cancel_booking(booking_number: BookingNumber, context: InvocationContext, me
         _check_cancellable(booking)
         bookings.execute("UPDATE bookings SET status = 'cancelled' WHERE number = ?", (booking.number,))
         return _find(bookings, booking.number, customer)
+
+
+@prompt(title="Book a car")
+def book_car(
+    wishes: Annotated[str, P("When, for whom and what for: 'next weekend, for five with a dog'")],
+    car_class: Annotated[CarClass | None, P("Which class of car; by default the one that fits")] = None,
+) -> str:
+    """Books a car as the customer wishes, after asking for what is missing."""
+    wanted = f"The car is to be of the class {car_class.value}." if car_class else "Choose the class of car that fits."
+    return (
+        f"Today is {today()}. Book a car for me: {wishes}\n\n{wanted} Look at my bookings first. Ask me for the days, "
+        "the driver's name and age if you do not know them; never guess them. Show me what you are about to book, and "
+        "book it only when I have agreed."
+    )
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------

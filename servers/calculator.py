@@ -6,14 +6,14 @@ Run it:
     bridge serve servers/calculator.py --transport http    # over HTTP
 
 Whole numbers stay whole and exact, however large (up to 4,000 digits); everything else is a 64-bit floating-point
-number, as Python computes it. There is nothing to configure.
+number, as Python computes it. There is nothing to configure. The prompt `calculate` solves a problem in words.
 """
 
 import math
 from collections.abc import Callable
 from typing import Annotated
 
-from bridge import P, ToolAnnotations, ToolError, tool
+from bridge import P, ToolAnnotations, ToolError, prompt, tool
 
 Number = int | float
 
@@ -84,6 +84,15 @@ def square_root(x: Annotated[Number, P("The number whose square root is wanted; 
     if x < 0:
         raise ToolError(f"{_shown(x)} is negative and has no real square root")
     return float(_bounded("the square root", lambda: math.sqrt(x)))
+
+
+@prompt(title="Work it out")
+def calculate(problem: Annotated[str, P("The problem, in words: 'What is 17 % of 2,340, plus 12?'")]) -> str:
+    """Solves a problem in words with the calculator, and shows the steps."""
+    return (
+        "Solve the following problem. Use the calculator's tools for every calculation, also for small ones; never "
+        f"calculate yourself. Then show the steps and the result.\n\n{problem}"
+    )
 
 
 def _bounded(what: str, compute: Callable[[], Number]) -> Number:

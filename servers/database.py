@@ -12,6 +12,9 @@ Environment:
     DATABASE_SECONDS    How long one statement may run, in seconds. Default: 10.
     DATABASE_ROWS       How many rows one statement may return. Default: 200.
 
+Resources: database://schema has the statements that made everything; database://tables/{table} describes one table,
+and completes its name. The prompt `ask` asks a question about the data, with the schema.
+
 Nothing here reads the text of a statement to decide what it may do. SQLite itself holds the limits: the file is opened
 read-only (mode=ro, and PRAGMA query_only), an authorizer refuses what reaches beyond it (ATTACH, settings by PRAGMA,
 extensions), and SQLite's own limits bound the size of a value, the length of a statement and the memory. A statement
@@ -21,14 +24,14 @@ that takes too long, or whose caller has left, is interrupted while it runs.
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
-from bridge import InvocationContext, P, TargetError, ToolAnnotations, ToolError, tool
+from bridge import File, InvocationContext, P, TargetError, ToolAnnotations, ToolError, prompt, resource, tool
 
 VALUE_BYTES = 1_000_000  # of one value that SQLite may hold
 STATEMENT_BYTES = 100_000
@@ -130,11 +133,19 @@ def describe_table(
     table: Annotated[str, P("The table's or view's name, as list_tables gives it")], context: InvocationContext
 ) -> Schema:
     """Describes a table: its columns, keys, indexes and the statement that made it."""
+    described, names = _described(table, context)
+    if described is None:
+        near = ", ".join(map(repr, get_close_matches(table[:100], names[:LISTED_TABLES]))) or "see list_tables"
+        raise ToolError(f"there is no table {_cut(table)!r}; near it: {near}")
+    return described
+
+
+def _described(table: str, context: InvocationContext) -> tuple[Schema | None, list[str]]:
+    """What a table is made of, None where it does not exist; and the names of all tables."""
     with _database(context) as database:
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')")]
         if (name := next((name for name in names if name.lower() == table.lower()), None)) is None:
-            near = ", ".join(map(repr, get_close_matches(table[:100], names[:LISTED_TABLES]))) or "see list_tables"
-            raise ToolError(f"there is no table {_cut(table)!r}; near it: {near}")
+            return None, names
         references = {
             column: f"{other}({target})" if target else other
             for column, other, target in database.execute(
@@ -150,7 +161,7 @@ def describe_table(
         made = database.execute("SELECT type, sql FROM sqlite_schema WHERE tbl_name = ? AND sql IS NOT NULL", (name,))
         statements = [(kind, _cut(sql)) for kind, sql in made]
     indexes = [sql for kind, sql in statements if kind == "index"]
-    return Schema(columns, indexes, next(sql for kind, sql in statements if kind in {"table", "view"}))
+    return Schema(columns, indexes, next(sql for kind, sql in statements if kind in {"table", "view"})), names
 
 
 @dataclass(frozen=True)
@@ -201,6 +212,49 @@ def execute(sql: Sql, context: InvocationContext, parameters: Parameters = None)
 
 if WRITABLE:
     execute = tool(annotations=ToolAnnotations(read_only=False, destructive=True, open_world=False))(execute)
+
+# --- resources and a prompt ------------------------------------------------------------------------------------------
+
+
+@resource("database://schema", mime_type="application/sql")
+def schema(context: InvocationContext) -> str:
+    """The statements that made the tables, views and indexes of the database."""
+    with _database(context) as database:
+        made = database.execute(
+            "SELECT made.sql FROM sqlite_schema AS made JOIN pragma_table_list AS listed ON listed.name = made.tbl_name"
+            " WHERE listed.schema = 'main' AND listed.type <> 'shadow' AND made.sql IS NOT NULL"
+            " AND made.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+            " ORDER BY made.tbl_name, made.name <> made.tbl_name, made.name LIMIT ?",
+            (LISTED_TABLES,),
+        )
+        text = "\n".join(f"{_cut(sql)};" for (sql,) in made)
+    return text if len(text) <= RESULT_CHARS else f"{text[:RESULT_CHARS]}\n-- cut: describe_table shows the others"
+
+
+def _tables(text: str, _others: Mapping[str, str], context: InvocationContext) -> list[str]:
+    """The names of tables that begin with a text."""
+    return [table.name for table in list_tables(context) if table.name.lower().startswith(text.lower())]
+
+
+@resource("database://tables/{table}", mime_type="application/json", completions={"table": _tables})
+def table_schema(table: str, context: InvocationContext) -> Schema | None:
+    """A table or view: its columns, keys, indexes and the statement that made it."""
+    return _described(table, context)[0]
+
+
+@prompt(title="Ask the database")
+def ask(
+    question: Annotated[str, P("The question about the data: 'Which customers ordered twice?'")],
+    context: InvocationContext,
+) -> list[str | File]:
+    """Answers a question about the data, and shows the query."""
+    task = (
+        "This is the schema of a SQLite database. Answer the following question with the tool `query`. Aggregate, "
+        "filter and limit in SQL, pass values as parameters, and change nothing. Then give the answer, and the query "
+        f"that it comes from.\n\n{question}"
+    )
+    return [File("database://schema", schema(context), "application/sql"), task]
+
 
 # --- what a statement may do -----------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ import anyio
 import pytest
 
 from bridge.errors import TargetError
+from bridge.testing import connected
+from bridge.tools.content import Text
 from bridge.tools.context import Caller
 
 if TYPE_CHECKING:
@@ -253,3 +255,14 @@ async def test_a_real_client_books_for_the_customer_of_the_environment(serve: Se
         assert made.structured_content in listed.structured_content["result"]
         assert len(listed.structured_content["result"]) == 4
         assert (await client.call_tool("cancel_booking", {"booking_number": "B-20001"})).is_error
+
+
+async def test_the_prompt_books_as_the_customer_wishes(bookings: Loaded) -> None:
+    async with connected(bookings.module) as provider:
+        (message,) = await provider.prompts.render("book_car", {"wishes": "Sunday, for two", "car_class": "van"})
+        assert isinstance(message.content, Text)
+        assert message.content.text.startswith(
+            f"Today is {bookings.module.today()}. Book a car for me: Sunday, for two\n"
+        )
+        assert "of the class van" in message.content.text
+        assert (await provider.prompts.complete("book_car", "car_class", "f")).values == ("family",)

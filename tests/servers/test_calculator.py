@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import ToolError
+from bridge.testing import connected
+from bridge.tools.content import Text
 from servers import calculator as functions
 
 if TYPE_CHECKING:
@@ -122,3 +124,10 @@ async def test_a_real_client_calls_it(serve: Serve) -> None:
         assert (await client.call_tool("add", {"a": 10**100, "b": 1})).structured_content == {"result": 10**100 + 1}
         refused = await client.call_tool("divide", {"a": 1, "b": 0})
         assert refused.is_error
+
+
+async def test_the_prompt_lets_a_model_calculate(load: Load) -> None:
+    async with connected(load("calculator").module) as provider:
+        (message,) = await provider.prompts.render("calculate", {"problem": "What is 17 % of 2,340?"})
+        assert isinstance(message.content, Text)
+        assert message.content.text.endswith("\n\nWhat is 17 % of 2,340?")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +8,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bridge.errors import TargetError, ToolError
+from bridge.errors import ResourceNotFoundError, TargetError, ToolError
+from bridge.testing import connected
+from bridge.tools.content import File, Text
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute
 from bridge.tools.function import tool
@@ -257,6 +260,38 @@ async def test_a_query_holds_up_nobody_else(patient: Loaded) -> None:
             calls.cancel_scope.cancel()
 
 
+async def test_the_schema_is_a_resource_and_each_table_one_of_a_template(database: Loaded, file: Path) -> None:
+    _run(
+        file, "CREATE VIRTUAL TABLE words USING fts5(word); CREATE TABLE counted (id INTEGER PRIMARY KEY AUTOINCREMENT)"
+    )
+    async with connected(database.module) as provider:
+        (whole,) = await provider.resources.read("database://schema")
+        assert whole.mime_type == "application/sql"
+        assert str(whole.content).splitlines() == [
+            "CREATE TABLE counted (id INTEGER PRIMARY KEY AUTOINCREMENT);",
+            "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL DEFAULT 'nobody');",
+            "CREATE INDEX by_name ON customers (name);",
+            "CREATE VIEW names AS SELECT name FROM customers;",
+            """CREATE TABLE "order's" (id INTEGER, customer INTEGER REFERENCES customers (id), photo BLOB);""",
+            "CREATE VIRTUAL TABLE words USING fts5(word);",
+        ]
+        (table,) = await provider.resources.read("database://tables/order%27s")
+        assert [each["name"] for each in json.loads(str(table.content))["columns"]] == ["id", "customer", "photo"]
+        with pytest.raises(ResourceNotFoundError):
+            await provider.resources.read("database://tables/nothing")
+        completed = await provider.resources.complete("database://tables/{table}", "table", "C")
+        assert completed.values == ("counted", "customers")
+
+
+async def test_the_prompt_asks_with_the_schema(database: Loaded) -> None:
+    async with connected(database.module) as provider:
+        schema, task = await provider.prompts.render("ask", {"question": "Who ordered twice?"})
+        assert isinstance(schema.content, File)
+        assert "CREATE TABLE customers" in str(schema.content.content)
+        assert isinstance(task.content, Text)
+        assert task.content.text.endswith("\n\nWho ordered twice?")
+
+
 async def test_a_real_client_uses_it(serve: Serve, file: Path) -> None:
     async with serve("database", DATABASE_FILE=file, DATABASE_WRITABLE=1) as client:
         tables = await client.call_tool("list_tables")
@@ -268,3 +303,5 @@ async def test_a_real_client_uses_it(serve: Serve, file: Path) -> None:
         found = await client.call_tool("query", {"sql": "SELECT name FROM customers ORDER BY id DESC LIMIT 1"})
         assert found.structured_content == {"columns": ["name"], "rows": [["Aïsha"]], "truncated": None}
         assert (await client.call_tool("query", {"sql": "DROP TABLE customers"})).is_error
+        (read,) = (await client.read_resource("database://tables/customers")).contents
+        assert "by_name" in read.text  # type: ignore[union-attr]
