@@ -86,7 +86,9 @@ if TYPE_CHECKING:
     from bridge.prompts.prompt import Prompt, PromptArgument, PromptMessage
     from bridge.resources.box import ResourceBox
     from bridge.resources.files import files
+    from bridge.resources.folder import Folder
     from bridge.resources.function import resource
+    from bridge.resources.polling import PollingResourceBox
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.resources.uri_template import UriTemplate
     from bridge.server.features import Features
@@ -224,32 +226,32 @@ __all__ = [
     "ChatRequestParameters", "ChatRequestTransformer", "ChatResponse", "ClientCredentials", "ClientHandlers",
     "CompleteResponse", "CompleteToolCall", "Completion", "ConfigError", "Connection", "ConnectionState",
     "ConnectionStatus", "Content", "Decision", "DefinitionError", "DetachedTools", "Elicitation", "ElicitationAnswer",
-    "ErrorHandler", "ExecutionPolicy", "Features", "File", "FinishReason", "GuardrailError", "HttpTransport",
+    "ErrorHandler", "ExecutionPolicy", "Features", "File", "FinishReason", "Folder", "GuardrailError", "HttpTransport",
     "IdentityAssertion", "Image", "InMemoryStore", "InputGuardrailRequest", "InputRequired", "IntermediateResponse",
     "InvocationContext", "InvocationError", "InvocationListener", "InvocationParameters", "InvocationSuspended",
     "InvocationTimeoutError", "JsonObjectSchema", "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError",
     "MemoryTransport", "MissingExtraError", "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect",
     "OutcomeUnknownError", "OutputGuardrailRequest", "P", "PartialResponse", "PartialThinking", "PartialToolCall",
-    "PinMismatchError", "Prompt", "PromptArgument", "PromptBox", "PromptMessage", "PromptedToolsChatModel", "Question",
-    "RedisStore", "Refuse", "RemoteTask", "ReplyError", "Reprompt", "Resource", "ResourceBox", "ResourceLink",
-    "ResourceNotFoundError", "ResourceTemplate", "ResponseFormat", "Result", "Retry", "ReturnBehavior", "Rewrite",
-    "Root", "Roots", "Sampling", "SamplingAnswer", "SamplingMessage", "ServerAnswerError", "ServerAuthError",
-    "ServerConfig", "ServerError", "ServerRefusedError", "ServerStatus", "ServerTimeoutError", "ServerUnavailableError",
-    "ServersConfig", "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages", "StreamingChatModel",
-    "SuspendedInvocation", "SystemMessage", "TargetError", "Task", "TaskPolicy", "Text", "TokenStream", "TokenUsage",
-    "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode", "ToolError", "ToolExecuted",
-    "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult", "ToolExecutionResultMessage", "ToolExecutor",
-    "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger", "ToolMemoryId", "ToolMiddleware",
-    "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress", "ToolProvider",
-    "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest", "ToolSpecification",
-    "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError",
-    "UnknownToolHandler", "UriTemplate", "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service",
-    "backed_up", "by_embedding", "by_encoding", "cached", "call_blocking", "chat_messages", "chat_model_named",
-    "circuit_broken", "compensated", "connect", "enable_telemetry", "estimate_tokens", "execute", "execute_timed",
-    "files", "filtered", "for_tools", "from_openapi", "guarded", "input_guardrails", "is_worth_another_model",
-    "load_config", "message_window", "observed", "output_guardrails", "prefixed", "prompt", "rate_limited",
-    "reference_to", "renamed", "resource", "respecified", "resume", "retried", "run", "safe_names", "sampling_with",
-    "set_thread_limit", "specifications_from", "system_message", "token_window", "tool", "tools_from",
+    "PinMismatchError", "PollingResourceBox", "Prompt", "PromptArgument", "PromptBox", "PromptMessage",
+    "PromptedToolsChatModel", "Question", "RedisStore", "Refuse", "RemoteTask", "ReplyError", "Reprompt", "Resource",
+    "ResourceBox", "ResourceLink", "ResourceNotFoundError", "ResourceTemplate", "ResponseFormat", "Result", "Retry",
+    "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling", "SamplingAnswer", "SamplingMessage", "ServerAnswerError",
+    "ServerAuthError", "ServerConfig", "ServerError", "ServerRefusedError", "ServerStatus", "ServerTimeoutError",
+    "ServerUnavailableError", "ServersConfig", "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages",
+    "StreamingChatModel", "SuspendedInvocation", "SystemMessage", "TargetError", "Task", "TaskPolicy", "Text",
+    "TokenStream", "TokenUsage", "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode",
+    "ToolError", "ToolExecuted", "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult",
+    "ToolExecutionResultMessage", "ToolExecutor", "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger",
+    "ToolMemoryId", "ToolMiddleware", "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress",
+    "ToolProvider", "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest",
+    "ToolSpecification", "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange",
+    "UnknownToolError", "UnknownToolHandler", "UriTemplate", "UrlElicitation", "UserMessage", "Verdict", "WireError",
+    "ai_service", "backed_up", "by_embedding", "by_encoding", "cached", "call_blocking", "chat_messages",
+    "chat_model_named", "circuit_broken", "compensated", "connect", "enable_telemetry", "estimate_tokens", "execute",
+    "execute_timed", "files", "filtered", "for_tools", "from_openapi", "guarded", "input_guardrails",
+    "is_worth_another_model", "load_config", "message_window", "observed", "output_guardrails", "prefixed", "prompt",
+    "rate_limited", "reference_to", "renamed", "resource", "respecified", "resume", "retried", "run", "safe_names",
+    "sampling_with", "set_thread_limit", "specifications_from", "system_message", "token_window", "tool", "tools_from",
     "unless_read_only", "user_message", "with_fallback", "wrapped",
 ]  # fmt: skip
 
@@ -291,7 +293,9 @@ _NAMES = {
     "bridge.prompts.prompt": "Prompt PromptArgument PromptMessage",
     "bridge.resources.box": "ResourceBox",
     "bridge.resources.files": "files",
+    "bridge.resources.folder": "Folder",
     "bridge.resources.function": "resource",
+    "bridge.resources.polling": "PollingResourceBox",
     "bridge.resources.resource": "Resource ResourceTemplate",
     "bridge.resources.uri_template": "UriTemplate",
     "bridge.server.features": "Features",

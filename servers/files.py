@@ -10,10 +10,16 @@ Environment:
     FILES_ROOT             The folder to serve. Required.
     FILES_WRITABLE         1 adds the tools that change files. Default: 0, and they do not exist.
     FILES_SEARCH_SECONDS   How long one search may take, in seconds. Default: 10.
+    FILES_POLL_SECONDS     How often files are examined for changes, in seconds. Default: 2.
 
-How it stays inside: the folder is opened once, and every name of a path is opened within the folder before it, without
-following symbolic links. There is no moment between a check and its use in which a link could be slipped in, and no
-text of a path is trusted. Files with several hard links, pipes, devices and sockets are refused. Linux and macOS.
+Files are also resources, file:///notes/today.txt. Clients that watch one are notified when it changes, and of files
+that come and go. The first 1,000 files are listed, without hidden ones; others are read by their URIs, whose paths are
+completed. The prompt `summarize` has a file summed up.
+
+How it stays inside: `bridge.Folder` opens the folder once, and every name of a path within the folder before it,
+without following symbolic links. There is no moment between a check and its use in which a link could be slipped in,
+and no text of a path is trusted. Files with several hard links, pipes, devices and sockets are refused. It needs Linux
+or macOS.
 """
 
 import errno
@@ -25,34 +31,46 @@ import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from mimetypes import guess_type
-from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pydantic import Field
 
-from bridge import Audio, File, Image, InvocationContext, P, TargetError, Text, ToolAnnotations, ToolError, tool
-
-if not hasattr(os, "O_DIRECTORY"):
-    raise TargetError("the file server needs Linux or macOS")
-
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+from bridge import (
+    Audio,
+    DefinitionError,
+    File,
+    Folder,
+    Image,
+    InvocationContext,
+    P,
+    PollingResourceBox,
+    Resource,
+    ResourceBox,
+    ResourceTemplate,
+    TargetError,
+    Text,
+    ToolAnnotations,
+    ToolError,
+    prompt,
+    resource,
+    tool,
+)
+from bridge.resources.folder import CREATE, parts_of, require_plain, reserved, shown_path
 
 PAGE_BYTES = 65_536  # of a text, in one read
 WHOLE_BYTES = 1_048_576  # of a file that is returned or searched whole, and of a text that is written
-PATH_CHARS = 4_096
 LINE_CHARS = 200  # of a line that was found
 LISTED_ENTRIES = 500
 FOUND_MATCHES = 100
-FOLDER_DEPTH = 64  # below which a search does not go
-FOLDER_NAMES = 100_000  # of one folder, that a search looks at
+LISTED_FILES = 1_000  # that are listed as resources
+EXAMINED_ENTRIES = 10_000  # for that, and for a completion
+COMPLETED_PATHS = 100
 CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # which never begin a character of UTF-8
 Kind = Literal["file", "folder", "link", "other"]
 KINDS: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
@@ -64,21 +82,22 @@ REASONS = {
 }
 
 
-def _open_root() -> int:
-    name = os.environ.get("FILES_ROOT")
-    if not name:
+def _root() -> Folder:
+    if not (name := os.environ.get("FILES_ROOT")):
         raise TargetError("FILES_ROOT is not set; it names the folder to serve")
     try:
-        return os.open(Path(name).expanduser(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise TargetError(f"FILES_ROOT must be a folder that can be read; {name!r}: {error.strerror}") from error
+        return Folder(name)
+    except DefinitionError as error:
+        raise TargetError(f"FILES_ROOT must be a folder: {error}") from error
 
 
-ROOT = _open_root()
+ROOT = _root()
 if (WRITABLE := os.environ.get("FILES_WRITABLE", "")) not in {"", "0", "1"}:
     raise TargetError("FILES_WRITABLE must be 0 or 1")
 if not (SEARCH_SECONDS := os.environ.get("FILES_SEARCH_SECONDS", "10")).isdecimal():
     raise TargetError("FILES_SEARCH_SECONDS must be a whole number")
+if not (POLL_SECONDS := os.environ.get("FILES_POLL_SECONDS", "2")).isdecimal() or POLL_SECONDS == "0":
+    raise TargetError("FILES_POLL_SECONDS must be a whole number above 0")
 
 reading = tool(annotations=ToolAnnotations(read_only=True, idempotent=True, destructive=False, open_world=False))
 NamePattern = Annotated[
@@ -113,7 +132,7 @@ def list_directory(
     after: Annotated[str, P("Only names after this one: `more_after` of the listing before")] = "",
 ) -> Listing:
     """Lists the files and folders in a folder, in the order of their names."""
-    with _explained(path), _opened(_parts(path)) as folder, os.scandir(folder) as found:
+    with _explained(path), ROOT.opened(path) as folder, os.scandir(folder) as found:
         names = ((_printable(entry.name), entry.name) for entry in found)
         page = heapq.nsmallest(LISTED_ENTRIES + 1, (pair for pair in names if pair[0] > after))
         entries: list[Entry] = []
@@ -131,10 +150,10 @@ def read_file(
     offset_bytes: Annotated[int, P("Where to start; in a long text, where the read before ended"), Field(ge=0)] = 0,
 ) -> list[Text | Image | Audio | File]:
     """Reads a file: a text page by page, a small picture, sound or other binary file whole."""
-    with _explained(path), _opened_parent(path) as (folder, name), _opened_plain(folder, name, path) as file:
+    with _explained(path), ROOT.opened_file(path) as file:
         size = os.fstat(file).st_size
         if offset_bytes > size:
-            raise ToolError(f"{_shown(path)} has only {size} bytes, so nothing is at offset_bytes={offset_bytes}")
+            raise ToolError(f"{shown_path(path)} has only {size} bytes, so nothing is at offset_bytes={offset_bytes}")
         data = os.pread(file, PAGE_BYTES, offset_bytes)
         end = offset_bytes + len(data)
         page = _text_of(data, is_first=offset_bytes == 0, is_last=end >= size)
@@ -180,8 +199,8 @@ def search_files(
     """Finds files by their names, and lines by a text in them."""
     deadline = time.monotonic() + int(SEARCH_SECONDS)
     matches, searched, skipped = list[Match](), 0, 0
-    with _explained(path), _opened(_parts(path)) as top:
-        for folder, where, name in _walk(top, "".join(f"{part}/" for part in _parts(path)), FOLDER_DEPTH):
+    with _explained(path):
+        for folder, where, name in ROOT.walk(path):
             if context.cancelled or time.monotonic() > deadline:
                 return Found(matches, searched, skipped, f"it took more than {SEARCH_SECONDS} seconds; narrow it down")
             if name is None or not fnmatch.fnmatchcase(name, name_pattern):
@@ -207,11 +226,13 @@ def write_file(
     data = text.encode()
     if len(data) > WHOLE_BYTES:
         raise ToolError(f"the text has {len(data)} bytes, more than the {WHOLE_BYTES} that can be written at once")
-    with _explained(path), _opened_parent(path, create=True) as (folder, name):
+    with _explained(path), ROOT.opened_parent(path, create=True) as (folder, name):
         permissions = None
         if overwrite:
             with suppress(FileNotFoundError):
-                permissions = stat.S_IMODE(_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path).st_mode)
+                permissions = stat.S_IMODE(
+                    require_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path).st_mode
+                )
         temporary = f".{token_hex(8)}.partial"
         try:
             with os.fdopen(os.open(temporary, CREATE, 0o666, dir_fd=folder), "wb") as file:
@@ -220,13 +241,13 @@ def write_file(
                 if permissions is not None:
                     os.fchmod(file.fileno(), permissions)
                 os.fsync(file.fileno())
-            with nullcontext() if overwrite else _reserved(folder, name, is_folder=False):
+            with nullcontext() if overwrite else reserved(folder, name, is_folder=False):
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
         os.fsync(folder)
-    return f"Wrote {len(data)} bytes to {_shown(path)}."
+    return f"Wrote {len(data)} bytes to {shown_path(path)}."
 
 
 def move_file(
@@ -234,20 +255,22 @@ def move_file(
     destination: Annotated[str, P("Its new path, with its new name, relative to the root; must not exist")],
 ) -> str:
     """Moves or renames a file or a folder, and makes the folders that the new path needs. Never overwrites."""
-    parts = _parts(source)
-    if _parts(destination)[: len(parts)] == parts:
-        raise ToolError(f"{_shown(source)} cannot be moved to {_shown(destination)}, which is itself or inside it")
-    with _explained(source), _opened_parent(source) as (folder, name):
+    parts = parts_of(source)
+    if parts_of(destination)[: len(parts)] == parts:
+        raise ToolError(
+            f"{shown_path(source)} cannot be moved to {shown_path(destination)}, which is itself or inside it"
+        )
+    with _explained(source), ROOT.opened_parent(source) as (folder, name):
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if not (is_folder := stat.S_ISDIR(status.st_mode)):
-            _plain(status, source)
+            require_plain(status, source)
         with (
             _explained(destination),
-            _opened_parent(destination, create=True) as (new_folder, new_name),
-            _reserved(new_folder, new_name, is_folder=is_folder),
+            ROOT.opened_parent(destination, create=True) as (new_folder, new_name),
+            reserved(new_folder, new_name, is_folder=is_folder),
         ):
             os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
-    return f"Moved {_shown(source)} to {_shown(destination)}."
+    return f"Moved {shown_path(source)} to {shown_path(destination)}."
 
 
 if WRITABLE == "1":
@@ -255,93 +278,7 @@ if WRITABLE == "1":
     move_file = tool(annotations=ToolAnnotations(read_only=False, destructive=False, open_world=False))(move_file)
 
 
-# --- inside the root -------------------------------------------------------------------------------------------------
-
-
-def _parts(path: str) -> list[str]:
-    """The names that a path is made of."""
-    if len(path) > PATH_CHARS or any(char == "\0" or "\ud800" <= char <= "\udfff" for char in path):
-        raise ToolError(f"{_shown(path)} is not a path")
-    parts = [part for part in path.split("/") if part not in {"", "."}]
-    if path.startswith("/") or ".." in parts:
-        raise ToolError(f"{_shown(path)} leads out of the root; name files relative to it, such as 'notes/today.txt'")
-    return parts
-
-
-@contextmanager
-def _opened(parts: list[str], *, within: int = ROOT, create: bool = False) -> Iterator[int]:
-    """A folder, opened name by name from the root or a folder within it, each without following a link."""
-    folder = os.open(".", FOLDER, dir_fd=within)
-    try:
-        for part in parts:
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=folder)
-            outer, folder = folder, os.open(part, FOLDER, dir_fd=folder)
-            os.close(outer)
-        yield folder
-    finally:
-        os.close(folder)
-
-
-@contextmanager
-def _opened_parent(path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """The folder that holds a file, and the file's name in it."""
-    *folders, name = _parts(path) or [""]
-    if not name:
-        raise ToolError(f"{_shown(path)} is the root itself; name something in it")
-    with _opened(folders, create=create) as folder:
-        yield folder, name
-
-
-@contextmanager
-def _opened_plain(folder: int, name: str, path: str) -> Iterator[int]:
-    """A file to be read. It is looked at before it is opened, which could wake a device, and after, to be sure."""
-    _plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
-    file = os.open(name, READ, dir_fd=folder)
-    try:
-        _plain(os.fstat(file), path)
-        yield file
-    finally:
-        os.close(file)
-
-
-def _plain(status: os.stat_result, path: str) -> os.stat_result:
-    """The status of a file that may be touched; refuses any other."""
-    if stat.S_ISLNK(status.st_mode):
-        raise ToolError(f"{_shown(path)} is a symbolic link, and those are not followed")
-    if stat.S_ISDIR(status.st_mode):
-        raise ToolError(f"{_shown(path)} is a folder; list_directory shows what is in it")
-    if not stat.S_ISREG(status.st_mode):
-        raise ToolError(f"{_shown(path)} is a pipe, a device or a socket, and only files are opened")
-    if status.st_nlink > 1:
-        raise ToolError(f"{_shown(path)} has another hard link, which may be outside the root, and is not touched")
-    return status
-
-
-@contextmanager
-def _reserved(folder: int, name: str, *, is_folder: bool) -> Iterator[None]:
-    """Take a name that nobody has, so that what is renamed to it overwrites nothing; give it back on failure."""
-    if is_folder:
-        os.mkdir(name, dir_fd=folder)
-    else:
-        os.close(os.open(name, CREATE, dir_fd=folder))
-    try:
-        yield
-    except BaseException:
-        (os.rmdir if is_folder else os.unlink)(name, dir_fd=folder)
-        raise
-
-
-def _walk(folder: int, prefix: str, depth: int) -> Iterator[tuple[int, str, str | None]]:
-    """Everything below a folder: the folder that holds it, its path, and its name, or None where it is no file."""
-    with os.scandir(folder) as found:
-        entries = sorted(islice(found, FOLDER_NAMES), key=lambda entry: entry.name)
-    for entry in entries:
-        yield folder, prefix + entry.name, entry.name if entry.is_file(follow_symlinks=False) else None
-        if depth and entry.is_dir(follow_symlinks=False):
-            with suppress(OSError), _opened([entry.name], within=folder) as inner:
-                yield from _walk(inner, f"{prefix}{entry.name}/", depth - 1)
+# --- contents --------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -350,7 +287,7 @@ def _explained(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ToolError(_shown(path) + REASONS.get(error.errno or 0, f": {error.strerror}")) from error
+        raise ToolError(shown_path(path) + REASONS.get(error.errno or 0, f": {error.strerror}")) from error
 
 
 def _text_of(data: bytes, *, is_first: bool, is_last: bool) -> tuple[str, int] | None:
@@ -368,16 +305,18 @@ def _binary(path: str, file: int, size: int) -> Image | Audio | File:
     """A file that is no text, whole."""
     kind = guess_type(path)[0] or "application/octet-stream"
     if size > WHOLE_BYTES:
-        raise ToolError(f"{_shown(path)} ({kind}, {size} bytes) is not UTF-8 text, and larger than {WHOLE_BYTES} bytes")
+        raise ToolError(
+            f"{shown_path(path)} ({kind}, {size} bytes) is not UTF-8 text, and larger than {WHOLE_BYTES} bytes"
+        )
     data = os.pread(file, WHOLE_BYTES, 0)
     media = Image if kind in SHOWN_IMAGES else Audio if kind.startswith("audio/") else None
-    return media(data, kind) if media else File("file:///" + quote("/".join(_parts(path))), data, kind)
+    return media(data, kind) if media else File("file:///" + quote("/".join(parts_of(path))), data, kind)
 
 
 def _matches(folder: int, name: str, where: str, text: str, *, match_case: bool) -> list[Match] | None:
     """Where a text is in a file, up to one place more than is told; None for a file that cannot be searched."""
     data = b"\0"
-    with suppress(OSError, ToolError), _opened_plain(folder, name, name) as file:
+    with suppress(OSError, ToolError), ROOT.opened_in(folder, name, name) as file:
         data = os.pread(file, WHOLE_BYTES + 1, 0)
     if len(data) > WHOLE_BYTES or b"\0" in data:
         return None
@@ -395,5 +334,63 @@ def _printable(name: str) -> str:
     return os.fsencode(name).decode(errors="replace")
 
 
-def _shown(path: str) -> str:
-    return repr(path if len(path) <= LINE_CHARS else f"{path[:LINE_CHARS]}…")
+# --- resources and a prompt ------------------------------------------------------------------------------------------
+
+
+def _paths(start: str, *_rest: object) -> Iterator[str]:
+    """The paths of the first files that begin with a text; hidden ones, and names that are not UTF-8, are left out."""
+    for _, path, name in islice(ROOT.walk(hidden=False), EXAMINED_ENTRIES):
+        if name is not None and path.startswith(start) and _printable(path) == path:
+            yield path
+
+
+def _encoded_paths(text: str, *_: object) -> list[str]:
+    """The same, as the template takes them."""
+    return [quote(path) for path in islice(_paths(unquote(text)), COMPLETED_PATHS)]
+
+
+@resource("file:///{+path}", title="File", completions={"path": _encoded_paths})
+def file(path: str) -> File | None:
+    """A file of the folder, given by its path."""
+    with _explained(path), suppress(FileNotFoundError), ROOT.opened_file(path) as opened:
+        data = os.pread(opened, WHOLE_BYTES + 1, 0)
+        if len(data) > WHOLE_BYTES:
+            raise ToolError(f"{shown_path(path)} is larger than {WHOLE_BYTES} bytes; read_file reads it page by page")
+        text = _text_of(data, is_first=True, is_last=True)
+        kind = guess_type(path)[0] or ("application/octet-stream" if text is None else "text/plain")
+        return File("", data if text is None else text[0], kind)
+    return None
+
+
+def _listed() -> Iterator[Resource | ResourceTemplate]:
+    """The template, and the first files."""
+    yield TEMPLATE
+    uris = {f"file:///{quote(path)}": path for path in islice(_paths(""), LISTED_FILES)}
+    for gone in _known.keys() - uris.keys():
+        del _known[gone]
+    for uri, path in uris.items():
+        if uri not in _known:
+            _known[uri] = TEMPLATE.resource_at(uri, name=path, title=None, mime_type=guess_type(path)[0])
+        yield _known[uri]
+
+
+def _version(uri: str) -> object:
+    """What changes with a file: None where it cannot be read."""
+    with suppress(OSError, ToolError), ROOT.opened_file(unquote(uri.removeprefix("file:///"))) as opened:
+        status = os.fstat(opened)
+        return status.st_ino, status.st_mtime_ns, status.st_size
+    return None
+
+
+(TEMPLATE,) = ResourceBox(file).templates
+_known: dict[str, Resource] = {}  # so that only new files are made resources
+files = PollingResourceBox(version=_version, listing=_listed, interval_seconds=int(POLL_SECONDS))
+
+
+@prompt(title="Summarize a file", completions={"path": _paths})
+def summarize(path: FilePath) -> list[str | File]:
+    """Sums up a file."""
+    if (attached := file(path)) is None:
+        raise ToolError(f"there is no file {shown_path(path)}")
+    task = f"Summarize {path}: what it is about, and what follows from it."
+    return [replace(attached, uri=f"file:///{quote(path)}"), task]

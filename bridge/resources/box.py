@@ -41,6 +41,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
 
     def __init__(self, *sources: object) -> None:
         self._watchers: list[Callable[[str], None]] = []
+        self._included: list[ResourceBox] = []
         self._templates: tuple[ResourceTemplate, ...] | None = None
         super().__init__(*sources)
 
@@ -75,7 +76,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         self._templates = None
         super()._notify()
 
-    async def begin_watch(self, uri: str) -> Callable[[], None]:  # noqa: ARG002 - for boxes of remote resources
+    async def begin_watch(self, uri: str) -> Callable[[], None]:
         """Make sure that `updated` is called for a resource; a server does so for each client that watches it.
 
         Args:
@@ -88,7 +89,15 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
             ResourceNotFoundError: There is no such resource.
             ToolError: Changes of the resource are not announced.
         """
+        for box in self._included:
+            if box.find(uri) is not None:
+                return await box.begin_watch(uri)
         return _nothing
+
+    def include(self, box: ResourceBox) -> None:
+        """Announce the changes of another box's resources, too, which this box has as well."""
+        self._included.append(box)
+        box.on_update(self.updated)
 
     def updated(self, uri: str) -> None:
         """Tell those who watch a resource that its content has changed; from any thread.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -142,6 +142,21 @@ class ResourceTemplate(_Described):
         """Return the tool that reads one of its resources; its arguments are the values of the template's variables."""
         return self._prototype.run_by(_Reading(self.reader, uri))
 
+    def resource_at(self, uri: str, **description: Any) -> Resource:
+        """Return one of its resources, so that it can be listed.
+
+        Args:
+            uri: The resource's URI.
+            description: Attributes of `Resource` that differ from the template's: ``name``, ``title``, ``mime_type``, …
+
+        Raises:
+            DefinitionError: The URI does not belong to the template, or an attribute is invalid.
+        """
+        if (values := self.uri_template.match(uri)) is None:
+            raise DefinitionError(f"the URI {uri!r} does not belong to the template {str(self.uri_template)!r}")
+        shared = {each.name: getattr(self, each.name) for each in fields(_Described) if each.init}
+        return Resource(uri=uri, **{**shared, "reader": _WithValues(self.reader, values), **description})
+
     async def complete(
         self, variable: str, text: str, values: Mapping[str, str], context: InvocationContext
     ) -> Completion:
@@ -198,6 +213,17 @@ class _Reading:
             replace(block, uri=self.uri) if type(block) is File and not block.uri else block for block in result.content
         )
         return replace(result, content=contents)
+
+
+@dataclass(frozen=True, slots=True)
+class _WithValues:
+    """Reads one resource of a template."""
+
+    reader: ToolExecutor
+    values: Mapping[str, Any]
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        return await self.reader.execute(replace(request, arguments=self.values), context)
 
 
 class ContentsWriter:

@@ -120,6 +120,6 @@ def _combined(kind: type[B], boxes: list[B], items: list[Any]) -> B:
 
     for box in boxes:
         box.on_change(follow)
-        if (on_update := getattr(box, "on_update", None)) is not None:
-            on_update(combined.updated)  # type: ignore[attr-defined]  # both are ResourceBoxes
+        if (include := getattr(combined, "include", None)) is not None:
+            include(box)  # both are ResourceBoxes
     return combined

@@ -254,10 +254,13 @@ def test_the_exit_codes_are_those_that_the_table_gives(directory: Path, environm
 # --- ready servers ---------------------------------------------------------------------------------------------------
 
 
-def tools_of(path: str, environment: dict[str, str]) -> list[str]:
+def offered_by(path: str, environment: dict[str, str]) -> tuple[list[str], set[str]]:
+    """The tools of a server, and its resources, templates and prompts."""
     done = run_line(f"bridge list --json {path}", ROOT, environment)
     assert done.returncode == 0, done.stderr
-    return [each["name"] for each in json.loads(done.stdout)["tools"]]
+    found = json.loads(done.stdout)
+    keys = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
+    return [each["name"] for each in found["tools"]], {each[key] for kind, key in keys.items() for each in found[kind]}
 
 
 @pytest.mark.parametrize("row", SERVE.table("server"), ids=lambda row: str(row[0].strip("`")))
@@ -268,12 +271,15 @@ def test_a_ready_server_offers_the_tools_and_reads_the_environment_that_the_tabl
     database = tmp_path / "data.db"
     database.touch()  # an empty file is an empty database
     values = {"_ROOT": str(tmp_path), "_FILE": str(database), "_CUSTOMER": "anna", "_WRITABLE": "1"}
-    variables = codes(row[2])
+    values["_POLL_SECONDS"] = "1"
+    variables = codes(row[3])
     given = {name: value for name in variables for suffix, value in values.items() if name.endswith(suffix)}
     assert set(given) == set(variables)
-    assert tools_of(path, environment | given) == codes(row[1])
+    (tmp_path / "files").mkdir()
+    given |= {"FILES_ROOT": str(tmp_path / "files")} if "FILES_ROOT" in given else {}  # without a file to list
+    assert offered_by(path, environment | given) == (codes(row[1]), set(codes(row[2])))
     unwritable = {name: value for name, value in given.items() if not name.endswith("_WRITABLE")}
-    assert tools_of(path, environment | unwritable) == codes(row[1].partition("if writable")[0])
+    assert offered_by(path, environment | unwritable)[0] == codes(row[1].partition("if writable")[0])
     source = (ROOT / path).read_text(encoding="utf-8")
     documented = dict(re.findall(r"^    ([A-Z_]+)   +(.+(?:\n     +.+)*)", source.split('"""')[1], re.MULTILINE))
     assert set(variables) <= set(documented)

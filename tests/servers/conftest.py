@@ -71,8 +71,8 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
 
     yield load
     for module in modules:
-        if name := getattr(module, "ROOT", None):
-            os.close(name)
+        if (root := getattr(module, "ROOT", None)) is not None:
+            root.close()
         if connection := getattr(module, "_bookings", None):
             connection.close()
 

@@ -44,7 +44,9 @@ def state_of(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("made", [lambda path: None, lambda path: path.write_text("a file")])
 def test_a_root_that_is_no_folder_is_said_at_once(load: Load, root: Path, made: Callable[[Path], object]) -> None:
     made(root / "nothing")
-    with pytest.raises(TargetError, match=r"FILES_ROOT must be a folder that can be read; '.*nothing': N"):
+    with pytest.raises(
+        TargetError, match=r"FILES_ROOT must be a folder: '.*nothing' is not a folder that can be read: N"
+    ):
         load("files", FILES_ROOT=root / "nothing")
 
 
@@ -53,7 +55,7 @@ def test_a_root_that_is_not_named_is_said_at_once(load: Load) -> None:
         load("files", FILES_ROOT="")
 
 
-@pytest.mark.parametrize("variable", ["FILES_WRITABLE", "FILES_SEARCH_SECONDS"])
+@pytest.mark.parametrize("variable", ["FILES_WRITABLE", "FILES_SEARCH_SECONDS", "FILES_POLL_SECONDS"])
 def test_a_setting_that_means_nothing_is_said_at_once(load: Load, root: Path, variable: str) -> None:
     with pytest.raises(TargetError, match=f"{variable} must be"):
         load("files", FILES_ROOT=root, **{variable: "perhaps"})
