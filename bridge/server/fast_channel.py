@@ -140,6 +140,7 @@ class FastChannel:
     def close(self) -> None:
         """Drop further messages, because the call has ended."""
         self._is_closed = True
+        self._hand_over = None  # it refers to the call, which refers to this channel
         if self.is_handed_over:
             self._outcome.cancel()  # without effect once it is settled
 

@@ -150,10 +150,14 @@ class Tool(Published):
         return self.specification.name
 
     @property
+    def is_unlimited(self) -> bool:
+        """True if its policy limits neither the time nor the results of its calls."""
+        return self.policy.timeout_seconds is None and self.policy.max_output_chars is None
+
+    @property
     def is_plain(self) -> bool:
         """True if its executor is a `FunctionExecutor` that is plain, and nothing limits its calls."""
-        limits = self.policy.timeout_seconds, self.policy.max_output_chars
-        return limits == (None, None) and getattr(self.executor, "is_plain", False)
+        return self.is_unlimited and getattr(self.executor, "is_plain", False)
 
     def run_by(self, executor: ToolExecutor) -> Tool:
         """Return a copy with another executor; `dataclasses.replace` would check all the other fields again."""

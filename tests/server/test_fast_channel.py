@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,6 +18,7 @@ from mcp_types import ElicitResult
 
 from bridge.hosting.eager_tasks import EagerTasks
 from bridge.server import http_app
+from bridge.server.fast_channel import FastChannel
 from bridge.server.http import fast
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.streamable import StreamableEndpoint
@@ -350,6 +352,31 @@ def test_a_call_that_tells_nothing_for_long_becomes_a_stream(
             (end,) = lines_of(response)
         assert end["result"]["content"] == [{"type": "text", "text": "released"}]
     assert talker.runs == 1
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_an_ended_call_is_freed_without_the_garbage_collector(serving: Callable[..., str], era: str) -> None:
+    async def wait(arguments: Mapping[str, Any], context: InvocationContext) -> str:
+        await checkpoint()
+        return "waited"
+
+    def channels() -> int:
+        return sum(type(each) is FastChannel for each in gc.get_objects())
+
+    origin = serving(http_app(ToolBox(made("wait", wait))), http="direct")
+    with whole_client() as client:
+        is_modern = era == "modern"
+        message = modern(call("wait")) if is_modern else call("wait")
+        headers = modern_headers(message) if is_modern else open_session(client, origin + "/mcp")
+        gc.collect()
+        gc.disable()
+        try:
+            before = channels()
+            for _ in range(2):  # the first has ended when the second is answered
+                client.post(origin + "/mcp", json=message, headers=headers).raise_for_status()
+            assert channels() <= before + 1
+        finally:
+            gc.enable()
 
 
 def test_a_session_is_the_same_client_for_calls_on_both_paths(serving: Callable[..., str]) -> None:

@@ -214,6 +214,7 @@ class _Call:
         finally:
             timer.cancel()
             channel.close()
+            del self.request.hand_over  # it refers to the request: only the garbage collector would free them
         return None if channel.is_handed_over else answer
 
     def _hand_over(self) -> None:
