@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 """Address that the page is served at."""
 SANDBOX_PATH = "/frames/"
-"""Path of documents of servers, which have a policy of their own."""
+"""Path of documents of servers, which have policies of their own."""
 
 _POLICY = (
     "default-src 'none'; "
@@ -128,8 +128,11 @@ class AccessGuard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(_HEADERS)
-                is_frame = scope["path"].startswith(SANDBOX_PATH)
-                headers["content-security-policy"] = _FRAME_POLICY if is_frame else _POLICY
+                if scope["path"].startswith(SANDBOX_PATH):
+                    headers.setdefault("content-security-policy", _FRAME_POLICY)
+                    headers["x-dns-prefetch-control"] = "off"
+                else:
+                    headers["content-security-policy"] = _POLICY
             await send(message)
 
         response = self._refusal(scope)

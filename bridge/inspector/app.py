@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 from bridge.client.output_schema import OutputSchema
 from bridge.errors import ChatModelError, ToolError, WireError
 from bridge.inspector.access import SANDBOX_PATH, AccessGuard
+from bridge.inspector.apps import APP_TYPE, app_of
 from bridge.inspector.page_json import page_json
 from bridge.inspector.requests import METHODS
 from bridge.inspector.snippets import as_call_line, as_test
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from bridge.inspector.access import AccessTokens
+    from bridge.inspector.apps import App
     from bridge.inspector.inspector import Inspector
     from bridge.inspector.requests import PageRequest
     from bridge.inspector.servers import InspectedServer
@@ -51,6 +53,8 @@ def inspector_app(inspector: Inspector, tokens: AccessTokens) -> ASGIApp:
         Route("/requests/{number:int}", page.request),
         Route("/requests/{number:int}/cancel", page.cancel, methods=["POST"]),
         Route("/requests/{number:int}/snippets", page.snippets),
+        Route("/requests/{number:int}/app", page.app),
+        Route(f"{SANDBOX_PATH}{{number:int}}/app", page.app_frame),
         Route(f"{SANDBOX_PATH}{{number:int}}/{{index:int}}", page.frame),
         Route("/questions/{number:int}", page.answer, methods=["POST"]),
         Route("/questions/{number:int}/proposal", page.propose, methods=["POST"]),
@@ -113,6 +117,24 @@ class _Page:
             raise HTTPException(404, "there is no text to show")
         return HTMLResponse(contents[index]["text"])
 
+    async def app(self, request: Request) -> Response:
+        """The domains and permissions that an app asks for."""
+        return _json(self._app(request).summary())
+
+    async def app_frame(self, request: Request) -> Response:
+        """The document of an app, under its own policy."""
+        app = self._app(request)
+        return HTMLResponse(app.html, headers={"content-security-policy": app.policy})
+
+    def _app(self, request: Request) -> App:
+        found = self._request(request)
+        result = (found.answer or {}).get("result")
+        listed = self._server(found.server).resource(found.params.get("uri"))
+        app = None if found.method != "resources/read" or result is None else app_of(result, listed)
+        if app is None:
+            raise HTTPException(404, f"the resource is no app: it has no text of the type {APP_TYPE!r}")
+        return app
+
     async def clear_requests(self, _: Request) -> Response:
         self._inspector.requests.clear()
         return self._changed()
@@ -147,15 +169,16 @@ class _Page:
 
     async def check(self, request: Request) -> Response:
         body = await _body(request)
-        return _json({"problem": await self._schema_of(body).problem(body.get("arguments"))})
+        schema = self._schema_of(body)
+        return _json({"problem": None if schema is None else await schema.problem(body.get("arguments"))})
 
-    def _schema_of(self, body: Json) -> OutputSchema:
-        """The schema of a tool's arguments, or of the answer to a form."""
+    def _schema_of(self, body: Json) -> OutputSchema | None:
+        """The schema of a tool's arguments, or of the answer to a form; None for one that was answered meanwhile."""
         if isinstance(number := body.get("question"), int):
             try:
                 return OutputSchema(self._inspector.questions.schema(number), "the form")
             except KeyError:
-                raise HTTPException(404, "the form is no longer open") from None
+                return None
         server, name = self._server(body.get("server")), body.get("tool")
         if (tool := server.tool(name)) is None:
             raise HTTPException(404, f"there is no tool {name!r}")

@@ -10,6 +10,7 @@ import anyio
 
 from bridge.client.connection.handlers import ClientHandlers
 from bridge.errors import ToolError, WireError
+from bridge.inspector.apps import UI_SETTINGS
 from bridge.inspector.page_json import page_json
 from bridge.models.sampling import sampling_with
 from bridge.tools.context import InvocationContext
@@ -74,6 +75,7 @@ class Questions:
             sampling=partial(self._sampled, server),
             sampling_features=["tools"] if self._model is not None else [],
             roots=partial(self._listed_roots, server),
+            extensions=UI_SETTINGS,
         )
 
     def open_questions(self) -> list[Json]:

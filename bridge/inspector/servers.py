@@ -103,6 +103,10 @@ class InspectedServer:
         """A listed tool; None if there is none of that name."""
         return next((tool for tool in self.offers.tools if tool["name"] == name), None)
 
+    def resource(self, uri: object) -> Json | None:
+        """A listed resource; None if there is none of that URI."""
+        return next((resource for resource in self.offers.resources if resource["uri"] == uri), None)
+
     async def completed(self, params: Json) -> list[str]:
         """Values that the server offers for an argument of a prompt or a variable of a template.
 

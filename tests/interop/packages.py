@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NPM_VERSION = "2026.8.31"
+EXT_APPS_VERSION = "2.0.4"
 FASTMCP_VERSION = "4.1.2"
 MCP_PROXY_VERSION = "0.13.0"
 INSTALL_SECONDS = 300
@@ -29,17 +30,22 @@ CACHE = Path(os.environ.get("BRIDGE_INTEROP_CACHE", "~/.cache/bridge-interop")).
 
 def npm_server(name: str) -> tuple[str, str]:
     """The command of one of npm's reference servers, such as ``everything``; skips the test where it cannot be had."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("the reference servers run on Node.js and come from npm, which are not here")
-    package = f"@modelcontextprotocol/server-{name}"
+    package = npm_package(f"@modelcontextprotocol/server-{name}", NPM_VERSION)
+    return str(shutil.which("node")), str(package / "dist" / "index.js")
+
+
+def npm_package(package: str, version: str) -> Path:
+    """The folder of a package of npm; skips the test where it cannot be had."""
+    npm = shutil.which("npm")
+    if shutil.which("node") is None or npm is None:
+        pytest.skip(f"{package} runs on Node.js and comes from npm, which are not here")
 
     def install(folder: Path) -> None:
         quiet = ("--no-audit", "--no-fund", "--silent")
-        _run(npm, "install", "--prefix", str(folder), *quiet, f"{package}@{NPM_VERSION}")
+        _run(npm, "install", "--prefix", str(folder), *quiet, f"{package}@{version}")
 
-    installed = _installed(f"npm-{name}-{NPM_VERSION}", install)
-    return node, str(installed / "node_modules" / package / "dist" / "index.js")
+    installed = _installed(f"npm-{package.rpartition('/')[2].removeprefix('server-')}-{version}", install)
+    return installed / "node_modules" / package
 
 
 def fastmcp_python() -> str:

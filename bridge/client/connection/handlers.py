@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -70,6 +70,8 @@ class ClientHandlers:
     """Supported features of sampling: tools in the request, context of servers. They are declared as well."""
     roots: RootsHandler | None = None
     """Returns the root folders."""
+    extensions: Mapping[str, Json] = field(default_factory=dict)
+    """Extensions that are declared to servers, with their settings; what uses this connection implements them."""
 
     async def answer(self, question: Question, context: InvocationContext) -> Answer:
         """Answer one server request.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import anyio
 from anyio.abc import ObjectSendStream
 from mcp import Client
-from mcp.client import ClientExtension, ResultClaim
+from mcp.client import ClientExtension, ResultClaim, advertise
 from mcp.shared.message import SessionMessage
 from mcp_types import DiscoverResult, Implementation, Result
 from mcp_types.version import LATEST_MODERN_VERSION
@@ -81,7 +81,8 @@ async def open_session(
     Raises:
         Exception: The server cannot be reached, or the handshake fails; see `bridge.client.connection.failures`.
     """
-    options = Callbacks(config.name, session, handlers).options()
+    extensions = [_Tasks(), *(advertise(*extension) for extension in handlers.extensions.items())]
+    options = {**Callbacks(config.name, session, handlers).options(), "extensions": extensions}
     mode = "legacy" if is_legacy and config.protocol == "auto" else config.protocol
     channel_options = ChannelOptions(
         server=config.name,
@@ -131,7 +132,6 @@ async def _initialized(
         mode=mode,
         cache=None,
         client_info=_bridge(),
-        extensions=[_Tasks()],
         **options,
     )
     with _observed_handshake(session, peer_of(config, channel, "")):

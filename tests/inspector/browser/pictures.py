@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, FloatRect, Page
 
+BOARD = "tests/inspector/board.py"
 PICTURES = ROOT / "docs" / "command-line" / "pictures"
 WIDTH, HEIGHT = 1120, 720
 NEUTRAL_TIMES = """
@@ -113,6 +114,19 @@ def take_traffic(page: Page) -> None:
     take(page, "traffic")
 
 
+def take_app(page: Page) -> None:
+    """An app that asks to call a tool."""
+    choose(page, "board")
+    page.get_by_label("station").fill("Rome")
+    call(page, "board").get_by_role("button", name="App", exact=True).click()
+    app = page.frame_locator("iframe")
+    expect(app.locator("#result")).to_have_text('{"departures":4}')
+    app.get_by_role("button", name="Refresh").click()
+    page.get_by_role("button", name="Allow once").scroll_into_view_if_needed()
+    expect(page.get_by_role("group", name="Wish of the app")).to_be_visible()
+    take(page, "app")
+
+
 def main() -> None:
     """Take all pictures."""
     PICTURES.mkdir(exist_ok=True)
@@ -124,6 +138,8 @@ def main() -> None:
             take_history(page)
         with shown(browser, url, "dark") as page:
             take_traffic(page)
+        with inspected(BOARD) as boards, shown(browser, boards) as page:
+            take_app(page)
 
 
 if __name__ == "__main__":

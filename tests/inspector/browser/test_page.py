@@ -190,7 +190,7 @@ def test_markdown_that_takes_parsers_long_leaves_the_page_alive(attacked: Page) 
     for text in ("[" * 50_000, "> " * 50_000, "*a_" * 30_000, "`" * 50_000 + "a", "|a" * 40_000 + "\n" + "|-" * 40_000):
         taken = attacked.evaluate(
             """async text => {
-                const { markdown } = await import("/static/js/markdown.js");
+                const { markdown } = await import("/static/js/content/markdown.js");
                 const { render } = await import("/static/js/lit.js");
                 render(markdown(`**a** ${text}`), document.createElement("div"));
                 return true;

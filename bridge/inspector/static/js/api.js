@@ -22,6 +22,7 @@ async function post(path, body = {}) {
 export const api = {
   send: (server, method, params) => post("/requests", { server, method, params }),
   request: async (number) => parse(await get(`/requests/${number}`)),
+  app: async (number) => parse(await get(`/requests/${number}/app`)),
   cancel: (number) => post(`/requests/${number}/cancel`),
   snippets: async (number) => parse(await get(`/requests/${number}/snippets`)),
   clearRequests: () => post("/requests/clear"),

@@ -1,15 +1,15 @@
 // A tool, resource, resource template or prompt, with what can be done with it.
 
 import { api } from "./api.js";
-import { checkOf, draftOf, editor } from "./draft.js";
+import { checkOf, draftOf, editor } from "./forms/draft.js";
 import { titleOf, tokens, visible } from "./format.js";
 import { pretty } from "./json.js";
 import { html, nothing } from "./lit.js";
 import { lastRequest } from "./request-view.js";
 import { KINDS } from "./sidebar.js";
 import { itemKey, send, serverNamed, state } from "./store.js";
-import { SUGGEST } from "./suggestions.js";
-import { expanded, variablesOf } from "./uri-template.js";
+import { SUGGEST } from "./forms/suggestions.js";
+import { expanded, variablesOf } from "./forms/uri-template.js";
 
 /** The item of a route. */
 export function itemView({ kind, server: serverName, name }) {

@@ -1,6 +1,7 @@
 // The page: a bar, the servers beside it, and the view that the address names.
 
 import { listen } from "./api.js";
+import { beginDrawing, closeHidden } from "./apps/view.js";
 import { visible } from "./format.js";
 import { historyView } from "./history-view.js";
 import { itemView } from "./item-view.js";
@@ -60,7 +61,25 @@ function onKey(event) {
   }
 }
 
-drawWith(() => render(page(), document.getElementById("page")));
+let closing = null;
+
+/** Draw the page; apps that it no longer shows are closed before. */
+function draw() {
+  if (closing) return;
+  beginDrawing();
+  const next = page();
+  closing = closeHidden();
+  if (!closing) {
+    render(next, document.getElementById("page"));
+    return;
+  }
+  closing.finally(() => {
+    closing = null;
+    changed();
+  });
+}
+
+drawWith(draw);
 addEventListener("hashchange", changed);
 addEventListener("keydown", onKey);
 listen({

@@ -1,8 +1,8 @@
 // Questions of servers: a form, a page to visit, a message for a model, or folders.
 
 import { api } from "./api.js";
-import { contentBlocks } from "./content.js";
-import { draftOf, editor } from "./draft.js";
+import { contentBlocks } from "./content/content.js";
+import { draftOf, editor } from "./forms/draft.js";
 import { link, visible } from "./format.js";
 import { html, live, nothing, repeat } from "./lit.js";
 import { attempt, changed, state } from "./store.js";

@@ -1,10 +1,11 @@
 // One request: progress while it runs, then its outcome.
 
 import { api } from "./api.js";
-import { contentBlocks, repeatsStructure, resourceContents, structured } from "./content.js";
+import { appUri, appView } from "./apps/view.js";
+import { contentBlocks, repeatsStructure, resourceContents, structured } from "./content/content.js";
 import { bytes, milliseconds, tokens, visible } from "./format.js";
 import { pretty } from "./json.js";
-import { jsonTree } from "./json-tree.js";
+import { jsonTree } from "./content/json-tree.js";
 import { html, nothing } from "./lit.js";
 import { attempt, changed, detailsOf, state } from "./store.js";
 
@@ -42,6 +43,7 @@ function ended(request) {
   const details = detailsOf(request);
   const views = [
     ["result", "Result"],
+    ...(request.method === "tools/call" && appUri(request.server, request.params.name) ? [["app", "App"]] : []),
     ["json", "JSON"],
     ...(request.logs ? [["log", `Log (${request.logs})`]] : []),
     ...(request.method === "tools/call" ? [["reuse", "Reuse"]] : []),
@@ -91,6 +93,7 @@ const panels = {
       </li>`,
     )}
   </ol>`,
+  app: (details) => appView(details),
   reuse: (details) => reuse(details),
 };
 

@@ -2,7 +2,7 @@
 
 import { api } from "./api.js";
 import { visible } from "./format.js";
-import { jsonTree } from "./json-tree.js";
+import { jsonTree } from "./content/json-tree.js";
 import { html, nothing } from "./lit.js";
 import { stateDot, stateText } from "./sidebar.js";
 import { attempt, serverNamed } from "./store.js";

@@ -90,6 +90,31 @@ async function fetchDetails(number) {
   changed();
 }
 
+/** Functions that wait for the end of a request, by its number. */
+const waiting = new Map();
+
+/** Send a request, and wait for its answer: `{result}` or `{error}`. */
+export async function exchange(server, method, params, { onSent = () => {} } = {}) {
+  const request = await api.send(server, method, params);
+  onSent(request.number);
+  upsert(state.requests, "number", request, { keepsPresent: true });
+  await new Promise((resolve) => {
+    waiting.set(request.number, resolve);
+    wake();
+  });
+  const { answer } = await api.request(request.number);
+  return { number: request.number, ...(answer ?? { error: { message: "the request was cancelled" } }) };
+}
+
+/** Continue what waits for requests that have ended, or are forgotten. */
+function wake() {
+  for (const [number, resolve] of waiting) {
+    if (requestNumbered(number)?.state === "running") continue;
+    waiting.delete(number);
+    resolve();
+  }
+}
+
 /** The whole request, fetched when it is first needed; undefined until then. */
 export function detailsOf(request) {
   const present = state.details.get(request.number);
@@ -150,5 +175,6 @@ const reducers = {
 /** Take an event of the inspector. */
 export function receive(kind, data) {
   reducers[kind](data);
+  wake();
   changed();
 }

@@ -1,6 +1,6 @@
 // Values that a server offers for a text while it is typed.
 
-import { changed } from "./store.js";
+import { changed } from "../store.js";
 
 const DELAY_MS = 150;
 

@@ -1,9 +1,9 @@
 // Markdown of servers. The parser's tokens become elements here, so that no text of a server is ever parsed as HTML.
 // Nothing is loaded from elsewhere: an image of the web is only named.
 
-import "../vendor/markdown-it/markdown-it.js"; // defines `markdownit`
-import { link, visible } from "./format.js";
-import { html } from "./lit.js";
+import "../../vendor/markdown-it/markdown-it.js"; // defines `markdownit`
+import { link, visible } from "../format.js";
+import { html } from "../lit.js";
 
 const MAX_CHARS = 100_000;
 const HINTS = [

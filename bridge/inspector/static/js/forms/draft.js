@@ -1,12 +1,12 @@
 // Arguments that the user edits, in a form and as JSON beside it. Each follows the other.
 
-import { api } from "./api.js";
+import { api } from "../api.js";
 import { makeForm, read } from "./fields.js";
 import { form, isEmpty } from "./form.js";
-import { visible } from "./format.js";
-import { parse, pretty } from "./json.js";
-import { html, live, nothing } from "./lit.js";
-import { changed, state } from "./store.js";
+import { visible } from "../format.js";
+import { parse, pretty } from "../json.js";
+import { html, live, nothing } from "../lit.js";
+import { changed, state } from "../store.js";
 
 const CHECK_DELAY_MS = 300;
 

@@ -1,11 +1,11 @@
 // Content of results, resources and prompts, as a reader wants it. Everything in it is a server's, and is only text.
 
-import { bytes, link, titleOf, visible } from "./format.js";
+import { bytes, link, titleOf, visible } from "../format.js";
 import { bytesOfBase64, hexView } from "./hex.js";
-import { compact } from "./json.js";
+import { compact } from "../json.js";
 import { jsonTree } from "./json-tree.js";
-import { html, nothing } from "./lit.js";
-import { changed } from "./store.js";
+import { html, nothing } from "../lit.js";
+import { changed } from "../store.js";
 import { parsedOrNothing, textView } from "./text-view.js";
 
 const MAX_UNFOLDED_BLOCKS = 20;

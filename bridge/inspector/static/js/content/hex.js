@@ -1,7 +1,7 @@
 // Bytes as hexadecimal numbers beside their characters.
 
-import { bytes as sizeText } from "./format.js";
-import { html, nothing } from "./lit.js";
+import { bytes as sizeText } from "../format.js";
+import { html, nothing } from "../lit.js";
 
 const SHOWN_BYTES = 4096;
 const ROW_BYTES = 16;

@@ -1,12 +1,12 @@
 // A text of a server as a reader wants it: a JSON tree, Markdown, its characters, or its bytes.
 
-import { visible } from "./format.js";
+import { visible } from "../format.js";
 import { bytesOfText, hexView } from "./hex.js";
-import { parse } from "./json.js";
+import { parse } from "../json.js";
 import { jsonTree } from "./json-tree.js";
-import { html, nothing } from "./lit.js";
+import { html, nothing } from "../lit.js";
 import { fitsMarkdown, looksLikeMarkdown, markdown } from "./markdown.js";
-import { changed } from "./store.js";
+import { changed } from "../store.js";
 
 const MAX_SHOWN_CHARS = 200_000;
 

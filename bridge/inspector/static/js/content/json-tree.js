@@ -1,8 +1,8 @@
 // View of JSON as a tree that can be folded. Children have elements only while they are unfolded.
 
-import { visible } from "./format.js";
-import { html, nothing } from "./lit.js";
-import { changed } from "./store.js";
+import { visible } from "../format.js";
+import { html, nothing } from "../lit.js";
+import { changed } from "../store.js";
 
 const MAX_CHILDREN = 200;
 const OPEN_LEVELS = 2;

@@ -1,9 +1,9 @@
 // View of a form: the fields of `fields.js` as inputs.
 
 import { addExtra, addItem, extraSchema, fill, select } from "./fields.js";
-import { visible } from "./format.js";
-import { compact } from "./json.js";
-import { html, live, nothing } from "./lit.js";
+import { visible } from "../format.js";
+import { compact } from "../json.js";
+import { html, live, nothing } from "../lit.js";
 
 /**
  * The inputs of an object's properties.

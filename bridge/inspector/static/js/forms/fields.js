@@ -1,6 +1,6 @@
 // Fields of a form, made from a JSON Schema. A field holds what the user has typed, and is read as JSON.
 
-import { compact, parse, pretty } from "./json.js";
+import { compact, parse, pretty } from "../json.js";
 import { SUGGEST, Suggestions } from "./suggestions.js";
 
 const MAX_DEPTH = 12;
