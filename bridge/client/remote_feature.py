@@ -215,6 +215,7 @@ class _UnmatchedTemplate(UriTemplate):
         self._text = text
         self.variables = ()
         self.optional = frozenset()
+        self.literal_chars = 0
 
     def match(self, uri: str) -> None:
         """Return None: its URIs are found by their server."""

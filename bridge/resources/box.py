@@ -26,7 +26,8 @@ class Readable(NamedTuple):
 class ResourceBox(Box[Resource | ResourceTemplate]):
     """Resources by URI, and templates by their text, in insertion order.
 
-    A URI is read by the resource that has it, or else by the first template that it belongs to.
+    A URI is read by the resource that has it, or else by the most specific template that it belongs to: the one with
+    the longest literal text, and the first of several.
 
     Args:
         sources: Resources, templates, decorated functions, objects, modules, or iterables of these.
@@ -43,6 +44,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         self._watchers: list[Callable[[str], None]] = []
         self._included: list[ResourceBox] = []
         self._templates: tuple[ResourceTemplate, ...] | None = None
+        self._sorted: tuple[ResourceTemplate, ...] | None = None
         super().__init__(*sources)
 
     def key_of(self, item: Resource | ResourceTemplate) -> str:
@@ -54,7 +56,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         item = self._items.get(uri)
         if isinstance(item, Resource):
             return Readable(item, item.tool, {})
-        for template in self.templates:
+        for template in self._by_specificity:
             if (values := template.uri_template.match(uri)) is not None:
                 return Readable(template, template.tool_of(uri), values)
         return None
@@ -72,8 +74,15 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
             self._templates = templates
         return templates
 
+    @property
+    def _by_specificity(self) -> tuple[ResourceTemplate, ...]:
+        if (found := self._sorted) is None:
+            found = tuple(sorted(self.templates, key=lambda item: item.uri_template.literal_chars, reverse=True))
+            self._sorted = found
+        return found
+
     def _notify(self) -> None:
-        self._templates = None
+        self._templates = self._sorted = None
         super()._notify()
 
     async def begin_watch(self, uri: str) -> Callable[[], None]:

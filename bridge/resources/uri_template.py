@@ -76,6 +76,7 @@ class UriTemplate:
     Attributes:
         variables: Names of the variables, in order.
         optional: Variables of the query, which a URI may leave out.
+        literal_chars: Length of the text outside of the expressions, which tells how specific the template is.
 
     Raises:
         DefinitionError: The text is not a template, uses another expression, repeats a variable, or has two variables
@@ -109,7 +110,9 @@ class UriTemplate:
         self.optional = frozenset(query)
         self.variables = tuple(part.name for part in self._parts if isinstance(part, _Variable)) + tuple(query)
         self._check()
-        self._has_encoded_text = any("%" in part.text for part in self._parts if isinstance(part, _Literal))
+        literals = [part.text for part in self._parts if isinstance(part, _Literal)]
+        self.literal_chars = len(self._fixed_query) + sum(map(len, literals))
+        self._has_encoded_text = any("%" in text for text in literals)
         self._has_encoded_text |= "%" in self._fixed_query
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:

@@ -1,13 +1,26 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from bridge import Audio, DefinitionError, File, Image, InvocationContext, Resource, ServerConfig, Text
-from bridge.client import McpToolProvider
+from bridge import (
+    Audio,
+    DefinitionError,
+    File,
+    Image,
+    InvocationContext,
+    Resource,
+    ResourceBox,
+    ServerConfig,
+    Text,
+    resource,
+)
+from bridge.client import McpToolProvider, MemoryTransport
 from bridge.client.connection import listing
 from bridge.errors import ResourceNotFoundError, ServerAnswerError, ServerRefusedError, ServerUnavailableError
+from bridge.server import Publisher
 from tests.client.conftest import python_config
 from tests.client.foreign import ForeignServer
 from tests.client.test_provider import NOWHERE, add, memory_config, names
@@ -180,3 +193,28 @@ async def test_a_model_that_asks_wrongly_is_told(name: str, arguments: dict[str,
         result = await provider.call(name, arguments)
     assert result.is_error
     assert complaint in result.text
+
+
+async def test_the_most_specific_template_of_several_servers_reads_a_uri() -> None:
+    def serving(name: str, *templates: str) -> ServerConfig:
+        def reader(template: str) -> Any:
+            @resource(template, name=name)
+            def read(path: str) -> str:
+                return f"{name} {path}"
+
+            return read
+
+        publisher = Publisher(ResourceBox(*map(reader, templates)), name=name)
+        return ServerConfig(name=name, transport=MemoryTransport(publisher.server))
+
+    servers = [serving("wide", "docs://{+path}"), serving("narrow", "docs://a/{+path}", "docs:///{path}/b")]
+    for ordered in (servers, servers[::-1]):
+        async with McpToolProvider(ordered, prefix="on_collision") as provider:
+            for uri, text in (
+                ("docs://a/b", "narrow b"),
+                ("docs:///x/b", "narrow x"),
+                ("docs://c", "wide c"),
+                ("docs:///x/c", "wide /x/c"),
+            ):
+                (file,) = await provider.resources.read(uri)
+                assert file.content == text

@@ -189,6 +189,46 @@ def test_what_cannot_work_is_refused_when_it_is_registered() -> None:
         resource(nothing)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("x://a/b", "anything"),
+        ("x://logs/b", "log"),
+        ("x://logs/b/last", "last_line"),
+        ("x://logs/b?kind=new", "log"),
+        ("y://1/2", "first"),
+    ],
+)
+def test_the_template_with_the_longest_text_reads_a_uri_or_else_the_first(uri: str, name: str) -> None:
+    @resource("x://{+path}")
+    def anything(path: str) -> str:
+        return path
+
+    @resource("x://logs/{name}{?kind}")
+    def log(name: str, kind: str = "") -> str:
+        return name + kind
+
+    @resource("x://logs/{name}/last")
+    def last_line(name: str) -> str:
+        return name
+
+    @resource("y://{one}/{two}")
+    def first(one: str, two: str) -> str:
+        return one + two
+
+    @resource("y:/{+path}/2")
+    def as_long(path: str) -> str:
+        return path
+
+    for box in (
+        ResourceBox(anything, log, last_line, first, as_long),
+        ResourceBox(last_line, log, anything, first, as_long),
+    ):
+        found = box.find(uri)
+        assert found is not None
+        assert found.resource.name == name
+
+
 def test_a_box_finds_what_reads_a_uri_and_refuses_clashes() -> None:
     @resource("x:a")
     def exact() -> str:
