@@ -66,6 +66,12 @@ class TaskTelemetry:
         for sink in self._recorder.sinks:
             sink.put([call_record(call)])
 
+    def ended_elsewhere(
+        self, task_id: str, tool: str, caller: str | None, created_at: float, status: str, error_type: str
+    ) -> None:
+        """Record the end of a task that does not run in this process: its own has died, or none had begun it."""
+        self.ended(self.started(task_id, tool, caller, created_at), status, error_type)
+
     def trace_to_carry(self) -> dict[str, str]:
         """Return the trace context of the current request, for the process that runs its task."""
         carried: dict[str, str] = {}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 
+import anyio
+
 from bridge import InvocationContext, ToolBox, tool
 from tests.faults.served import note
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 STEPS = 10
+TASK_SECONDS = 0.3
 BLOCK = bytes(2**20)
 
 
@@ -37,4 +40,22 @@ async def ask(journal: str, call: str, context: InvocationContext) -> str:
     return f"{call} {(answer.content or {})['name']}"
 
 
-TOOLS = ToolBox([work, work_long, ask])
+@tool(task=True)
+async def work_once(journal: str, call: str) -> str:
+    """Run as a task, for a while, and answer with the call's id."""
+    note(journal, call)
+    await anyio.sleep(TASK_SECONDS)
+    note(journal, f"{call}.ended")
+    return call
+
+
+@tool(task=True, annotations={"idempotentHint": True})
+async def work_again(journal: str, call: str) -> str:
+    """Run as a task that may be run again, for a while, and answer with the call's id."""
+    note(journal, call)
+    await anyio.sleep(TASK_SECONDS)
+    note(journal, f"{call}.ended")
+    return call
+
+
+TOOLS = ToolBox([work, work_long, ask, work_once, work_again])

@@ -17,11 +17,12 @@ import platform
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import tomllib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -34,8 +35,8 @@ HERE = Path(__file__).parent
 SUITE = "0.2.0-alpha.12"
 NODE_MAJOR = "26"
 REQUIREMENTS = ("2025-11-25", "2026-07-28")
-WAYS = {"server": ("plain", "fast", "sdk"), "client": ("fast", "sdk")}
-"""``sdk`` has no fast path."""
+WAYS = {"server": ("plain", "fast", "sdk", "redis", "redis-sdk"), "client": ("fast", "sdk")}
+"""``sdk`` has no fast path; with ``redis``, sessions and tasks are on Redis, which has to be installed."""
 SUITE_TIMEOUT_SECONDS = 600
 CLIENT_TIMEOUT_SECONDS = 120
 """The suite starts all its clients at once."""
@@ -262,9 +263,33 @@ class Server:
 @contextmanager
 def running_server(way: str) -> Iterator[Server]:
     command = [sys.executable, str(HERE / "server.py"), "--port", "0", "--way", way]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with ExitStack() as stack:
+        if way.startswith("redis"):
+            command += ["--redis-url", stack.enter_context(running_redis())]
+        process = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        stack.callback(process.terminate)
+        yield Server(process)
+
+
+@contextmanager
+def running_redis() -> Iterator[str]:
+    """A Redis of its own; gives its URL."""
+    program = shutil.which("redis-server")
+    if program is None:
+        raise SystemExit("the ways of Redis need redis-server, which is not installed")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process,
+    ):
+        assert process.stdout is not None
         try:
-            yield Server(process)
+            if not any("Ready to accept connections" in line for line in process.stdout):
+                raise SystemExit("redis-server did not start")
+            yield f"redis://127.0.0.1:{port}/0"
         finally:
             process.terminate()
 

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.processes import DEADLINE_SECONDS, ROOT, serving
 from tests.server.http_server import call, modern, modern_headers, open_session
+from tests.server.tasks.client import TaskClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,15 @@ async def fail() -> int:
 """
 
 
+LOCAL_TOOLS = """
+from bridge import tool
+
+@tool(task=True)
+def work() -> None:
+    "Work."
+"""
+
+
 @pytest.fixture(scope="module")
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[str]]:
     """The names of all samples, each with its labels."""
@@ -61,6 +71,8 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[str]]:
         ):
             enveloped = modern(message)
             client.post(url, json=enveloped, headers=modern_headers(enveloped))
+        with TaskClient(server.origin) as tasks:
+            tasks.settled(tasks.created("work"))
         assert client.post(url, content=b"{", headers={"content-type": "text/plain"}).status_code == 415
         client.delete(url, headers=open_session(client, url)).raise_for_status()
         answer = client.get(server.origin + "/metrics").raise_for_status()
@@ -71,14 +83,15 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[str]]:
 
 
 def served(directory: Path) -> tuple[str, ...]:
-    tools, config = directory / "tools.py", directory / "mcp.json"
+    tools, config, local = directory / "tools.py", directory / "mcp.json", directory / "local.py"
+    local.write_text(LOCAL_TOOLS, encoding="utf-8")
     tools.write_text(TOOLS, encoding="utf-8")
     entry: dict[str, Any] = {
         "command": sys.executable, "args": ["-m", "bridge", "serve", str(tools)], "cwd": str(ROOT),
     }  # fmt: skip
     config.write_text(json.dumps({"mcpServers": {"sums": entry}}), encoding="utf-8")
     options = ("--transport", "http", "--port", "0", "--metrics", "--audit-log", str(directory / "audit.log"))
-    return "-m", "bridge", "serve", str(config), *options
+    return "-m", "bridge", "serve", str(config), str(local), *options
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)

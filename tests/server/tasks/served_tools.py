@@ -74,6 +74,14 @@ def tools(gate: Gate) -> list[Callable[..., Any]]:
         context.blocking.start_task()
         return f"Hello, {(answer.content or {}).get('name')}"
 
+    @tool(task=TaskPolicy(required=True, starts_at_once=False))
+    async def ask_again(context: InvocationContext) -> str:
+        """Asks in the request, and asks the same in the task."""
+        first = await context.elicit("Your name?", FORM, key="name")
+        await context.start_task()
+        again = await context.elicit("Your name?", FORM, key="name")
+        return f"{(first.content or {})['name']} {(again.content or {})['name']}"
+
     @tool(task=TaskPolicy(ttl_seconds=7200, poll_interval_seconds=0.25))
     def declared() -> str:
         """Has settings."""
@@ -86,7 +94,7 @@ def tools(gate: Gate) -> list[Callable[..., Any]]:
         await gate.wait()
         return "plain"
 
-    return [add, wait, fail, crash, greet, ask_first, declared, plain]
+    return [add, wait, fail, crash, greet, ask_first, ask_again, declared, plain]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridge import Caller, InvocationContext, tool
+from bridge import Caller, InvocationContext, TaskPolicy, tool
 from bridge.server import Publisher, SqliteTaskStore, TaskOptions, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.tasks import running_task
@@ -213,6 +213,45 @@ def test_an_outcome_that_cannot_be_stored_is_found_and_stored_later(
             client.get(task_id)
         assert client.get(task_id) == found
     assert "the outcome of a task of 'add_again' is not stored yet: the disk is full" in caplog.text
+
+
+class SlowStore(MemoryTaskStore):
+    """A store that takes long to save an outcome."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.saving, self.gate, self.deleted = threading.Event(), threading.Event(), threading.Event()
+        self.events: list[str] = []
+
+    async def save(self, record: TaskRecord) -> None:
+        if record.task.is_final:
+            self.saving.set()
+            await anyio.to_thread.run_sync(self.gate.wait, 20)
+            self.events.append("saved")
+        await super().save(record)
+
+    async def delete(self, task_id: str) -> None:
+        await super().delete(task_id)
+        self.events.append("deleted")
+        self.deleted.set()
+
+
+def test_a_task_that_expires_while_its_outcome_is_stored_is_deleted() -> None:
+    store = SlowStore()
+
+    @tool(task=TaskPolicy(ttl_seconds=0.1))
+    async def short() -> None:
+        """Ends at once."""
+
+    publisher = Publisher(short, name="tests", tasks=TaskOptions(store=store))
+    with http_server.serving(http_app(short, publisher=publisher)) as origin, TaskClient(origin) as client:
+        task_id = client.created("short")
+        assert store.saving.wait(20)
+        while client.get(task_id).get("code") != -32602:  # until it has expired
+            pass
+        store.gate.set()
+        assert store.deleted.wait(20)
+        assert store.events == ["saved", "deleted"]
 
 
 def test_a_store_that_cannot_be_read_is_an_error_that_says_when_to_try_again() -> None:

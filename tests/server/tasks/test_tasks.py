@@ -180,14 +180,17 @@ def test_a_question_that_the_client_cannot_answer_fails_the_task() -> None:
 
 
 @PATHS
-def test_questions_before_a_task_are_asked_in_rounds(fast_path: bool) -> None:
+@pytest.mark.parametrize(("name", "said"), [("ask_first", "Hello, Ada"), ("ask_again", "Ada Ada")])
+def test_questions_before_a_task_are_asked_in_rounds_and_not_again_after_it(
+    fast_path: bool, name: str, said: str
+) -> None:
     with served(fast_path=fast_path) as origin, TaskClient(origin) as client:
-        asked = client.call("ask_first")
+        asked = client.call(name)
         assert asked["resultType"] == "input_required"
         created = client.send(
             "tools/call",
             {
-                "name": "ask_first",
+                "name": name,
                 "arguments": {},
                 "requestState": asked["requestState"],
                 "inputResponses": {"name": {"action": "accept", "content": {"name": "Ada"}}},
@@ -195,7 +198,7 @@ def test_questions_before_a_task_are_asked_in_rounds(fast_path: bool) -> None:
         )
         assert created["resultType"] == "task"
         found = client.settled(created["taskId"])
-    assert found["result"]["content"] == [text("Hello, Ada")]
+    assert found["result"]["content"] == [text(said)]
 
 
 @PATHS

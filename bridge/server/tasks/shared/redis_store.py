@@ -151,9 +151,9 @@ class RedisTaskStore:
         given = [part for name, answer in answers.items() for part in (name, to_json(answer))]
         await self._run("answer", task_id, *given)
 
-    async def cancel(self, cancelled: TaskRecord) -> None:
-        """Cancel a task: at once if it waits for a process, else by a message to that process."""
-        await self._run("cancel", cancelled.task.id, record_to_json(cancelled), cancelled.stored_bytes)
+    async def cancel(self, cancelled: TaskRecord) -> bool:
+        """Cancel a task: by a message to its process, or at once if it waits for one; return True if it did."""
+        return await self._run("cancel", cancelled.task.id, record_to_json(cancelled), cancelled.stored_bytes) == "done"
 
     # --- processes that run tasks ------------------------------------------------------------------------------------
 

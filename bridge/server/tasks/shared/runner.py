@@ -10,6 +10,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from pydantic_core import from_json
 
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.tasks.channel import TaskChannel
@@ -17,6 +18,7 @@ from bridge.server.tasks.restarts import MAX_RUNS, read_rerun
 from bridge.server.tasks.running_task import failed_record, outcome_unknown, without_room
 from bridge.server.tasks.store import TaskStoreError
 from bridge.server.tasks.work import start_work
+from bridge.telemetry.tasks import error_type_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -336,20 +338,35 @@ class TaskRunner:
         """End the tasks of a dead process, or let them run again if that is harmless."""
         held = await self._store.held_by(runner)
         for task_id in held:
-            found = await self._store.find(task_id)
+            found = await self._store.find_with_request(task_id)
             if found is None or found.claim.runner != runner:  # expired, or taken over by another process
                 continue
             if found.is_cancelled:
-                await self._store.finish(_cancelled(found.record), found.claim, None)
+                await self._end_elsewhere(_cancelled(found.record), found)
             elif found.may_run_again and found.record.runs < MAX_RUNS:
                 waiting = found.record.changed(status="working", questions={}, updated_at=time())
                 await self._store.release(waiting, found.claim, is_counted=True, has_begun=True)
             else:
                 error = outcome_unknown(found.record.tool)
-                await self._store.finish(failed_record(found.record, error), found.claim, None)
+                await self._end_elsewhere(failed_record(found.record, error), found)
         await self._store.unregister(runner)
         if held:
             _logger.warning("took over %d tasks of the process %s, which has ended", len(held), runner)
+
+    async def _end_elsewhere(self, ended: TaskRecord, found: SharedRecord) -> None:
+        if await self._store.finish(replace(ended, request=b""), found.claim, None) == "done":
+            self.watch_end(ended, read_rerun(found.record))
+
+    def watch_end(self, ended: TaskRecord, rerun: Rerun | None) -> None:
+        """Record the end of a task that does not run here, in the trace of its call."""
+        if self._watched is not None:
+            task, trace = ended.task, {} if rerun is None else rerun.trace
+            code = from_json(task.outcome)["code"] if task.outcome else None
+            with self._watched.continued(trace):
+                error_type = error_type_of(task.status, code, is_error=False) or ""
+                self._watched.ended_elsewhere(
+                    task.id, ended.tool, ended.owner or None, task.created_at, task.status, error_type
+                )
 
     @contextmanager
     def _noting_failures(self) -> Iterator[None]:

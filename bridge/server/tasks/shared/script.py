@@ -189,6 +189,7 @@ function operations.cancel(id, state, bytes)
     redis.call('DEL', key('answers', id))
     resize(id, tonumber(bytes), 0)
     tell('all', 'changed', id)
+    return 'done'
   else
     redis.call('HSET', task, 'cancelled', '1')
     redis.call('RPUSH', key('mail', found[2]), id)

@@ -185,7 +185,9 @@ class SharedTasks(Tasks):
         if record.task.is_final:
             return
         try:
-            await self._shared.cancel(record.changed(status="cancelled", questions={}, updated_at=time()))
+            cancelled = record.changed(status="cancelled", questions={}, updated_at=time())
+            if await self._shared.cancel(cancelled):
+                self.runner.watch_end(cancelled, None)
         except TaskStoreError as error:
             raise unavailable(error) from None
 
