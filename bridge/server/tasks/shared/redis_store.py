@@ -153,7 +153,8 @@ class RedisTaskStore:
 
     async def cancel(self, cancelled: TaskRecord) -> bool:
         """Cancel a task: by a message to its process, or at once if it waits for one; return True if it did."""
-        return await self._run("cancel", cancelled.task.id, record_to_json(cancelled), cancelled.stored_bytes) == "done"
+        outcome = await self._run("cancel", cancelled.task.id, record_to_json(cancelled), cancelled.stored_bytes)
+        return bool(outcome == "done")
 
     # --- processes that run tasks ------------------------------------------------------------------------------------
 
