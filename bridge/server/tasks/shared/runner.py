@@ -10,15 +10,14 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from pydantic_core import from_json
 
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.tasks.channel import TaskChannel
-from bridge.server.tasks.restarts import MAX_RUNS, read_rerun
+from bridge.server.tasks.restarts import read_rerun
 from bridge.server.tasks.running_task import failed_record, outcome_unknown, without_room
+from bridge.server.tasks.shared.dead_processes import cancelled_record, take_over
 from bridge.server.tasks.store import TaskStoreError
 from bridge.server.tasks.work import start_work
-from bridge.telemetry.tasks import error_type_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -235,7 +234,7 @@ class TaskRunner:
         record, claim = found.record, found.claim
         rerun = read_rerun(record)
         if found.is_cancelled:
-            await self._store.finish(_cancelled(record), claim, None)
+            await self._store.finish(cancelled_record(record), claim, None)
         elif self._calls.tools.find(record.tool) is None or self.is_draining:
             self._skipped.add(record.tool)
             await self._store.release(record, claim, is_counted=False, has_begun=False)
@@ -313,7 +312,7 @@ class TaskRunner:
             event.set()
         for runner in runners:
             if runner != self._id and await self._store.has_ended(runner):
-                await self._take_over(runner)
+                await take_over(self._store, runner, self._watched)
 
     async def _resync(self) -> None:
         """Compare the tasks that run here with those that Redis says run here."""
@@ -333,40 +332,6 @@ class TaskRunner:
             elif found.claim.runner == self._id and task_id not in self._held:  # claimed, but the reply was lost
                 await self._store.release(found.record, found.claim, is_counted=False, has_begun=False)
         self._resynced_at = monotonic()
-
-    async def _take_over(self, runner: str) -> None:
-        """End the tasks of a dead process, or let them run again if that is harmless."""
-        held = await self._store.held_by(runner)
-        for task_id in held:
-            found = await self._store.find_with_request(task_id)
-            if found is None or found.claim.runner != runner:  # expired, or taken over by another process
-                continue
-            if found.is_cancelled:
-                await self._end_elsewhere(_cancelled(found.record), found)
-            elif found.may_run_again and found.record.runs < MAX_RUNS:
-                waiting = found.record.changed(status="working", questions={}, updated_at=time())
-                await self._store.release(waiting, found.claim, is_counted=True, has_begun=True)
-            else:
-                error = outcome_unknown(found.record.tool)
-                await self._end_elsewhere(failed_record(found.record, error), found)
-        await self._store.unregister(runner)
-        if held:
-            _logger.warning("took over %d tasks of the process %s, which has ended", len(held), runner)
-
-    async def _end_elsewhere(self, ended: TaskRecord, found: SharedRecord) -> None:
-        if await self._store.finish(replace(ended, request=b""), found.claim, None) == "done":
-            self.watch_end(ended, read_rerun(found.record))
-
-    def watch_end(self, ended: TaskRecord, rerun: Rerun | None) -> None:
-        """Record the end of a task that does not run here, in the trace of its call."""
-        if self._watched is not None:
-            task, trace = ended.task, {} if rerun is None else rerun.trace
-            code = from_json(task.outcome)["code"] if task.outcome else None
-            with self._watched.continued(trace):
-                error_type = error_type_of(task.status, code, is_error=False) or ""
-                self._watched.ended_elsewhere(
-                    task.id, ended.tool, ended.owner or None, task.created_at, task.status, error_type
-                )
 
     @contextmanager
     def _noting_failures(self) -> Iterator[None]:
@@ -398,7 +363,3 @@ def _lose(held: _Held) -> None:
         tool = held.running.record.tool
         _logger.error("a task of %r was taken over while this process was silent; its outcome is dropped", tool)
         held.running.work.cancel()
-
-
-def _cancelled(record: TaskRecord) -> TaskRecord:
-    return record.changed(status="cancelled", questions={}, updated_at=time())

@@ -12,13 +12,13 @@ import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from time import time
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
 from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, ProtocolError
 from bridge.server.tasks.kept_tasks import RETRY_SECONDS, over_maximum, unavailable, unknown_task
 from bridge.server.tasks.restarts import headers_to_keep, may_run_again, read_rerun, rerun_request
+from bridge.server.tasks.shared.dead_processes import cancelled_record, record_end
 from bridge.server.tasks.shared.redis_store import Claim
 from bridge.server.tasks.shared.runner import TaskRunner
 from bridge.server.tasks.store import TaskStoreError
@@ -185,9 +185,9 @@ class SharedTasks(Tasks):
         if record.task.is_final:
             return
         try:
-            cancelled = record.changed(status="cancelled", questions={}, updated_at=time())
+            cancelled = cancelled_record(record)
             if await self._shared.cancel(cancelled):
-                self.runner.watch_end(cancelled, None)
+                record_end(self._watched, cancelled, None)
         except TaskStoreError as error:
             raise unavailable(error) from None
 
