@@ -64,6 +64,10 @@ class Terminal:
         before, _, self.seen = self.seen.partition(text)
         return before
 
+    def modes(self) -> list[int]:
+        """Modes of input, output and lines, as raw or cooked."""
+        return [flags for flags in termios.tcgetattr(self._fd)[:4] if isinstance(flags, int)]
+
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())
 

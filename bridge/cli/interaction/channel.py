@@ -34,6 +34,10 @@ class CommandChannel(LocalChannel):
     """
 
     def __init__(self, answerer: QuestionAnswerer | None = None) -> None:
+        self.has_listener = answerer is not None
+        self.wants_logs = False
+        self.peer: object = self
+        """Identifies this command as the one client, whose abandoned calls do not prevent further questions."""
         self._answerer = answerer
         self._limit: anyio.CancelScope | None = None
         self._display = _display() if sys.stderr.isatty() else None

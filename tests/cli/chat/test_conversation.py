@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import processes
 from tests.cli.chatting import Provider, call, serving, text
 from tests.cli.pseudo_terminal import DEADLINE_SECONDS, Terminal
 
@@ -203,6 +206,32 @@ def test_a_tool_asks_the_user_of_the_conversation(tmp_path: Path) -> None:
         terminal.until("text, optional\n  name: ")
         terminal.type("Ada\n")
         terminal.until("<- Ada (")
+        terminal.until("\n> ")
+        terminal.type("\x04")
+        assert terminal.ended() == 0
+
+
+@pytest.mark.parametrize("transport", ["stdio", "sse"], ids=["2026-07-28", "a revision with a handshake"])
+def test_a_tool_of_a_server_asks_the_user_of_the_conversation(tmp_path: Path, transport: str) -> None:
+    provider = Provider(*[call("ask", "{}"), text("Done.")] * 2)
+    path = tmp_path / "served.py"
+    path.write_text(HOSTILE)
+    with ExitStack() as stack:
+        model = ("--model", "openai:test", "--base-url", stack.enter_context(serving(provider)), "--approve", "auto")
+        words = ["-m", "bridge", "serve", str(path)]
+        if transport == "stdio":
+            target = ["--", sys.executable, *words]
+        else:
+            server = stack.enter_context(processes.serving(*words, "--transport", "sse", "--port", "0"))
+            target = [f"{server.origin}/sse"]
+        terminal = Terminal("chat", *model, *target, env={"TERM": "dumb"})
+        for _ in range(2):
+            terminal.until("> ")
+            terminal.type("Ask.\n")
+            terminal.until("the tool 'ask' asks:\n  | Who?\n")
+            terminal.until("text, optional\n  name: ")
+            terminal.type("Ada\n")
+            terminal.until("<- Ada (")
         terminal.until("\n> ")
         terminal.type("\x04")
         assert terminal.ended() == 0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import processes
 from tests.cli.chatting import Provider, serving, text
 from tests.cli.pseudo_terminal import CTRL_C, CTRL_D, Terminal
 
@@ -115,6 +117,18 @@ def test_a_form_is_filled_in_field_by_field(asking: Path, environment: dict[str,
     assert "\x1b[2J" not in terminal.raw
 
 
+def test_a_server_of_a_revision_with_a_handshake_asks(asking: Path, environment: dict[str, str]) -> None:
+    with processes.serving(
+        "-m", "bridge", "serve", str(asking / "asking.py"), "--transport", "sse", "--port", "0"
+    ) as server:
+        terminal = Terminal("call", f"{server.origin}/sse", "visit", cwd=asking, env=environment)
+        terminal.until("asks you to visit a page:")
+        terminal.until("[y/N]:")
+        terminal.type("y\r")
+        terminal.until("accept\n")
+        assert terminal.ended() == 0
+
+
 @pytest.mark.parametrize(("key", "shown", "action"), [(CTRL_D, "declined", "decline"), (CTRL_C, "cancelled", "cancel")])
 def test_a_form_is_declined_or_cancelled(
     asking: Path, environment: dict[str, str], where: str, key: str, shown: str, action: str
@@ -187,6 +201,18 @@ def test_without_the_extra_a_form_is_filled_in_without_editing(asking: Path, env
     terminal.interrupt()
     terminal.until("cancelled")
     terminal.until("cancel null")
+    assert terminal.ended() == 0
+
+
+def test_an_interrupted_form_leaves_the_terminal_as_it_was(asking: Path, environment: dict[str, str]) -> None:
+    terminal = at_a_terminal(asking, environment, "call", "register")
+    before = terminal.modes()
+    terminal.until(" name\n  name:")
+    assert terminal.modes() != before
+    terminal.process.send_signal(signal.SIGINT)  # not the key, which is read as one
+    terminal.until("cancelled")
+    terminal.until("cancel null")
+    assert terminal.modes() == before
     assert terminal.ended() == 0
 
 
