@@ -1,7 +1,7 @@
 """Markdown that a model streams, rendered block by block on a terminal.
 
 The block that is being written is drawn again as it grows; a finished one stays. The text is foreign: control
-characters are escaped after rendering, too, since ``&#27;`` is one in Markdown; addresses of links are shown, HTML is
+characters are escaped after rendering, too, since ``&#x202e;`` is one in Markdown; addresses of links are shown, HTML is
 shown as it is written.
 """
 
