@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MODE = 0o600
 """Permissions of the history: only its owner may read and write it."""
+MAX_BYTES = 1024 * 1024
+"""Length above which the older half of the history is dropped at the start of a conversation."""
 _COMMAND = re.compile(r"/([\w.-]*)")
 _ARGUMENTS = re.compile(r"/([\w.-]+)\s(.*\s)?([\w.-]*)", re.DOTALL)
 _RESOURCE = re.compile(r"(?<!\S)@(\S*)$")
@@ -74,8 +76,12 @@ def _prepare(path: Path) -> None:
     try:
         if hasattr(os, "fchmod"):
             os.fchmod(file, MODE)  # `os.open` does not change the mode of an existing file
+        is_long = os.fstat(file).st_size > MAX_BYTES
     finally:
         os.close(file)
+    if is_long:
+        _, _, newer = path.read_bytes()[-MAX_BYTES // 2 :].partition(b"\n\n")  # an empty line precedes each entry
+        path.write_bytes(b"\n" + newer)
 
 
 def _bindings() -> KeyBindings:

@@ -1,8 +1,8 @@
 """Markdown that a model streams, rendered block by block on a terminal.
 
 The block that is being written is drawn again as it grows; a finished one stays. The text is foreign: control
-characters are escaped after rendering, too, since ``&#x202e;`` is one in Markdown; addresses of links are shown, HTML is
-shown as it is written.
+characters are escaped after rendering, too, since ``&#x202e;`` is one in Markdown. Addresses of links are shown, and
+HTML is shown as it is written.
 """
 
 from __future__ import annotations

@@ -67,6 +67,20 @@ def test_a_line_is_edited_and_the_history_is_kept_for_the_next_conversation(tmp_
     assert "+hello!" in history.read_text()
 
 
+def test_a_long_history_loses_its_older_half(tmp_path: Path) -> None:
+    history = tmp_path / "state" / "bridge" / "chat_history"
+    history.parent.mkdir(parents=True)
+    history.write_text("".join(f"\n# 2026-01-31 12:00:00\n+question {n:06}\n" for n in range(30_000)))
+    provider = Provider(text("One."))
+    with serving(provider) as url:
+        terminal = talking(url, tmp_path)
+        answered(terminal, UP, "One.")
+        left(terminal)
+    assert asked(provider) == ["question 029999"]
+    assert history.stat().st_size < 600_000
+    assert history.read_text().startswith("\n# 2026-01-31 12:00:00\n+question 0")
+
+
 def test_the_history_can_be_left_out(tmp_path: Path) -> None:
     provider = Provider(text("One."), text("Two."))
     with serving(provider) as url:
