@@ -113,12 +113,10 @@ class RemoteReader:
         try:
             await self.server.require_usable("resources", arguments["uri"])
             return await self.server.request("resources/read", arguments, context, options)
-        except ResourceNotFoundError as error:
+        except (ResourceNotFoundError, ServerRefusedError) as error:
+            if isinstance(error, ServerRefusedError) and not _is_not_found(error):
+                raise
             raise ResourceNotFoundError(self.uris.local(self.server.name, arguments["uri"])) from error
-        except ServerRefusedError as error:
-            if _is_not_found(error):
-                raise ResourceNotFoundError(self.uris.local(self.server.name, arguments["uri"])) from error
-            raise
 
 
 @dataclass(frozen=True, slots=True)
