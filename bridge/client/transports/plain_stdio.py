@@ -90,6 +90,18 @@ class PlainStdio:
             _fail(waiting.result, MCPError(CONNECTION_CLOSED, "Connection closed"))
         self._waiting.clear()
 
+    @property
+    def waiting(self) -> frozenset[int]:
+        """IDs of the requests that wait for their response."""
+        return frozenset(self._waiting)
+
+    def fail(self, request_id: int, error: MCPError) -> bool:
+        """Fail a request whose response is unreadable; False if there is no such request."""
+        if (waiting := self._waiting.get(request_id)) is None:
+            return False
+        _fail(waiting.result, error)
+        return True
+
     def takes(self, line: bytes) -> bool:
         """Handle a line with the response or progress of a plain request; False if it has anything else.
 

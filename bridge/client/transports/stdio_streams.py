@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, NoReturn
 import anyio
 import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from mcp import MCPError
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
+from mcp_types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 
 from bridge.client.transports.channel import Cause, TransportFailedError, current_request
 from bridge.client.transports.limits import (
@@ -23,6 +32,7 @@ from bridge.client.transports.limits import (
     ResponseTooLongError,
     large_message,
 )
+from bridge.client.transports.unreadable import looks_like_response, reason_of, response_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -70,6 +80,8 @@ class LineWriter(ObjectSendStream[SessionMessage]):
         self._ended = ended
         self._plain = plain
         self._is_blocked = False  # while the child does not read
+        self.waiting: set[int] = set()
+        """IDs of the requests of the SDK that have no response."""
 
     async def send(self, item: SessionMessage, /) -> None:
         """Send a message."""
@@ -78,8 +90,13 @@ class LineWriter(ObjectSendStream[SessionMessage]):
             outgoing.request_id = (message.params or {}).get(
                 "requestId"
             )  # the only notification of a sent request is its cancellation
-        if self._plain is not None and isinstance(message, JSONRPCRequest):
-            self._plain.learn(message.params)
+        if isinstance(message, JSONRPCRequest):
+            if isinstance(message.id, int):
+                self.waiting.add(message.id)
+            if self._plain is not None:
+                self._plain.learn(message.params)
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self.waiting.discard((message.params or {}).get("requestId", -1))
         text = message.model_dump_json(by_alias=True, exclude_unset=True)
         await self._lines.send((text.encode() + b"\n", outgoing))
 
@@ -131,9 +148,11 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         ended: Callable[[], None],
         refused: Callable[[Exception], None],
         plain: PlainStdio | None,
+        waiting: set[int],
     ) -> None:
         self._child = child
         self._plain = plain
+        self._waiting = waiting
         self._ended = ended
         self._refused = refused
         self._noise_bytes: int | None = 0  # None after the first message
@@ -199,15 +218,40 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
             if self._plain is not None and self._plain.takes(line):
                 return None
             if len(line) > LARGE_BYTES:
-                return SessionMessage(large_message(line))
-            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+                message = large_message(line)
+            else:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ResponseTooLongError as error:
             self._refuse(error)
-        except ValueError:
-            if self._noise_bytes is not None:
-                self._noise_bytes += len(line) + 1
-            self._child.log_line(f"(on standard output) {line.decode(errors='replace')}" if line.strip() else "")
+        except ValueError as error:
+            return self._unreadable(line, error)
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and isinstance(message.id, int):
+            self._waiting.discard(message.id)
+        return SessionMessage(message)
+
+    def _unreadable(self, line: bytes, error: ValueError) -> SessionMessage | None:
+        """Fail the request that an unreadable response belongs to, which would wait until its timeout; log the rest."""
+        if self._noise_bytes is not None:
+            self._noise_bytes += len(line) + 1
+        why = ""
+        if looks_like_response(line):
+            why = f", unreadable as a message: {reason_of(error)}"
+            if (answer := self._failing(line, f"its response is unreadable: {reason_of(error)}")) is not None:
+                return answer
+        self._child.log_line(f"(on standard output{why}) {line.decode(errors='replace')}" if line.strip() else "")
+        return None
+
+    def _failing(self, line: bytes, problem: str) -> SessionMessage | None:
+        """Fail the request of an unreadable response; None if a plain request failed, or the request is unknown."""
+        plain = frozenset() if self._plain is None else self._plain.waiting
+        request_id = response_id(line, self._waiting | plain)
+        if request_id is None:
             return None
+        if self._plain is not None and self._plain.fail(request_id, MCPError(PARSE_ERROR, problem)):
+            return None
+        self._waiting.discard(request_id)
+        data = ErrorData(code=PARSE_ERROR, message=problem)
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=data))
 
     async def aclose(self) -> None:
         """Fail plain requests; the child continues."""
@@ -249,7 +293,7 @@ async def stdio_streams(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write)
         try:
-            yield LineReader(child, ended, refused, plain), writer
+            yield LineReader(child, ended, refused, plain, writer.waiting), writer
         finally:
             lines.close()
             with anyio.move_on_after(_FLUSH_SECONDS, shield=True):
