@@ -61,15 +61,17 @@ def configuration_warning(subject: Subject) -> Iterator[Problem]:
 def server_unreachable(subject: Subject) -> Iterator[Problem]:
     """A server cannot be started or reached, or its tools cannot be listed.
 
-    The reason names the phase, and for a command also its last lines on standard error. `--timeout` limits the time.
+    The reason names the phase and the address, without credentials and values of the query; for a command also its
+    last lines on standard error. `--timeout` limits the time.
     """
     for server in subject.servers:
         if server.problem is None or isinstance(server.problem, ServerAuthError) or server.config.transport.problems:
             continue
         failure = server.problem.failure
+        at = f" at {failure.address}" if failure.address else ""
         yield Problem(
             item=server.item,
-            message=f"{failure.phase}: {failure.reason}",
+            message=f"{failure.phase}{at}: {failure.reason}",
             remedy=failure.hint or "check its address, and that it runs",
             detail="\n".join(failure.last_words),
         )

@@ -118,7 +118,7 @@ def test_servers_of_a_configuration_are_examined_one_by_one(run: Run, directory:
     found = findings(done.stdout)
     assert "MISSING_URL" in found["server-misconfigured", "unset"]
     assert found["secret-in-configuration", "gone"] == "the secret is in the file"
-    assert found["server-unreachable", "gone"].startswith("connecting: ")
+    assert found["server-unreachable", "gone"].startswith("connecting at http://127.0.0.1:")
     assert "'colour'" in found["configuration-warning", "mcp.json"]
     assert ("server-unreachable", "unset") not in found
     assert {name for rule, name in found if rule == "pins-missing"} == {"good"}
@@ -246,3 +246,12 @@ def test_a_prompt_that_has_changed_or_was_never_pinned_is_found(run: Run, direct
     found = findings(run("doctor", "mcp.json", "--json").stdout)
     assert ("pin-stale", "one") not in found
     assert found["pins-missing", "one"] == "its prompts are not in the lock file, and are used"
+
+
+def test_a_refused_connection_names_host_and_port_and_no_secrets(run: Run) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        found = run("doctor", f"http://user:s3cret@127.0.0.1:{port}/mcp?key=s3cret")
+    assert f"connecting at http://***@127.0.0.1:{port}/mcp?key=***: connection refused" in found.stdout
+    assert "s3cret" not in found.stdout + found.stderr
