@@ -22,6 +22,7 @@ from bridge.errors import DefinitionError
 from bridge.gateway.features import GatewayResources, merged
 from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer, proxy_handlers
 from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, SuspendedCalls
+from bridge.gateway.tasks import GatewayTasks
 from bridge.prompts.box import PromptBox
 from bridge.server.features import Features
 from bridge.tools.toolbox import ToolBox
@@ -111,6 +112,7 @@ class Gateway:
         """The provider of the servers' tools, resources and prompts."""
         self._start_seconds = start_seconds
         self._suspended_calls = SuspendedCalls(held_seconds=held_seconds, max_held_calls=max_held_calls)
+        self._tasks = GatewayTasks(self.provider)
         self._local.on_change(self._rebuild)
         self.provider.tools.on_change(self._rebuild)
         self._rebuild()
@@ -125,8 +127,8 @@ class Gateway:
 
     @property
     def features(self) -> Features:
-        """The tools, resources and prompts to publish."""
-        return Features(tools=self.tools, resources=self.resources, prompts=self.prompts)
+        """The tools, resources and prompts to publish, with the tasks of the servers."""
+        return Features(tools=self.tools, resources=self.resources, prompts=self.prompts, tasks=self._tasks)
 
     async def open(self) -> None:
         """Open all servers concurrently, and wait for their lists of tools.
@@ -186,7 +188,8 @@ class Gateway:
             executor = tool.executor
             if isinstance(executor, RemoteExecutor):
                 connection = connections[origins[tool.name].server]
-                remote.append(replace(tool, executor=ProxyExecutor(executor, connection, self._suspended_calls)))
+                proxy = ProxyExecutor(executor, connection, self._suspended_calls, self._tasks)
+                remote.append(replace(tool, executor=proxy))
         self.tools.replace([*self._local, *remote])
 
     def _rebuild_prompts(self) -> None:

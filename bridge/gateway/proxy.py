@@ -7,6 +7,7 @@ requests of its caller if necessary (`bridge.gateway.suspended_calls`).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
@@ -33,6 +34,7 @@ from bridge.tools.tool import ToolExecutionResult
 from bridge.wire.prompts import ReceivedMessages
 from bridge.wire.questions import answer_from_wire, answer_to_wire, question_from_wire
 from bridge.wire.resources import ReceivedContents
+from bridge.wire.tasks import is_created_task, supports_tasks
 from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
@@ -41,11 +43,14 @@ if TYPE_CHECKING:
     from bridge.client.connection.call import CallOptions
     from bridge.client.connection.connection import Connection
     from bridge.gateway.suspended_calls import PendingQuestions, SuspendedCall, SuspendedCalls
+    from bridge.gateway.tasks import GatewayTasks
     from bridge.tools.context import InvocationContext
     from bridge.tools.questions import Answer, Question
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
+CANCEL_SECONDS = 2.0
+"""Maximum seconds that cancelling a task of a server may take."""
 MAX_ROUNDS = 10
 """Maximum rounds of questions within one request, as in the SDKs."""
 
@@ -182,10 +187,16 @@ class Proxy(Generic[Remote]):
                 raise InputRequired(waiting.questions, state) from None
 
 
+@dataclass(frozen=True, slots=True)
 class ProxyExecutor(Proxy[RemoteExecutor]):
     """Runs a remote tool on behalf of a caller of the gateway."""
 
-    __slots__ = ()
+    tasks: GatewayTasks = field(compare=False)
+    """Tasks that servers make of calls, for callers that support tasks."""
+
+    def __post_init__(self) -> None:
+        options = replace(self.remote.options, hands_on_questions=True, hands_on_tasks=True)
+        object.__setattr__(self, "_options", options)
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request.
@@ -205,6 +216,8 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
                     wire = await self._answered(wire, arguments, context)
             else:
                 wire = await self._call(arguments, context)
+            if is_created_task(wire):
+                wire = await self._task(wire, context)
             received = ReceivedResult.of(wire)
             uris = self.remote.uris
             if uris is not None and not uris.are_unchanged and _has_resources(received):
@@ -219,6 +232,30 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
             raise self._refusal(error, error.data) from error
         except ServerError as error:
             raise ToolError(error.brief) from error
+
+    async def _task(self, wire: Json, context: InvocationContext) -> Json:
+        """Return a task for a caller that supports tasks, and wait for its result for another."""
+        if supports_tasks(context.client_capabilities):
+            if await context.ends_request():
+                try:
+                    return self.tasks.created(wire, self.remote.server.name, context)
+                except WireError as error:
+                    raise ToolError(f"{self._label} returned a malformed task: {error}") from error
+            return await self._waited(wire["taskId"], context)  # by the gateway's own task
+        suspended_call = self.holding.begin(lambda inner: self._waited(wire["taskId"], inner), context)
+        return await self._attend(suspended_call, context)
+
+    async def _waited(self, task_id: str, context: InvocationContext) -> Json:
+        """Wait for the result of a task, and cancel the task if nobody waits any more."""
+        server = self.remote.server
+        try:
+            return await server.task_result(task_id, context=context)
+        except ServerRefusedError:
+            raise
+        except BaseException:
+            with anyio.move_on_after(CANCEL_SECONDS, shield=True), suppress(ServerError):
+                await server.request("tasks/cancel", {"taskId": task_id}, context=context)
+            raise
 
 
 class ProxyReader(Proxy[RemoteReader]):

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from bridge.server.limits import Limits
     from bridge.server.limits.accounts import Accounts, Execute
     from bridge.server.protocol import MessageId
+    from bridge.server.tasks.forwarded import ForwardedTasks
     from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.server.tasks.tasks import Tasks
     from bridge.tools.context import InvocationContext
@@ -83,6 +84,8 @@ class ServerCore:
         self.title = title
         self.instructions = instructions
         self.state_keys = state_keys
+        if features.tasks is not None and state_keys is not None:
+            features.tasks.use_keys(state_keys)
         self.memory_id_of = memory_id_of
         self.policy = replace(policy or LOCAL, reveal_errors=False, on_unknown_tool=_raise)
         self.producing = replace(self.policy, on_arguments_error=_raise, on_execution_error=_raise)
@@ -160,7 +163,12 @@ class ServerCore:
     @property
     def has_tasks(self) -> bool:
         """True if a call can become a task, or earlier tasks are kept."""
-        return self.task_options.apply_to(self.tools)
+        return self.features.tasks is not None or self.task_options.apply_to(self.tools)
+
+    def forwarded(self, task_id: str) -> ForwardedTasks | None:
+        """Return the tasks of other servers if one of them may have an ID; None for an ID of this server."""
+        forwarded = self.features.tasks
+        return forwarded if forwarded is not None and forwarded.has(task_id) else None
 
     @property
     def extensions(self) -> Json:
@@ -324,7 +332,7 @@ def _of_era(result: ToolExecutionResult, *, modern: bool) -> Json:
     """Return a result as JSON, in the form of its client's era."""
     wire = result_to_wire(result)
     if modern:
-        wire["resultType"] = "complete"
+        wire.setdefault("resultType", "complete")  # or a task of another server
     elif not isinstance(wire.get("structuredContent", {}), dict):
         del wire["structuredContent"]
     return wire

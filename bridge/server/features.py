@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from bridge.prompts.box import PromptBox
     from bridge.resources.box import ResourceBox
+    from bridge.server.tasks.forwarded import ForwardedTasks
     from bridge.types import Feature
 
 _logger = logging.getLogger("bridge.server")
@@ -34,6 +35,8 @@ class Features:
     """None if the server has no resources, and will not have any."""
     prompts: PromptBox | None = None
     """None if the server has no prompts, and will not have any."""
+    tasks: ForwardedTasks | None = None
+    """Tasks of other servers, as which calls of these tools may be answered; None if there are none."""
 
     @property
     def names(self) -> list[str]:

@@ -39,6 +39,7 @@ from bridge.telemetry.conventions import TRACE_KEYS, trace_in
 from bridge.tools.channel import LOG_LEVELS
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import InputRequired
+from bridge.wire.tasks import without_tasks
 from bridge.wire.tools import forwarded_meta
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ class _HandlerRequest:
         end_stream = None
         if session is not None and close_post is not None:
             end_stream = partial(session.close_stream, sdk.request_id, close_post)
-        return HandshakeChannel(sdk, capabilities, level, self._publisher.running, peer, end_stream)
+        return HandshakeChannel(sdk, without_tasks(capabilities), level, self._publisher.running, peer, end_stream)
 
     def _context(self, channel: HandshakeChannel | ModernChannel) -> InvocationContext:
         sdk, caller = self.sdk, caller_of_request()

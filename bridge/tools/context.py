@@ -213,6 +213,14 @@ class InvocationContext:
         if (start := getattr(self._channel, "start_task", None)) is not None:
             await start()
 
+    async def ends_request(self) -> bool:
+        """Return True if the result will answer the caller's request, so that it may itself be a task.
+
+        The call then becomes no task by itself; False if it already has (see `start_task`).
+        """
+        ends: Callable[[], Awaitable[bool]] | None = getattr(self._channel, "ends_request", None)
+        return ends is None or await ends()
+
     async def log(self, level: LogLevel, data: Any, logger: str | None = None) -> None:
         """Send a log message to the caller.
 

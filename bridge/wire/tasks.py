@@ -41,6 +41,17 @@ def created_task_to_wire(task: Task) -> Json:
     return {"resultType": "task", **_base(task)}
 
 
+def without_tasks(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the capabilities of a client of the handshake era, in which there are no tasks, even if it declares them.
+
+    The extension is part of the 2026-07-28 revision.
+    """
+    if not supports_tasks(capabilities):
+        return capabilities
+    others = {key: value for key, value in capabilities["extensions"].items() if key != TASKS_EXTENSION}
+    return {**capabilities, "extensions": others}
+
+
 def is_created_task(result: Mapping[str, Any]) -> bool:
     """Return True if the result of a call is a task."""
     return result.get("resultType") == "task" and isinstance(result.get("taskId"), str)

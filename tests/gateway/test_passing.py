@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridge.client.provider import McpToolProvider
 from bridge.client.remote_tool import RemoteExecutor, remote_tool
 from bridge.gateway.proxy import ProxyExecutor
 from bridge.gateway.suspended_calls import SuspendedCalls
+from bridge.gateway.tasks import GatewayTasks
 from bridge.server.core import ServerCore
 from bridge.server.fast_path import FastPath
 from bridge.server.methods.method import PlainRequest
@@ -41,7 +43,7 @@ def gateway_to(connection: Connection) -> FastPath:
     """The fast path of a server with the proxy of one tool."""
     tool = remote_tool(LISTED, connection, validates_results=False)
     assert isinstance(tool.executor, RemoteExecutor)
-    proxy = ProxyExecutor(tool.executor, connection, SuspendedCalls())
+    proxy = ProxyExecutor(tool.executor, connection, SuspendedCalls(), GatewayTasks(McpToolProvider()))
     return FastPath(ServerCore(ToolBox([replace(tool, executor=proxy)]), name="gateway", version="2"))
 
 

@@ -38,7 +38,8 @@ class TaskServeOptions:
     task_after: float | None = setting(
         type=Number(0.001, MAX_SECONDS),
         metavar="SECONDS",
-        help="Time after which a running call of a Python tool becomes a task, if its client supports tasks.",
+        help="Time after which a running call, also of a tool of another server, becomes a task, if its client "
+        "supports tasks.",
     )
     task_ttl: float = setting(
         type=Number(0.001, MAX_SECONDS),

@@ -162,6 +162,14 @@ def is_connection_loss(error: MCPError, session: Session, outgoing: OutgoingRequ
     return session.channel.is_closed or outgoing.cut_off or (not outgoing.sent and outgoing.status is None)
 
 
+def is_refusal(error: BaseException) -> bool:
+    """True if a server answered a handshake, and not with what was expected."""
+    leaf = _leaf(error)
+    if isinstance(leaf, MCPError):
+        return leaf.code != CONNECTION_CLOSED and leaf.message != HTTP_ERROR_MESSAGE
+    return isinstance(leaf, ValidationError)
+
+
 def is_bare_http_error(error: MCPError, status: int | None) -> bool:
     """True if a server or proxy failed with an HTTP status and no protocol error."""
     return status is not None and status >= _SERVER_ERROR and error.message == HTTP_ERROR_MESSAGE

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.session import Session
+    from bridge.client.connection.state import Era
     from bridge.client.transports.channel import Channel
     from bridge.telemetry.instruments import Peer
 
@@ -66,7 +67,7 @@ async def open_session(
     *,
     auth: httpx2.Auth | None,
     last_kind: str | None,
-    is_legacy: bool,
+    last_era: Era | None,
 ) -> AsyncIterator[None]:
     """Reach a server and complete the handshake; the session is ready in this block.
 
@@ -76,14 +77,17 @@ async def open_session(
         handlers: Handlers of server requests.
         auth: Authentication of HTTP requests; None to use the configuration.
         last_kind: Kind of the channel of the previous session; None for none.
-        is_legacy: True if the server answered the previous handshake in the handshake era.
+        last_era: Era of the previous handshake, which is not probed again; None to probe. The SDK's probe takes a lost
+            connection for an answer of the handshake era.
 
     Raises:
         Exception: The server cannot be reached, or the handshake fails; see `bridge.client.connection.failures`.
     """
     extensions = [_Tasks(), *(advertise(*extension) for extension in handlers.extensions.items())]
     options = {**Callbacks(config.name, session, handlers).options(), "extensions": extensions}
-    mode = "legacy" if is_legacy and config.protocol == "auto" else config.protocol
+    mode: str = config.protocol
+    if mode == "auto" and last_era is not None:
+        mode = LATEST_MODERN_VERSION if last_era == "modern" else "legacy"
     channel_options = ChannelOptions(
         server=config.name,
         events=session,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bridge.client.connection.call import Deadlines
-from bridge.client.connection.failures import ErrorTranslator
+from bridge.client.connection.failures import ErrorTranslator, is_refusal
 from bridge.client.connection.handshake import open_session
 from bridge.client.connection.health import HealthMonitor
 from bridge.client.connection.listing import list_all_pages
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.connection.state import ConnectionEvents, ReconnectPolicy
+    from bridge.client.connection.state import ConnectionEvents, Era, ReconnectPolicy
     from bridge.errors import ServerUnavailableError
 
 _logger = logging.getLogger("bridge.client")
@@ -70,7 +70,7 @@ class Supervisor:
         self._reconnect = reconnect
         self._auth = auth
         self._events = events
-        self._is_legacy = False
+        self._last_era: Era | None = None
         self.receiver: ChangeReceiver | None = None
         """Receives the changes of the session; None before the first."""
         self._stopping = anyio.Event()
@@ -233,7 +233,7 @@ class Supervisor:
                     self.handlers,
                     auth=self._auth,
                     last_kind=last_kind,
-                    is_legacy=self._is_legacy,
+                    last_era=self._last_era,
                 ):
                     receiver = await self._ready(session)
                     scope.deadline = float("inf")
@@ -254,7 +254,8 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001 - translated; the connection is retried after any error
             if lost is None:
                 await self._settle(session)
-                self._is_legacy = False
+                if self._last_era == "handshake" or is_refusal(error):
+                    self._last_era = None  # the server may be another one now
                 lost = self.failures.unavailable(error, session)
             elif session.reason is None:
                 lost = self.failures.lost(session, error)
@@ -271,7 +272,7 @@ class Supervisor:
         self._attempts += 1
         self.error = None
         self.session = self.last = session
-        self._is_legacy = session.era == "handshake"  # so that it is not probed for the modern era again
+        self._last_era = session.era
         self._wanted = anyio.Event()  # the request is fulfilled
         if (observer := switch.observer()) is not None:
             observer.connected(self.config.name)

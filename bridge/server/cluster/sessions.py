@@ -42,6 +42,7 @@ from bridge.server.http.session import kept_bytes, request_in_session, without_h
 from bridge.server.http.sessions import Session, same_credential
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
+from bridge.wire.tasks import without_tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -216,7 +217,7 @@ class ClusterSessions:
             for each in evicted:
                 self._sessions.end(each)
             alive = await self._start(session_id, record)
-            session = Session(session_id, user, record.params.get("capabilities") or {}, owner)
+            session = Session(session_id, user, without_tasks(record.params.get("capabilities") or {}), owner)
             session.kept = kept
             session.version, session.events = record.version, alive.events
             self._sessions.open(session)

@@ -36,6 +36,7 @@ from bridge.server.http.session import (
 from bridge.server.http.sessions import Session, same_credential
 from bridge.server.limits.accounts import caller_key
 from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
+from bridge.wire.tasks import without_tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -205,7 +206,7 @@ class StreamableEndpoint:
                 await self._end(each)
 
             def opened(new_id: str) -> Session:
-                session = Session(new_id, scope.get("user"), params.get("capabilities") or {}, owner)
+                session = Session(new_id, scope.get("user"), without_tasks(params.get("capabilities") or {}), owner)
                 session.kept, session.events = kept, events
                 sessions.open(session)
                 settle()

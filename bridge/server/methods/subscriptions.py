@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from bridge.server.limits.shares import Shares
     from bridge.server.methods.method import HandlerRequest
     from bridge.server.served.resources import ServedResources
+    from bridge.tools.context import InvocationContext
     from bridge.tools.task import Task
     from bridge.types import Json
 
@@ -135,15 +136,28 @@ class Listen(Method):
         if not supports_tasks((params.get("_meta") or {}).get(CAPABILITIES_KEY) or {}):
             raise missing_tasks_extension(f"a subscription with {_TASK_IDS!r}")
         ids = dict.fromkeys(each for each in wanted if isinstance(each, str))
-        return [each for each in ids if await self._task_of(each) is not None]
+        return [each for each in ids if await self._task_of(sdk, each) is not None]
 
-    async def _task_of(self, task_id: str) -> Task | None:
-        from bridge.server.auth.identity import caller_of_request
-
+    async def _task_of(self, sdk: ServerRequestContext[Any, Any], task_id: str) -> Task | None:
+        context = _context_of(sdk)
         try:
-            return await self._core.tasks.get(task_id, caller_of_request())
+            if (forwarded := self._core.forwarded(task_id)) is not None:
+                return await forwarded.get(task_id, context)
+            return await self._core.tasks.get(task_id, context.caller)
         except ProtocolError:
             return None
+
+    def _follow(
+        self, sdk: ServerRequestContext[Any, Any], task_ids: list[str], listener: Callable[[str], None]
+    ) -> list[Callable[[], None]]:
+        """Call a function after each change of tasks; return functions that end that."""
+        own = [each for each in task_ids if self._core.forwarded(each) is None]
+        ends = [self._core.tasks.listeners.add(own, listener)] if own else []
+        forwarded = self._core.features.tasks
+        if forwarded is not None and len(own) < len(task_ids):
+            ids = [each for each in task_ids if each not in own]
+            ends.append(forwarded.watch(ids, _context_of(sdk), listener))
+        return ends
 
     async def _serve(
         self,
@@ -172,17 +186,17 @@ class Listen(Method):
         acknowledged = honoured.model_copy(update={_TASK_IDS: task_ids} if task_ids else {})
         ends = [self._core.changes.listen(on_change)]
         if task_ids:
-            ends.append(self._core.tasks.listeners.add(task_ids, waiting.put))
+            ends += self._follow(sdk, task_ids, waiting.put)
         try:
             params = SubscriptionsAcknowledgedNotificationParams(notifications=acknowledged, _meta=meta)
             await send("notifications/subscriptions/acknowledged", params.model_dump(by_alias=True, exclude_none=True))
             for each in task_ids:
-                task = await self._task_of(each)
+                task = await self._task_of(sdk, each)
                 if task is not None and task.status != "working":  # it has changed before it was subscribed to
                     waiting.put(each)
             async for change in waiting.changes():
                 if isinstance(change, str):
-                    if (task := await self._task_of(change)) is not None:
+                    if (task := await self._task_of(sdk, change)) is not None:
                         await send("notifications/tasks", task_notification_to_wire(task))
                 else:
                     event = event_to_notification(_event_of(change), meta)
@@ -196,6 +210,15 @@ class Listen(Method):
         """End all subscriptions, each by its result."""
         for waiting in tuple(self._open):
             waiting.close()
+
+
+def _context_of(sdk: ServerRequestContext[Any, Any]) -> InvocationContext:
+    """Return the context of a subscription to tasks."""
+    from bridge.server.auth.identity import caller_of_request
+    from bridge.tools.context import InvocationContext
+
+    headers = {} if sdk.request is None else sdk.request.headers
+    return InvocationContext(caller=caller_of_request(), headers=headers)
 
 
 class _Waiting:

@@ -13,6 +13,7 @@ from bridge.server.protocol import (
     ProtocolError,
     missing_tasks_extension,
 )
+from bridge.tools.context import InvocationContext
 from bridge.wire.tasks import supports_tasks, task_to_wire
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from mcp_types import RequestParams
 
     from bridge.server.methods.method import HandlerRequest, PlainRequest
-    from bridge.tools.context import Caller, InvocationContext
     from bridge.types import Json
 
 _Written = TypeVar("_Written")
@@ -46,7 +46,7 @@ class _TaskMethod(Method):
         self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], _Written]
     ) -> Awaitable[_Written]:
         """Answer the request."""
-        return self._written(request.params, context.caller, write)
+        return self._written(request.params, context, write)
 
     def params_type(self) -> type[RequestParams]:
         """Return the type of the parameters, which `handle` reads itself."""
@@ -56,6 +56,8 @@ class _TaskMethod(Method):
 
     async def handle(self, request: HandlerRequest, params: RequestParams) -> Json:  # noqa: ARG002 - see `params_type`
         """Answer the request."""
+        from mcp.shared.inbound import decode_header_value
+
         from bridge.server.auth.identity import caller_of_request
 
         sdk = request.sdk
@@ -67,16 +69,17 @@ class _TaskMethod(Method):
         task_id = given.get(_TASK_ID)
         if not isinstance(task_id, str):
             raise ProtocolError(INVALID_PARAMS, f"{_TASK_ID!r} must be a string")
-        if sdk.request is not None and sdk.request.headers.get(_NAME_HEADER) != task_id:
+        if sdk.request is not None and decode_header_value(sdk.request.headers.get(_NAME_HEADER)) != task_id:
             raise ProtocolError(HEADER_MISMATCH, f"the header Mcp-Name must be the {_TASK_ID!r} of the request")
-        return await self._written(given, caller_of_request(), dict)
+        headers = {} if sdk.request is None else sdk.request.headers
+        return await self._written(given, InvocationContext(caller=caller_of_request(), headers=headers), dict)
 
     async def _written(
-        self, params: Mapping[str, Any], caller: Caller | None, write: Callable[[Json], _Written]
+        self, params: Mapping[str, Any], context: InvocationContext, write: Callable[[Json], _Written]
     ) -> _Written:
-        return write(await self._answer(params[_TASK_ID], caller, params))
+        return write(await self._answer(params[_TASK_ID], context, params))
 
-    async def _answer(self, task_id: str, caller: Caller | None, params: Mapping[str, Any]) -> Json:
+    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Json:
         raise NotImplementedError
 
 
@@ -85,8 +88,10 @@ class TasksGet(_TaskMethod):
 
     name = "tasks/get"
 
-    async def _answer(self, task_id: str, caller: Caller | None, params: Mapping[str, Any]) -> Json:  # noqa: ARG002 - it has no further parameters
-        return task_to_wire(await self._core.tasks.get(task_id, caller))
+    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Json:  # noqa: ARG002 - it has no further parameters
+        if (forwarded := self._core.forwarded(task_id)) is not None:
+            return task_to_wire(await forwarded.get(task_id, context))
+        return task_to_wire(await self._core.tasks.get(task_id, context.caller))
 
 
 class TasksUpdate(_TaskMethod):
@@ -94,11 +99,14 @@ class TasksUpdate(_TaskMethod):
 
     name = "tasks/update"
 
-    async def _answer(self, task_id: str, caller: Caller | None, params: Mapping[str, Any]) -> Json:
+    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Json:
         answers = params.get("inputResponses")
         if not isinstance(answers, dict) or not all(isinstance(each, dict) for each in answers.values()):
             raise ProtocolError(INVALID_PARAMS, "'inputResponses' must be an object of objects, the answers by key")
-        await self._core.tasks.update(task_id, caller, answers)
+        if (forwarded := self._core.forwarded(task_id)) is not None:
+            await forwarded.update(task_id, context, answers)
+        else:
+            await self._core.tasks.update(task_id, context.caller, answers)
         return dict(_DONE)
 
 
@@ -107,6 +115,9 @@ class TasksCancel(_TaskMethod):
 
     name = "tasks/cancel"
 
-    async def _answer(self, task_id: str, caller: Caller | None, params: Mapping[str, Any]) -> Json:  # noqa: ARG002 - it has no further parameters
-        await self._core.tasks.cancel(task_id, caller)
+    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Json:  # noqa: ARG002 - it has no further parameters
+        if (forwarded := self._core.forwarded(task_id)) is not None:
+            await forwarded.cancel(task_id, context)
+        else:
+            await self._core.tasks.cancel(task_id, context.caller)
         return dict(_DONE)

@@ -15,6 +15,7 @@ from bridge.server.fast_path import internal_error_message
 from bridge.server.protocol import CONNECTION_CLOSED, INVALID_REQUEST, error_message, is_request
 from bridge.server.telemetry_fast_path import fast_path_of, skip_replayed
 from bridge.tools.context import InvocationContext
+from bridge.wire.tasks import without_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -128,7 +129,7 @@ class FastStdio:
         if answer is None:
             return False
         self._plan = self._plans.handshake
-        self._capabilities = message["params"]["capabilities"]
+        self._capabilities = without_tasks(message["params"]["capabilities"])
         self._opening = [message]
         return self._executes(message, answer)
 

@@ -48,8 +48,9 @@ class TaskChannel:
         self._changed: Callable[[], None] = lambda: None
         self._is_decided = asyncio.Event()
         self._is_decided.set()
-        self.has_asked = False
-        """True once questions have ended the call, whose next round brings the answers."""
+        self.has_ended = False
+        """True once the call ends with its request: by questions, whose answers its next round brings, or by a task of
+        another server."""
         self._is_task = asyncio.Event()
         self.wants_task = asyncio.Event()
         """Set when the function calls `start_task`."""
@@ -80,6 +81,12 @@ class TaskChannel:
             self.wants_task.set()
             await self._is_task.wait()
 
+    async def ends_request(self) -> bool:
+        """Return True if the result answers the request, and become no task then."""
+        await self._is_decided.wait()
+        self.has_ended = self._request is not None
+        return self.has_ended
+
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         """Ask the client; in a task, wait for the answers. A key that was answered before is not asked again.
 
@@ -95,7 +102,7 @@ class TaskChannel:
             except InputRequired:
                 await self._is_decided.wait()
                 if self._request is not None:
-                    self.has_asked = True
+                    self.has_ended = True
                     raise
         for question in questions.values():
             self._check_capability(question)

@@ -36,7 +36,7 @@ class TaskOptions:
     """Seconds after its creation for which a task is kept, unless its tool has a setting; it is cancelled if it still
     runs then. None for ever."""
     after_seconds: float | None = None
-    """Seconds after which a running call of any tool of this process becomes a task; None for never."""
+    """Seconds after which a running call of any tool, also of another server, becomes a task; None for never."""
     max_tasks: int = DEFAULT_MAX_TASKS
     """Maximum of tasks that have not ended; 0 to answer all calls directly."""
     max_bytes: int = DEFAULT_MAX_BYTES

@@ -80,7 +80,7 @@ class Tasks:
             ProtocolError: The tool requires a client that supports tasks.
         """
         policy, options = tool.task, self.options
-        if not options.max_tasks or (policy is None and (options.after_seconds is None or tool.server is not None)):
+        if not options.max_tasks or (policy is None and options.after_seconds is None):
             return False
         if modern and supports_tasks(capabilities):
             return _is_on_asyncio()
@@ -140,7 +140,7 @@ class Tasks:
         creation: asyncio.Task[Json] | None = None
         try:
             await asyncio.wait([work, wanted], timeout=self.options.after_seconds, return_when=asyncio.FIRST_COMPLETED)
-            if not (work.done() or channel.has_asked):
+            if not (work.done() or channel.has_ended):
                 channel.begin_task()
                 creation = self._changing(self._created(tool, policy, arguments, context, channel, work))
                 try:

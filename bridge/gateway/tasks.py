@@ -1,0 +1,184 @@
+"""Tasks of servers, passed on to the callers of a gateway.
+
+A caller gets an ID that leads back to the server: the server's name, the ID there and the caller's name, encrypted with
+the key of ``requestState``. The gateway keeps nothing, so every replica with that key answers for the task, and so does
+the next process.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from pydantic_core import from_json, to_json
+
+from bridge.errors import ServerError, ServerRefusedError, WireError
+from bridge.portal import start_detached
+from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
+from bridge.text import short_repr
+from bridge.tools.tool import ToolExecutionResult
+from bridge.wire.tasks import created_task_to_wire, task_from_wire
+from bridge.wire.tools import ReceivedResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from mcp.server.request_state import AESGCMRequestStateCodec
+
+    from bridge.client.provider import McpToolProvider
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.task import Task
+    from bridge.types import Json
+
+_PREFIX = "gateway."
+_KEY_BYTES = 32
+
+
+class CreatedTask(ReceivedResult):
+    """Task of a server, as the answer to a call."""
+
+    __slots__ = ()
+
+    def read(self) -> ToolExecutionResult:
+        """Convert it to a result."""
+        return ToolExecutionResult.of_text("the call goes on as a task of its server")
+
+    def passed_on(self) -> ReceivedResult:
+        """Return a copy for a client."""
+        return ReceivedResult.of(dict(self))
+
+
+class GatewayTasks:
+    """The tasks of a gateway's servers; see `bridge.server.tasks.forwarded.ForwardedTasks`.
+
+    Args:
+        provider: The servers.
+    """
+
+    def __init__(self, provider: McpToolProvider) -> None:
+        self._provider = provider
+        self._keys: Sequence[bytes] = [os.urandom(_KEY_BYTES)]
+
+    def use_keys(self, keys: Sequence[bytes]) -> None:
+        """Use other keys; the first one encrypts."""
+        self._keys = keys
+
+    @cached_property
+    def _codec(self) -> AESGCMRequestStateCodec:
+        from mcp.server.request_state import AESGCMRequestStateCodec  # noqa: PLC0415 - imports the SDK
+
+        return AESGCMRequestStateCodec(list(self._keys))
+
+    def created(self, wire: Json, server: str, context: InvocationContext) -> CreatedTask:
+        """Return the answer to a call of which its server has made a task.
+
+        Raises:
+            WireError: It is no valid task.
+        """
+        task = task_from_wire(wire)
+        sealed = self._codec.seal(to_json([server, task.id, _owner_of(context)]))
+        created = CreatedTask(created_task_to_wire(replace(task, id=_PREFIX + sealed)))
+        created.text = None
+        return created
+
+    def has(self, task_id: str) -> bool:
+        """Return True if an ID may be one of `created`."""
+        return task_id.startswith(_PREFIX)
+
+    async def get(self, task_id: str, context: InvocationContext) -> Task:
+        """Return a task, with the ID that its caller knows."""
+        server, _ = self._opened(task_id, context)
+        wire = await self._send("tasks/get", task_id, context)
+        try:
+            task = replace(task_from_wire(wire), id=task_id)
+        except WireError as error:
+            message = f"the response of the server {server!r} is not valid MCP: {error}"
+            raise ProtocolError(INTERNAL_ERROR, message) from error
+        return replace(task, outcome=self._localized(server, task.outcome)) if task.status == "completed" else task
+
+    async def update(self, task_id: str, context: InvocationContext, answers: Mapping[str, Json]) -> None:
+        """Pass answers on."""
+        await self._send("tasks/update", task_id, context, inputResponses=dict(answers))
+
+    async def cancel(self, task_id: str, context: InvocationContext) -> None:
+        """Cancel a task."""
+        await self._send("tasks/cancel", task_id, context)
+
+    def watch(
+        self, task_ids: Iterable[str], context: InvocationContext, listener: Callable[[str], None]
+    ) -> Callable[[], None]:
+        """Call a function after each change, which is found by polling as often as the server suggests."""
+        scope = anyio.CancelScope()
+
+        async def follow(task_id: str) -> None:
+            last: Task | None = None
+            while last is None or not last.is_final:
+                try:
+                    task = await self.get(task_id, context)
+                except ProtocolError as error:
+                    if error.code == INVALID_PARAMS:
+                        break
+                else:
+                    if last is not None and task != last:
+                        listener(task_id)
+                    last = task
+                await anyio.sleep(1.0 if last is None else last.poll_interval_seconds)
+
+        async def run() -> None:
+            with scope:
+                async with anyio.create_task_group() as tasks:
+                    for task_id in task_ids:
+                        tasks.start_soon(follow, task_id)
+
+        start_detached(run, "subscription to tasks of servers")
+        return scope.cancel
+
+    async def _send(self, method: str, task_id: str, context: InvocationContext, **params: Any) -> Json:
+        name, upstream_id = self._opened(task_id, context)
+        server = self._provider.upstreams.get(name)
+        if server is None:
+            raise ProtocolError(INTERNAL_ERROR, f"the server {name!r} of the task is not configured any more")
+        try:
+            return await server.request(method, {"taskId": upstream_id, **params}, context)
+        except ServerRefusedError as error:
+            if error.code != INVALID_PARAMS:
+                raise ProtocolError(error.code, error.brief, error.data) from error
+            message = server.config.transport.scrub(error.message).replace(upstream_id, task_id)
+            raise ProtocolError(INVALID_PARAMS, message) from error
+        except ServerError as error:
+            raise ProtocolError(INTERNAL_ERROR, error.brief) from error
+
+    def _opened(self, task_id: str, context: InvocationContext) -> tuple[str, str]:
+        """Return the server, and the ID there.
+
+        Raises:
+            ProtocolError: The ID is not one of this gateway, or that of another caller's task.
+        """
+        from mcp.server.request_state import InvalidRequestState  # noqa: PLC0415 - imports the SDK
+
+        try:
+            server, upstream_id, owner = from_json(self._codec.unseal(task_id.removeprefix(_PREFIX)))
+        except (InvalidRequestState, ValueError):
+            server = upstream_id = owner = None
+        if owner != _owner_of(context) or upstream_id is None:
+            raise ProtocolError(
+                INVALID_PARAMS, f"there is no task {short_repr(task_id)}: the id is wrong, or the task has expired"
+            )
+        return server, upstream_id
+
+    def _localized(self, server: str, outcome: bytes) -> bytes:
+        """Return a result with the local URIs of resources."""
+        uris = self._provider.resources.uris
+        if uris.are_unchanged or b'"resource' not in outcome:
+            return outcome
+        result: Json = from_json(outcome)
+        if isinstance(content := result.get("content"), list):
+            result["content"] = [uris.localized_json(server, block) for block in content]
+        return to_json(result, inf_nan_mode="null")
+
+
+def _owner_of(context: InvocationContext) -> str:
+    return "" if context.caller is None else context.caller.name

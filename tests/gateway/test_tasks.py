@@ -1,0 +1,257 @@
+"""Tasks of servers through a gateway, and tasks that a gateway makes of calls of other servers."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+from bridge import Caller, ElicitationAnswer, InvocationContext, OutcomeUnknownError, ServerConfig
+from bridge.client import ClientHandlers, HttpTransport, McpToolProvider, ReconnectPolicy
+from bridge.gateway.tasks import GatewayTasks
+from bridge.server.protocol import ProtocolError
+from tests.client.conftest import RemoteServer
+from tests.client.reports import listening
+from tests.client.tasks.test_remote_tasks import SERVED, Gate, Progress, by_name, gate
+from tests.gateway.conftest import write_config
+from tests.server.tasks.client import TaskClient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from tests.client.reports import Reports
+
+__all__ = ["gate"]  # a fixture
+
+pytestmark = pytest.mark.anyio
+LIMITED = pytest.mark.usefixtures("limited")
+
+STATE_KEY = "a key that two gateways share with enough bytes"
+SOON = ReconnectPolicy(first_delay_seconds=0.01, max_delay_seconds=0.05)
+DEADLINE_SECONDS = 60
+
+
+@pytest.fixture
+async def limited() -> AsyncIterator[None]:
+    """No test waits for ever."""
+    with anyio.fail_after(DEADLINE_SECONDS):
+        yield
+
+
+@pytest.fixture
+async def reports() -> AsyncIterator[Reports]:
+    """What servers say."""
+    async with listening() as reports:
+        yield reports
+
+
+@contextmanager
+def started(target: str, *options: str) -> Iterator[RemoteServer]:
+    server = RemoteServer(target, *options)
+    anyio.run(server.start)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@asynccontextmanager
+async def running(target: str, *options: str) -> AsyncIterator[RemoteServer]:
+    """A server that may be killed and started again."""
+    server = RemoteServer(target, *options)
+    await server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RemoteServer]:
+    """A server with tasks."""
+    with started(SERVED) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def config(server: RemoteServer, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two servers with tasks."""
+    folder: Path = tmp_path_factory.mktemp("config")
+    entry = {"type": "http", "url": server.url}
+    return write_config(folder / "mcp.json", one=entry, two=entry)
+
+
+@pytest.fixture(scope="module", params=["fast path", "SDK"])
+def gateway(request: pytest.FixtureRequest, config: str) -> Iterator[RemoteServer]:
+    """A gateway before both, whose callers are answered on the fast path or by the SDK."""
+    options = () if request.param == "fast path" else ("--no-fast-path",)
+    with started(config, "--state-keys", STATE_KEY, *options) as gateway:
+        yield gateway
+
+
+def provider_of(gateway: RemoteServer, **options: Any) -> McpToolProvider:
+    config = ServerConfig(name="gateway", transport=HttpTransport(gateway.url))
+    return McpToolProvider([config], reconnect=SOON, **options)
+
+
+def origin_of(gateway: RemoteServer) -> str:
+    return f"http://127.0.0.1:{gateway.port}"
+
+
+@LIMITED
+async def test_a_call_returns_the_result_of_the_task_of_its_server(gateway: RemoteServer) -> None:
+    async with provider_of(gateway) as provider:
+        for name in ("one", "two"):
+            assert (await provider.call(f"{name}_add", a=1, b=2)).structured_content == {"result": 3}
+        assert (await provider.call("one_add_directly", a=1, b=2)).structured_content == {"result": 3}
+        failed = await provider.call("two_fail")
+        assert (failed.is_error, failed.text) == (True, "it failed")
+
+
+@LIMITED
+async def test_progress_questions_and_cancellation_pass(gateway: RemoteServer, reports: Reports) -> None:
+    progress, handlers = Progress(), ClientHandlers(elicitation=by_name)
+    async with provider_of(gateway, handlers=handlers) as provider:
+        assert (await provider.call("two_greet")).text == "Ada Lovelace"
+        async with anyio.create_task_group() as calls:
+
+            async def call() -> None:
+                await provider.call("one_hold", port=reports.port, context=progress.context)
+
+            calls.start_soon(call)
+            await progress.came.wait()
+            calls.cancel_scope.cancel()
+        await reports.wait_for("cancelled")
+    assert progress.reports == [(1, None, "holding")]
+
+
+@LIMITED
+async def test_another_replica_answers_for_a_task_and_so_does_the_next_process(
+    gateway: RemoteServer, config: str, gate: Gate
+) -> None:
+    async with provider_of(gateway) as provider:
+        task = await provider.start("one_wait_for", port=gate.port)
+    async with running(config, "--state-keys", STATE_KEY) as replica, provider_of(replica) as provider:
+        again = provider.task(str(task))
+        assert (await again.status()).status == "working"
+        replica.kill()
+        await replica.start()
+        gate.open()
+        assert (await again.result()).text == "here"
+
+
+@LIMITED
+async def test_a_call_goes_on_through_a_restart_of_the_gateway(config: str, gate: Gate) -> None:
+    progress, results = Progress(), []
+    async with (
+        running(config, "--state-keys", STATE_KEY) as replica,
+        provider_of(replica) as provider,
+        anyio.create_task_group() as calls,
+    ):
+
+        async def call() -> None:
+            results.append((await provider.call("two_wait_for", port=gate.port, context=progress.context)).text)
+
+        calls.start_soon(call)
+        await progress.came.wait()
+        replica.kill()
+        await replica.start()
+        gate.open()
+    assert results == ["here"]
+
+
+@LIMITED
+async def test_ids_of_other_gateways_and_invented_ones_are_unknown(gateway: RemoteServer, config: str) -> None:
+    async with provider_of(gateway) as provider:
+        task = await provider.start("one_add", a=1, b=2)
+    async with running(config, "--state-keys", STATE_KEY[::-1]) as other, provider_of(other) as provider:
+        for wrong in (task.id, "gateway.x", "gateway.", "x", "gateway.é"):
+            with pytest.raises(OutcomeUnknownError, match="there is no task"):
+                await provider.task(f"task:gateway/one_add/{wrong}").status()
+
+
+def test_a_subscription_announces_the_states_of_tasks_of_servers(gateway: RemoteServer) -> None:
+    with TaskClient(origin_of(gateway)) as client:
+        task_id = client.created("one_greet")
+        state = client.state(task_id, "input_required")
+        assert list(state["inputRequests"]) == ["first"]
+        states = client.states(task_id)
+        assert next(states)["notifications"] == {"taskIds": [task_id]}
+        client.update(task_id, first={"action": "accept", "content": {"name": "Ada"}})
+        while "last" not in (state := next(states)).get("inputRequests", {}):
+            assert state["taskId"] == task_id
+        client.update(task_id, last={"action": "accept", "content": {"name": "Lovelace"}})
+        while (state := next(states))["status"] != "completed":
+            pass
+        assert state["result"]["content"] == [{"type": "text", "text": "Ada Lovelace"}]
+        states.close()  # type: ignore[attr-defined]  # a generator
+
+
+def test_the_gateway_waits_for_a_caller_that_does_not_support_tasks(gateway: RemoteServer) -> None:
+    with TaskClient(origin_of(gateway), capabilities={"elicitation": {"form": {}}}) as client:
+        assert client.call("one_add", a=1, b=2)["structuredContent"] == {"result": 3}
+        asked = client.call("two_greet")
+        assert asked["resultType"] == "input_required"
+        for name in ("Ada", "Lovelace"):
+            answers = {key: {"action": "accept", "content": {"name": name}} for key in asked["inputRequests"]}
+            more = {"inputResponses": answers, "requestState": asked["requestState"]}
+            asked = client.send("tools/call", {"name": "two_greet", "arguments": {}, **more})
+        assert asked["content"] == [{"type": "text", "text": "Ada Lovelace"}]
+
+
+@LIMITED
+async def test_a_caller_of_the_handshake_era_gets_the_result(gateway: RemoteServer) -> None:
+    async def answer(question: Any, context: InvocationContext) -> ElicitationAnswer:
+        return await by_name(question, context)
+
+    transport = HttpTransport(gateway.url)
+    config = ServerConfig(name="gateway", transport=transport, protocol="legacy")
+    async with McpToolProvider([config], handlers=ClientHandlers(elicitation=answer)) as provider:
+        assert (await provider.call("one_add", a=1, b=2)).structured_content == {"result": 3}
+        assert (await provider.call("two_greet")).text == "Ada Lovelace"
+        assert (await (await provider.start("one_add", a=1, b=2)).result()).text == "3"
+
+
+@LIMITED
+async def test_the_gateway_makes_tasks_of_calls_of_servers_without_tasks(
+    tmp_path: Path, gate: Gate, reports: Reports
+) -> None:
+    async with running(SERVED, "--max-tasks", "0") as server:
+        entry = {"type": "http", "url": server.url}
+        target = write_config(tmp_path / "mcp.json", one=entry, two=entry)
+        async with running(target, "--task-after", "0.05") as gateway, provider_of(gateway) as provider:
+            assert (await provider.call("one_add", a=1, b=2)).structured_content == {"result": 3}
+            task = await provider.start("two_wait_for", port=gate.port)
+            assert task.id
+            assert (await task.status()).status_message in {None, "waiting"}
+            gate.open()
+            assert (await task.result()).text == "here"
+            task = await provider.start("one_hold", port=reports.port)
+            await task.cancel()
+            await reports.wait_for("cancelled")
+
+
+@LIMITED
+async def test_a_gateway_that_makes_tasks_passes_those_of_servers_on(config: str, gate: Gate) -> None:
+    async with running(config, "--task-after", "5") as gateway, provider_of(gateway) as provider:
+        task = await provider.start("one_wait_for", port=gate.port)
+        assert task.id.startswith("gateway.")
+        gate.open()
+        assert (await task.result()).text == "here"
+
+
+async def test_a_task_is_known_to_its_caller_alone() -> None:
+    tasks = GatewayTasks(McpToolProvider())
+    wire = {"resultType": "task", "taskId": "x", "status": "working"}
+    ada, bob = (InvocationContext(caller=Caller(name)) for name in ("ada", "bob"))
+    task_id = tasks.created(wire, "one", ada)["taskId"]
+    with pytest.raises(ProtocolError, match="the server 'one' of the task is not configured any more"):
+        await tasks.get(task_id, ada)
+    for stranger in (bob, InvocationContext()):
+        for request in (tasks.get(task_id, stranger), tasks.cancel(task_id, stranger)):
+            with pytest.raises(ProtocolError, match="there is no task"):
+                await request
+    assert tasks.created(wire, "one", ada)["taskId"] != task_id
