@@ -122,8 +122,8 @@ def take_app(page: Page) -> None:
     app = page.frame_locator("iframe")
     expect(app.locator("#result")).to_have_text('{"departures":4}')
     app.get_by_role("button", name="Refresh").click()
-    page.get_by_role("button", name="Allow once").scroll_into_view_if_needed()
     expect(page.get_by_role("group", name="Wish of the app")).to_be_visible()
+    page.evaluate("scrollTo(0, 310)")
     take(page, "app")
 
 
