@@ -13,19 +13,22 @@ from bridge.errors import MissingExtraError
 if TYPE_CHECKING:
     from bridge.adapters.anthropic import anthropic_tools, run_anthropic
     from bridge.adapters.langchain import PROGRESS_EVENT, LangChainTool, from_langchain, langchain_tools
+    from bridge.adapters.langchain_agents import langchain_middleware
     from bridge.adapters.openai import openai_responses_tools, openai_tools, run_openai, run_openai_responses
     from bridge.adapters.openai_agents import from_openai_agents, openai_agents_server, openai_agents_tools
     from bridge.adapters.pydantic_ai import ToolProgressEvent, from_pydantic_ai, pydantic_ai_toolset
 
 __all__ = [
     "PROGRESS_EVENT", "LangChainTool", "ToolProgressEvent", "anthropic_tools", "from_langchain", "from_openai_agents",
-    "from_pydantic_ai", "langchain_tools", "openai_agents_server", "openai_agents_tools", "openai_responses_tools",
-    "openai_tools", "pydantic_ai_toolset", "run_anthropic", "run_openai", "run_openai_responses",
+    "from_pydantic_ai", "langchain_middleware", "langchain_tools", "openai_agents_server", "openai_agents_tools",
+    "openai_responses_tools", "openai_tools", "pydantic_ai_toolset", "run_anthropic", "run_openai",
+    "run_openai_responses",
 ]  # fmt: skip
 
 _NAMES = {
     "bridge.adapters.anthropic": "anthropic_tools run_anthropic",
     "bridge.adapters.langchain": "LangChainTool PROGRESS_EVENT from_langchain langchain_tools",
+    "bridge.adapters.langchain_agents": "langchain_middleware",
     "bridge.adapters.openai": "openai_responses_tools openai_tools run_openai run_openai_responses",
     "bridge.adapters.openai_agents": "from_openai_agents openai_agents_server openai_agents_tools",
     "bridge.adapters.pydantic_ai": "ToolProgressEvent from_pydantic_ai pydantic_ai_toolset",
@@ -33,6 +36,7 @@ _NAMES = {
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 _PACKAGES = {
     "bridge.adapters.langchain": ("langchain_core", "langchain-core"),
+    "bridge.adapters.langchain_agents": ("langchain", "langchain"),
     "bridge.adapters.openai_agents": ("agents", "openai-agents"),
     "bridge.adapters.pydantic_ai": ("pydantic_ai", "pydantic-ai-slim"),
 }

@@ -86,13 +86,18 @@ class LangChainTool(BaseTool):
             data = {"tool": self.name, "progress": progress, "total": total, "message": message}
             await adispatch_custom_event(PROGRESS_EVENT, data, config=config)
 
-        values = {key: value for key, value in config.get("configurable", {}).items() if not key.startswith("__")}
-        context = InvocationContext(memory_id=values.get(_THREAD), parameters=values).fork(report)
+        context = invocation_of(config).fork(report)
         result = (await run(self._box, ToolExecutionRequest(name, arguments), context, self._policy)).result
         content = _content(shown_to_model(result))
         if result.is_error:
             raise ToolException(content or f"{name!r} failed")
         return content, complete_result(result)
+
+
+def invocation_of(config: RunnableConfig) -> InvocationContext:
+    """Return the context of a run: its ``configurable`` as parameters, and its ``thread_id`` as memory id."""
+    values = {key: value for key, value in config.get("configurable", {}).items() if not key.startswith("__")}
+    return InvocationContext(memory_id=values.get(_THREAD), parameters=values)
 
 
 def langchain_tools(source: object, *, policy: ExecutionPolicy = LOCAL) -> list[LangChainTool]:
@@ -104,7 +109,8 @@ def langchain_tools(source: object, *, policy: ExecutionPolicy = LOCAL) -> list[
 
     Args:
         source: A ToolBox, an `bridge.McpToolProvider`, a `bridge.BlockingToolProvider`, or another source of tools (see
-            `bridge.tools_from`). LangChain's lists do not change: call this again for the current tools.
+            `bridge.tools_from`). LangChain's lists do not change: call this again for the current tools, or give agents
+            `bridge.adapters.langchain_middleware` instead.
         policy: Limits, callbacks and error handling.
 
     Raises:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 from anthropic import AsyncAnthropic
 
-from bridge import ApprovalPolicy, for_tools
+from bridge import ApprovalPolicy, InvocationContext, ToolBox, for_tools
 from bridge.adapters import anthropic_tools, run_anthropic
-from tests.adapters.tools import box
+from bridge.testing import connected
+from tests.adapters.tools import Waiting, box, count
 from tests.models import anthropic_wire
 from tests.models.provider import running_provider
 from tests.models.requests import PDF_BASE64, PIXEL_BASE64
@@ -90,6 +93,32 @@ async def test_calls_that_are_not_approved_do_not_run() -> None:
     assert answer["content"] == [
         {"type": "tool_result", "tool_use_id": "one", "content": "the call was not approved", "is_error": True}
     ]
+
+
+async def test_a_cancelled_program_cancels_its_calls_and_their_progress_is_reported() -> None:
+    seen: list[Any] = []
+
+    async def report(*progress: Any) -> None:
+        seen.append(progress)
+
+    waiting = Waiting()
+    message, _ = await replied(anthropic_wire.use("one", "count", {}), anthropic_wire.use("two", "wait", {}))
+    async with anyio.create_task_group() as tasks:
+        context = InvocationContext().fork(report)
+        tasks.start_soon(partial(run_anthropic, ToolBox(count, waiting), message, context=context))
+        await waiting.started.wait()
+        tasks.cancel_scope.cancel()
+    await waiting.cancelled.wait()
+    assert seen == [(1, 2, "half"), (2, 2, None)]
+
+
+async def test_the_tools_of_a_provider_are_the_current_ones() -> None:
+    served = ToolBox(count)
+    async with connected(served) as provider:
+        assert [each["name"] for each in anthropic_tools(provider)] == ["count"]
+        served.add(Waiting())
+        await provider.refresh()
+        assert [each["name"] for each in anthropic_tools(provider)] == ["count", "wait"]
 
 
 async def test_a_message_without_calls_is_answered_by_nothing() -> None:

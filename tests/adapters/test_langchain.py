@@ -34,7 +34,7 @@ from bridge import (
     tool,
     unless_read_only,
 )
-from bridge.adapters import from_langchain, langchain_tools
+from bridge.adapters import from_langchain, langchain_middleware, langchain_tools
 from bridge.server.publisher import Publisher
 from bridge.testing import ScriptedChatModel, connected
 from bridge.tools.content import File
@@ -226,6 +226,42 @@ async def test_the_tools_of_a_provider_are_the_current_ones() -> None:
         await provider.refresh()
         assert langchain_tools(provider.tools.transformed(list)) == []
         assert await made.ainvoke({"a": 1}) == "there is no tool named 'add'"
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+async def test_each_request_of_an_agent_has_the_tools_that_a_provider_has_then(is_blocking: bool) -> None:
+    served = ToolBox()
+
+    @tool
+    def learn() -> str:
+        """Learn to add."""
+        served.add(add)
+        return "learned"
+
+    @tool
+    def subtract(a: int, b: int) -> int:
+        """Subtract."""
+        return a - b
+
+    served.add(learn)
+    scripted = Model(
+        responses=[
+            AIMessage("", tool_calls=[calling("learn")]),
+            AIMessage("", tool_calls=[calling("add", a=1), calling("subtract", a=3, b=1), calling("divide")]),
+            AIMessage("Done."),
+        ]
+    )
+    middleware = langchain_middleware(served)
+    agent: Any = create_agent(scripted, tools=langchain_tools(subtract), middleware=[middleware])
+    question = {"messages": [("user", "Go.")]}
+    end = await (asyncio.to_thread(agent.invoke, question) if is_blocking else agent.ainvoke(question))
+    offered = [each["function"]["name"] for each in scripted.offered]
+    assert offered == ["subtract", "learn", *["subtract", "learn", "add"] * 2]
+    found = {each.name: (each.content, each.status) for each in end["messages"] if isinstance(each, ToolMessage)}
+    assert found["learn"] == ("learned", "success")
+    assert found["add"] == ('{"total":2}', "success")
+    assert found["subtract"] == ("2", "success")
+    assert found["divide"][1] == "error"
 
 
 async def test_synchronous_calls_run_with_progress() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 from openai import AsyncOpenAI
 
@@ -10,7 +11,7 @@ from bridge import ApprovalPolicy, Decision, ExecutionPolicy, InvocationContext,
 from bridge.adapters import openai_responses_tools, openai_tools, run_openai, run_openai_responses
 from bridge.errors import ChatModelError, DefinitionError
 from bridge.testing import connected
-from tests.adapters.tools import add, box, count, who_am_i
+from tests.adapters.tools import Waiting, add, box, count, who_am_i
 from tests.models import openai_wire
 from tests.models.provider import json_answer, running_provider
 from tests.models.requests import PDF_BASE64, PIXEL_BASE64
@@ -159,6 +160,32 @@ async def test_calls_that_are_not_approved_do_not_run() -> None:
         "Error: not before noon",
         "Error: the call was not approved",
     ]
+
+
+@pytest.mark.parametrize("api", ["completion", "response"])
+async def test_a_cancelled_program_cancels_its_calls(api: str) -> None:
+    waiting = Waiting()
+    completion, _ = await completed(("one", "wait", "{}"))
+    response, _ = await responded(("one", "wait", "{}"))
+    async with anyio.create_task_group() as tasks:
+        if api == "completion":
+            tasks.start_soon(run_openai, waiting, completion)
+        else:
+            tasks.start_soon(run_openai_responses, waiting, response)
+        await waiting.started.wait()
+        tasks.cancel_scope.cancel()
+    await waiting.cancelled.wait()
+
+
+async def test_progress_reaches_the_context_of_the_calls() -> None:
+    seen: list[Any] = []
+
+    async def report(*progress: Any) -> None:
+        seen.append(progress)
+
+    completion, _ = await completed(("one", "count", "{}"))
+    await run_openai(box(), completion, context=InvocationContext().fork(report))
+    assert seen == [(1, 2, "half"), (2, 2, None)]
 
 
 async def test_exceptions_propagate_if_the_policy_says_so() -> None:
