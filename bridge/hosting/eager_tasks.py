@@ -33,11 +33,22 @@ class EagerTasks:
         self._loop = loop
         self._spare: _SpareTask | None = None
 
-    def is_ready(self) -> bool:
-        """True if a first step can be run; a new spare task needs a turn of the loop."""
+    def is_ready(self, caller: str | None = None) -> bool:
+        """True if a first step can be run for a caller; a new spare task needs a turn of the loop.
+
+        Args:
+            caller: Name of the authenticated caller; None without authentication.
+        """
         spare = self._spare
         if spare is None:
             spare = self._spare = _SpareTask(self._loop)
+        elif spare.is_ready and not spare.is_used and spare.caller != caller:
+            if spare.caller is None:
+                spare.caller = caller
+            else:  # it may have left something for `asyncio.current_task()`
+                spare.cancel()
+                self._spare = None
+                return False
         return spare.is_ready
 
     def step(self, work: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
@@ -71,16 +82,11 @@ class EagerTasks:
             caller: Name of the authenticated caller; None without authentication.
         """
         rest: Awaitable[None] = work
-        if not self.is_ready():
+        if not self.is_ready(caller):
             return self._loop.create_task(work)
         spare = self._spare
         assert spare is not None
         if not spare.is_used:
-            if spare.caller not in (None, caller):  # it may have left something for `asyncio.current_task()`
-                spare.cancel()
-                self._spare = None
-                return self._loop.create_task(work)
-            spare.caller = caller
             try:
                 rest = self.step(work)
             except StopIteration:

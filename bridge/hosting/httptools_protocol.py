@@ -231,8 +231,9 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             super().on_message_complete()
 
     def _start(self, work: PendingCall) -> None:
-        eager = self._eager
-        if eager.is_ready():
+        eager, request = self._eager, work.request
+        caller = None if request.user is None else request.account
+        if eager.is_ready(caller):
             try:
                 answer = work.start(eager.step)
             except Exception as error:  # noqa: BLE001 - logged and answered
@@ -243,9 +244,8 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
         running = _Running(work)
         self.cycle = running  # type: ignore[assignment]  # as far as uvicorn looks at it
         if work.may_talk:
-            work.request.hand_over = partial(self._continue_in_asgi, running)
-        request = work.request
-        task = eager.run(self._run(running), None if request.user is None else request.account)
+            request.hand_over = partial(self._continue_in_asgi, running)
+        task = eager.run(self._run(running), caller)
         if task is not None:
             running.task = task
             self.tasks.add(task)

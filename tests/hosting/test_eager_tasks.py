@@ -61,7 +61,7 @@ async def test_authenticated_callers_share_no_task(notes: list[Any]) -> None:
 
     for caller in ("one", "one", "two", "two", "two"):
         task = await in_callback(partial(tasks.run, work(), caller))
-        await in_callback(tasks.is_ready)
+        await in_callback(partial(tasks.is_ready, caller))
         if task is not None:
             await task
     assert notes[0] is notes[1]

@@ -21,7 +21,7 @@ from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.http.guards import PreAsgiHandler
 from bridge.server.http.probes import HealthState
 from bridge.server.methods.method import PlainRequest
-from bridge.server.methods.plain_calls import PlainCalls
+from bridge.server.running_calls import RunningCalls
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.cli.bounding import answers
@@ -228,7 +228,7 @@ def test_what_goes_wrong_is_said_where_all_is_said(port: int, ways: list[str], m
     assert (text_of(body), ways) == ("6", [])
 
 
-@pytest.mark.parametrize("broken", [(PlainRequest, "run"), (PlainCalls, "start"), (PlainCalls, "call")])
+@pytest.mark.parametrize("broken", [(PlainRequest, "run"), (RunningCalls, "has_room")])
 def test_a_call_that_fails_unexpectedly_is_logged_and_answered_with_its_id(
     port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: tuple[type, str]
 ) -> None:
@@ -243,7 +243,7 @@ def test_a_call_that_fails_unexpectedly_is_logged_and_answered_with_its_id(
             ((head, body),) = answers(connection, 1)
             found.append((head.split()[1], body))
     expected = {"code": -32603, "message": "the request 'tools/call' failed; the server's log says why"}
-    assert (b"200", {"jsonrpc": "2.0", "id": 1, "error": expected}) in found
+    assert found == [(b"200", {"jsonrpc": "2.0", "id": 1, "error": expected})] * 2
     messages = {record.getMessage() for record in caplog.records if record.exc_info}
     assert messages == {"the request 'tools/call' could not be answered"}
 

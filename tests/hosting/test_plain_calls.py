@@ -17,6 +17,8 @@ from pydantic import AfterValidator
 from bridge.errors import ToolError
 from bridge.hosting.eager_tasks import EagerTasks
 from bridge.server import Publisher, http_app
+from bridge.server.auth import ApiKey, ApiKeys
+from bridge.server.auth.identity import caller_of_request
 from bridge.server.limits import Limits
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
@@ -228,6 +230,41 @@ def test_a_started_function_gets_the_context_that_it_gets_in_asgi(era: str, step
     assert found[0]["meta"] == {"traceparent": TRACE}
     assert found[0]["account"]
     assert steps.count("facts") == steps.count("memory") == 1
+
+
+@tool
+async def who(*, waits: bool) -> str:
+    """Return the caller of the current request, before and after a wait."""
+    caller = caller_of_request()
+    if waits:
+        await asyncio.sleep(0)
+    assert caller is not None
+    assert caller == caller_of_request()
+    return caller.name
+
+
+@tool
+async def who_in_context(context: InvocationContext, *, waits: bool) -> str:
+    """Return the caller like the other."""
+    assert context.caller is not None
+    assert context.caller.name == await who(waits=waits)
+    return context.caller.name
+
+
+@pytest.mark.parametrize("name", ["who", "who_in_context"])
+def test_calls_with_a_key_start_at_once_each_as_its_caller(name: str, steps: list[str]) -> None:
+    keys = {"one": "1" * 40, "two": "2" * 40}
+    app = http_app(ToolBox(who, who_in_context), auth=ApiKeys(*(ApiKey(*each) for each in keys.items())))
+    order = ["one", "one", "one", "one", "two", "two", "two", "two", "one", "two"]
+    found = []
+    with http_server.serving(app, http="direct") as origin, whole_client() as client:
+        for number, caller in enumerate(order):
+            sent = http_server.modern(call(name, {"waits": number % 2 == 1}))
+            headers = http_server.modern_headers(sent) | {"authorization": f"Bearer {keys[caller]}"}
+            response = client.post(origin + "/mcp", json=sent, headers=headers)
+            found.append(http_server.answer(response)["result"]["content"][0]["text"])
+    assert found == order
+    assert steps.count("_in_context") > 2
 
 
 @tool

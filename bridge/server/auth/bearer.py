@@ -87,7 +87,10 @@ class BearerAuthGuard:
         value, query = request.headers.get(HEADER), request.scope["query_string"]
         if value is None or request.head.has_repeated_headers or (query and QUERY_TOKEN.search(query)):
             return None
-        return self._cache.find(value)
+        head = request.head
+        if head.credential_key is None:
+            head.credential_key = self._cache.key_of(value)
+        return self._cache.find(head.credential_key)
 
     async def _refuse(self, request: Request, challenge: Challenge) -> None:
         # A credential that was valid before has expired or was revoked; it does not count as a failed attempt.

@@ -113,12 +113,17 @@ class CredentialCache:
         self._known: dict[bytes, CachedCredential] = {}
         auth.on_change(self.clear)
 
-    def find(self, value: bytes) -> CachedCredential | None:
-        """Return a cached credential; None if it has to be verified.
+    @staticmethod
+    def key_of(value: bytes) -> bytes:
+        """Return the key of a value of the Authorization header.
 
-        The key is a digest, so that the time of the look-up reveals nothing about credentials.
+        It is a digest, so that the time of the look-up reveals nothing about credentials.
         """
-        known = self._known.get(sha256(value).digest())
+        return sha256(value).digest()
+
+    def find(self, key: bytes) -> CachedCredential | None:
+        """Return a cached credential; None if it has to be verified."""
+        known = self._known.get(key)
         return known if known is not None and monotonic() < known.until else None
 
     def writer(self) -> Callable[[bytes, CachedCredential], None]:
@@ -131,13 +136,13 @@ class CredentialCache:
         def store(value: bytes, credential: CachedCredential) -> None:
             if len(known) >= _MAX_KNOWN:
                 known.pop(next(iter(known)), None)
-            known[sha256(value).digest()] = credential
+            known[self.key_of(value)] = credential
 
         return store
 
     def discard(self, value: bytes | None) -> bool:
         """Remove a credential that is no longer valid; return True if it was cached."""
-        return value is not None and self._known.pop(sha256(value).digest(), None) is not None
+        return value is not None and self._known.pop(self.key_of(value), None) is not None
 
     def clear(self) -> None:
         """Remove every credential."""

@@ -8,7 +8,7 @@ does not answer goes to `GuardMiddleware`, which runs the same guards and answer
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
 
@@ -17,7 +17,7 @@ from bridge.server.http.responses import PlainResponse
 from bridge.server.limits.accounts import current_account
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from contextvars import Token
 
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -177,16 +177,39 @@ class _AdmittedCall:
         self.ends_with_client = call.ends_with_client
         self.may_talk = call.may_talk
 
-    def start(self, step: Step) -> None:
-        """Leave the first step to `run`, which sets the context."""
+    def start(self, step: Step) -> PlainResponse | None:
+        """Start the call, in the context of its request."""
+
+        def step_in_context(work: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
+            return step(_in_context(self.request, work))  # the coroutine runs in a context of its own
+
+        answer: PlainResponse | None = None
+        try:
+            with _RequestContext(self.request):
+                answer = self._call.start(step_in_context)
+        except BaseException:
+            self._end()
+            raise
+        if answer is not None:
+            self._end()
+        return answer
 
     async def run(self) -> PlainResponse | None:
         try:
             with _RequestContext(self.request):
                 return await self._call.run()
         finally:
-            if self.request.usage is not None:
-                self.request.usage.end()
+            self._end()
+
+    def _end(self) -> None:
+        if self.request.usage is not None:
+            self.request.usage.end()
+
+
+async def _in_context(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine in the context of a request."""
+    with _RequestContext(request):
+        return await work
 
 
 class _RequestContext:

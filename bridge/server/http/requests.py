@@ -96,7 +96,7 @@ class Head:
         scope: The ASGI scope of the request; changed for no request.
     """
 
-    __slots__ = ("account", "has_repeated_headers", "headers", "is_admitted", "routing", "scope")
+    __slots__ = ("account", "credential_key", "has_repeated_headers", "headers", "is_admitted", "routing", "scope")
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -108,6 +108,8 @@ class Head:
         """Account of a caller without credential."""
         self.is_admitted = False
         """True once the guards that depend on the head alone have admitted it; set by `PreAsgiHandler`."""
+        self.credential_key: bytes | None = None
+        """Key of the credential in a cache; set by `BearerAuthGuard`."""
         self.routing: Routing | None = None
         """Set by `FastHttp`, unless no request with this head is plain."""
 
