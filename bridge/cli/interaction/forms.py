@@ -212,7 +212,7 @@ class FormField:
 
     def _limits(self, least: str, most: str, unit: str = "") -> str:
         limits = [
-            f"{word} {limit:g}" for word, key in (("at least", least), ("at most", most))
+            f"{word} {clip(str(limit), 30)}" for word, key in (("at least", least), ("at most", most))
             if (limit := self._number(key)) is not None
         ]  # fmt: skip
         return f" of {' and '.join(limits)}{unit}" if limits else ""

@@ -192,7 +192,22 @@ def test_a_question_does_not_count_towards_the_time_of_the_call(asking: Path, en
     assert terminal.ended() == 0
 
 
-def test_without_the_extra_a_form_is_filled_in_without_editing(asking: Path, environment: dict[str, str]) -> None:
+def test_without_the_extra_a_form_is_filled_in_too(asking: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "without").mkdir()
+    for package in ("prompt_toolkit", "rich"):
+        (tmp_path / "without" / f"{package}.py").write_text("raise ImportError")
+    environment |= {"PYTHONPATH": str(tmp_path / "without")}
+    terminal = at_a_terminal(asking, environment, "call", "register")
+    terminal.until("name: ")
+    terminal.until("\n  name: ")
+    terminal.type("Ada\n")
+    terminal.until("150\n  age: ")
+    terminal.type(CTRL_D)
+    terminal.until("decline null")
+    assert terminal.ended() == 0
+
+
+def test_at_a_terminal_that_cannot_edit_a_form_is_filled_in_too(asking: Path, environment: dict[str, str]) -> None:
     environment |= {"TERM": "dumb"}
     terminal = at_a_terminal(asking, environment, "call", "register")
     terminal.until(" name\n  name:")
