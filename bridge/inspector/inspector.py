@@ -42,7 +42,7 @@ class Inspector:
     def __init__(self, servers: Iterable[tuple[ServerConfig, Origin]], *, model: SamplingModel | None = None) -> None:
         self.events = Events()
         self.questions = Questions(self.events.publish, model)
-        self._model_name = None if model is None else model.name
+        self._model = model
         self.traffic = Traffic(lambda message: self.events.publish("message", message))
         self.servers: Mapping[str, InspectedServer] = {
             config.name: InspectedServer(
@@ -57,7 +57,7 @@ class Inspector:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Connect to the servers during this block."""
+        """Connect to the servers during this block; the model is closed with them."""
         async with anyio.create_task_group() as tasks:
             self.requests = Requests(tasks, self._publish_request)
             for server in self.servers.values():
@@ -67,6 +67,9 @@ class Inspector:
             finally:
                 self.events.close()
                 tasks.cancel_scope.cancel()
+                if self._model is not None:
+                    with anyio.CancelScope(shield=True):
+                        await self._model.aclose()
 
     def _publish_request(self, request: Json) -> None:
         self.events.publish("request", request, replaces=request["number"])
@@ -78,5 +81,5 @@ class Inspector:
             "requests": self.requests.summaries(),
             "questions": self.questions.open_questions(),
             "messages": self.traffic.summaries(),
-            "model": self._model_name,
+            "model": None if self._model is None else self._model.name,
         }

@@ -12,6 +12,7 @@ from bridge.client.connection.handlers import ClientHandlers
 from bridge.errors import ToolError, WireError
 from bridge.inspector.apps import UI_SETTINGS
 from bridge.inspector.page_json import page_json
+from bridge.models.provider import ProviderChatModel
 from bridge.models.sampling import sampling_with
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer
@@ -40,6 +41,11 @@ class SamplingModel:
     name: str
     """Name that the page shows, such as ``openai:gpt-5.1``."""
     model: ChatModel
+
+    async def aclose(self) -> None:
+        """Close the connections of the model, if it has any."""
+        if isinstance(self.model, ProviderChatModel):
+            await self.model.aclose()
 
 
 class _OpenQuestion:

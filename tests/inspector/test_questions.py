@@ -11,6 +11,7 @@ from bridge.client import HttpTransport
 from bridge.errors import ChatModelError
 from bridge.inspector import questions
 from bridge.inspector.questions import SamplingModel
+from bridge.models.openai.model import OpenAiChatModel
 from bridge.models.scripted import ScriptedChatModel
 from tests.inspector.conftest import inspecting, travel
 
@@ -179,3 +180,16 @@ async def test_without_a_model_there_is_no_proposal(page: OpenPage) -> None:
     refused = await page.client.post(f"/questions/{question['number']}/proposal", json={})
     assert (refused.status_code, "--model" in refused.text) == (502, True)
     await page.post(f"/questions/{question['number']}", {"answer": None})
+
+
+async def test_the_model_is_closed_with_the_page() -> None:
+    closed: list[bool] = []
+
+    class Closing(OpenAiChatModel):
+        async def aclose(self) -> None:
+            await super().aclose()
+            closed.append(True)
+
+    async with inspecting(model=SamplingModel("openai:small", Closing("small", api_key="secret"))):
+        assert closed == []
+    assert closed == [True]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridge.client import StdioTransport
 from bridge.inspector import requests
-from tests.inspector.conftest import inspecting
+from tests.inspector.conftest import inspecting, travel
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.inspector.conftest import OpenPage
 
 pytestmark = pytest.mark.anyio
@@ -147,3 +151,31 @@ async def test_a_result_that_violates_its_output_schema_is_pointed_out(page: Ope
     tool["outputSchema"] = {"type": "object", "properties": {"result": {"type": "string"}}}
     ended = await page.ended(await page.call("distance", {"start": "A"}))
     assert "does not match the output schema" in ended["warning"]
+
+
+TASK = """
+from bridge import InvocationContext, TaskPolicy, tool
+
+FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+
+@tool(task=TaskPolicy(required=True, poll_interval_seconds=0.02))
+async def print_book(context: InvocationContext) -> str:
+    answer = await context.elicit("Whose name?", FORM)
+    return f"printed for {answer.content['name']}"
+"""
+
+
+async def test_a_call_that_becomes_a_task_is_a_call_of_the_page(tmp_path: Path) -> None:
+    (tmp_path / "printing.py").write_text(TASK)
+    transport = StdioTransport(sys.executable, args=("-m", "bridge", "serve", str(tmp_path / "printing.py")))
+    async with inspecting(travel(transport=transport)) as page:
+        await page.listed()
+        number = await page.call("print_book")
+        question = await page.event("question")
+        answer = {"action": "accept", "content": {"name": "Ada"}}
+        await page.post(f"/questions/{question['number']}", {"answer": answer})
+        ended = await page.ended(number)
+        assert ended["answer"]["result"]["content"] == [{"type": "text", "text": "printed for Ada"}]
+        methods = {message["method"] for message in page.inspector.traffic.summaries()}
+        assert {"tasks/get", "tasks/update"} <= methods
