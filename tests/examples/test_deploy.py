@@ -52,6 +52,16 @@ def variables() -> set[str]:
     return {option.envvar for option in import_module("bridge.cli.serve").command.params if option.envvar}
 
 
+def test_a_worker_runs_the_tasks_of_the_standalone_server() -> None:
+    standalone, worker = (containers_of(DEPLOY / "kubernetes" / f"{name}.yaml")[0] for name in ("standalone", "worker"))
+    assert worker["args"] == ["worker"]
+    settings = [{each["name"]: each for each in container["env"]} for container in (standalone, worker)]
+    for name in ("BRIDGE_NAME", "BRIDGE_REDIS_URL"):
+        assert settings[0][name] == settings[1][name]
+    read = {option.envvar for option in import_module("bridge.cli.worker").command.params if option.envvar}
+    assert settings[1].keys() <= read
+
+
 def test_the_compose_file_is_one() -> None:
     judged_by("check-jsonschema", "--builtin-schema", "vendor.compose-spec", str(DEPLOY / "compose.yaml"))
     service = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]["bridge"]
@@ -94,7 +104,8 @@ def test_what_is_deployed_is_protected_and_grows_with_the_calls_in_its_hands(man
         for port in container["ports"]
     }
     let_in = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
-    assert [ports.get(port, port) for port in let_in] == [ports["http"], ports["admin"]]
+    is_worker = manifest.stem == "worker"  # it serves no tools
+    assert [ports.get(port, port) for port in let_in] == [*([] if is_worker else [ports["http"]]), ports["admin"]]
     scaler = parts["HorizontalPodAutoscaler"]["spec"]
     assert scaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
     assert "replicas" not in deployment["spec"]  # or each application of the manifest would undo what the scaler did
@@ -104,11 +115,12 @@ def test_what_is_deployed_is_protected_and_grows_with_the_calls_in_its_hands(man
     assert metric["pods"]["metric"]["name"] == in_flight.replace(".", "_")
 
 
-def test_a_standalone_server_is_drained_before_it_is_killed() -> None:
-    pod = parts_of(DEPLOY / "kubernetes" / "standalone.yaml")["Deployment"]["spec"]["template"]["spec"]
+@pytest.mark.parametrize("name", ["standalone", "worker"])
+def test_what_is_ended_is_drained_before_it_is_killed(name: str) -> None:
+    pod = parts_of(DEPLOY / "kubernetes" / f"{name}.yaml")["Deployment"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     environment = {each["name"]: each.get("value") for each in container["env"]}
-    drain = float(environment["BRIDGE_DRAIN_DELAY"]) + float(environment["BRIDGE_DRAIN_TIMEOUT"])
+    drain = float(environment.get("BRIDGE_DRAIN_DELAY", 0)) + float(environment["BRIDGE_DRAIN_TIMEOUT"])
     assert drain < 30 < pod["terminationGracePeriodSeconds"]
 
 
@@ -121,7 +133,7 @@ def test_what_is_set_in_an_environment_is_read_by_serve() -> None:
 
 
 def test_the_configurations_in_manifests_are_read_as_any_other(tmp_path: Path) -> None:
-    for manifest in MANIFESTS:
+    for manifest in (each for each in MANIFESTS if each.stem != "worker"):
         file = tmp_path / "mcp.json"
         file.write_text(parts_of(manifest)["ConfigMap"]["data"]["mcp.json"], encoding="utf-8")
         servers = import_module("bridge").load_config(file).servers

@@ -66,7 +66,7 @@ class RedisTaskStore:
     is_shared = True
 
     def __init__(self, url: str) -> None:
-        self._redis = redis_at(url, "tasks on Redis", "tasks")
+        self._redis = redis_at(url, "a store of tasks on Redis", "tasks")
 
     def connect(self, server: str) -> None:
         """Prepare to use the tasks of the server of this name; done by its `Publisher`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import replace
 from time import time
 from typing import TYPE_CHECKING
@@ -10,6 +12,7 @@ from uuid import uuid4
 import anyio
 import pytest
 
+from bridge.errors import MissingExtraError
 from bridge.server.tasks.shared.redis_store import Claim, RedisTaskStore
 from bridge.server.tasks.store import TaskRecord
 from bridge.tools.task import Task
@@ -53,6 +56,13 @@ async def created(store: RedisTaskStore, of: TaskRecord, *, waits: bool = True) 
 
 def completed(of: TaskRecord) -> TaskRecord:
     return of.changed(status="completed", outcome=b'{"content":[]}')
+
+
+async def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis.backoff", None)
+    message = "a store of tasks on Redis needs the package 'redis': pip install 'mcp-toolbridge[tasks]'"
+    with pytest.raises(MissingExtraError, match=re.escape(message)):
+        RedisTaskStore("redis://localhost")
 
 
 async def test_a_task_is_claimed_once_and_oldest_first(store: RedisTaskStore) -> None:
