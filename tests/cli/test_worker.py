@@ -89,9 +89,7 @@ def test_a_worker_runs_what_a_replica_leaves_and_hands_on_what_it_cannot_end(
             while not all((directory / name).exists() for name in ("begun", "begun-once")):
                 client.get(once)
             assert worker.end(signal.SIGTERM) == 0
-        assert (
-            client.settled(once)["error"]["message"] == "the server ended while 'wait' ran, and its outcome is unknown"
-        )
+        assert "its outcome is unknown" in client.settled(once)["error"]["message"]
         assert client.get(again)["status"] == "working"
         with start("worker", "jobs.py", **settings):
             assert client.settled(again)["status"] == "completed"
