@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
@@ -57,6 +58,7 @@ MAX_ROUNDS = 10
 _STATE_ONLY_SECONDS = 0.1
 _QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 _UPSTREAM = "upstream"
+_RESOURCE = b'"resource'
 
 
 Remote = TypeVar("Remote", RemoteExecutor, RemoteReader, RemoteRenderer)
@@ -279,9 +281,10 @@ class ProxyReader(Proxy[RemoteReader]):
             raise self._refusal(error, {"uri": request.name}) from error
         except ServerError as error:
             raise ToolError(error.brief) from error
+        received = ReceivedContents.of(wire)
         if not uris.are_unchanged:
-            wire = {**wire, "contents": [uris.localized_json(server, each) for each in wire["contents"]]}
-        return ToolExecutionResult.passing_on(ReceivedContents(wire))
+            received = received.with_uris(partial(uris.local, server))
+        return ToolExecutionResult.passing_on(received)
 
 
 class ProxyRenderer(Proxy[RemoteRenderer]):
@@ -304,15 +307,16 @@ class ProxyRenderer(Proxy[RemoteRenderer]):
             raise self._refusal(error, error.data) from error
         except ServerError as error:
             raise ToolError(error.brief) from error
-        if not uris.are_unchanged:
+        received = ReceivedMessages.of(wire)
+        if not uris.are_unchanged and (received.text is None or _RESOURCE in received.text):
             messages = [{**each, "content": uris.localized_json(server, each["content"])} for each in wire["messages"]]
-            wire = {**wire, "messages": messages}
-        return ToolExecutionResult.passing_on(ReceivedMessages(wire))
+            received = ReceivedMessages.of({**wire, "messages": messages})
+        return ToolExecutionResult.passing_on(received)
 
 
 def _has_resources(result: ReceivedResult) -> bool:
     if result.text is not None:
-        return b'"resource' in result.text
+        return _RESOURCE in result.text
     return any(isinstance(block, dict) and block.keys() & {"uri", "resource"} for block in result.get("content", ()))
 
 

@@ -146,11 +146,13 @@ class SuspendedCall:
             ToolError: The call was cancelled.
         """
         self._collected.set()
-        if isinstance(self._outcome, Exception):
-            raise self._outcome
-        if self._outcome is None:
+        outcome = self._outcome
+        if isinstance(outcome, Exception):
+            raise outcome
+        if outcome is None:
             raise ToolError("the call was cancelled: it is unknown whether it ran")
-        return self._outcome
+        self._outcome = {}  # a large result would stay until garbage is collected
+        return outcome
 
     def cancel(self) -> None:
         """Cancel the call, also on its server."""

@@ -58,7 +58,7 @@ class FastChannel:
         wants_logs: bool,
         peer: object = None,
     ) -> None:
-        self._task: asyncio.Task[Any]
+        self._task: asyncio.Task[Any] | None = None
         self._hand_over: Callable[[], None] | None = None
         self._wants_progress = wants_progress
         self.wants_logs = wants_logs
@@ -143,6 +143,8 @@ class FastChannel:
         self._hand_over = None  # it refers to the call, which refers to this channel
         if self.is_handed_over:
             self._outcome.cancel()  # without effect once it is settled
+        else:  # else the task, and with it a large response, would stay until garbage is collected
+            self._task = None
 
     # --- in the SDK's handler ----------------------------------------------------------------------------------------
 
@@ -158,6 +160,7 @@ class FastChannel:
         try:
             await asyncio.wait([self._outcome])
         except asyncio.CancelledError:
+            assert self._task is not None, "it was attached"
             self._task.cancel()
             with CancelScope(shield=True):
                 await asyncio.wait([self._task])
@@ -172,5 +175,6 @@ class FastChannel:
     def abandon(self) -> None:
         """Cancel the call if the SDK has answered its request without waiting for it."""
         if not self._remote.done():
+            assert self._task is not None, "it was attached"
             self._remote.cancel()
             self._task.cancel()

@@ -31,7 +31,7 @@ from bridge.server.protocol import (
     write_result,
 )
 from bridge.tools.questions import InputRequired
-from bridge.wire.tools import SERVER_INFO_KEY, ReceivedResult
+from bridge.wire.received import SERVER_INFO_KEY, Received
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +141,7 @@ class FastPath:
         """Write a result of the modern era, which names its server unless the tool's author did."""
         meta = result.get("_meta")
         if not meta:
-            if isinstance(result, ReceivedResult) and (written := result.ended(self._ending)) is not None:
+            if isinstance(result, Received) and (written := result.ended(self._ending)) is not None:
                 return written
             result["_meta"] = self._stamp
         elif meta.get(SERVER_INFO_KEY) is None:

@@ -14,8 +14,8 @@ from pydantic_core import from_json, to_json
 
 from bridge.errors import BridgeError
 from bridge.types import ValueBounds
+from bridge.wire.received import Received
 from bridge.wire.tasks import REQUIRED_CAPABILITIES, TASKS_EXTENSION
-from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
     from bridge.types import Json
@@ -106,7 +106,7 @@ def error_message(request: MessageId, error: Json) -> bytes:
 
 def write_result(result: Json) -> bytes:
     """Write a result as JSON; numbers that are not finite become null, as by the SDK."""
-    if isinstance(result, ReceivedResult):
+    if isinstance(result, Received):
         return result.written()
     return to_json(result, inf_nan_mode="null")
 

@@ -11,7 +11,7 @@ from bridge.tools.completion import MAX_VALUES, Completion
 from bridge.tools.content import block_from_json, block_to_json
 from bridge.tools.specification import is_icon
 from bridge.types import Json, optional_field, require_object, require_text, without_none
-from bridge.wire.tools import own_meta
+from bridge.wire.received import Received, own_meta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,8 +106,12 @@ def completion_from_wire(wire: Mapping[str, Any]) -> Completion:
     return Completion(values[:MAX_VALUES], optional_field(completion, "total", int), has_more)
 
 
-class ReceivedMessages(Json):
-    """MCP's ``GetPromptResult`` of another server, which a gateway passes on without reading it."""
+class ReceivedMessages(Received):
+    """MCP's ``GetPromptResult`` of another server."""
+
+    __slots__ = ()
+
+    BODY = frozenset({"description", "messages"})
 
     def read(self) -> ToolExecutionResult:
         """Convert it to a result; one that is malformed becomes an error."""
@@ -116,8 +120,3 @@ class ReceivedMessages(Json):
         except WireError as error:
             return ToolExecutionResult.error(f"the server returned malformed messages: {error}")
         return ToolExecutionResult((), value=messages, metadata=own_meta(self))
-
-    def passed_on(self) -> Json:
-        """Return it for a client, without the members that belong to the connection to the server."""
-        wire = {key: self[key] for key in ("description", "messages") if key in self}
-        return wire | {"_meta": meta} if (meta := own_meta(self)) else wire

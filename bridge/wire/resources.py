@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import to_json
+
 from bridge.errors import WireError
 from bridge.tools.calls import ToolExecutionResult
 from bridge.tools.content import File, block_from_json, block_to_json
 from bridge.tools.specification import is_icon
 from bridge.types import Json, optional_field, require_text, without_none
-from bridge.wire.tools import own_meta
+from bridge.wire.received import Received, own_meta
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from bridge.resources.resource import Resource, ResourceTemplate
+
+_URI = b'"uri":'
+_ESCAPED = (rb"\u0075", rb"\u0072", rb"\u0069")
+"""The letters of the name, as they may be written in JSON too."""
 
 
 def resource_to_wire(resource: Resource) -> Json:
@@ -67,8 +73,32 @@ def contents_from_wire(wire: Mapping[str, Any]) -> tuple[File, ...]:
     return tuple(file for file in files if isinstance(file, File))
 
 
-class ReceivedContents(Json):
-    """MCP's ``ReadResourceResult`` of another server, which a gateway passes on without decoding it."""
+class ReceivedContents(Received):
+    """MCP's ``ReadResourceResult`` of another server."""
+
+    __slots__ = ()
+
+    BODY = frozenset({"contents"})
+    OWN = Received.OWN | {"ttlMs", "cacheScope"}
+
+    def ended(self, members: bytes) -> None:
+        """Return None: its client also needs to know how long it may keep the contents."""
+
+    def with_uris(self, local: Callable[[str], str]) -> ReceivedContents:
+        """Return a copy with other URIs; large contents are not written anew for it.
+
+        Args:
+            local: Returns the other URI for one.
+        """
+        uris = [each.get("uri") for each in self["contents"]]
+        contents = [
+            {**each, "uri": local(uri)} if isinstance(uri, str) else each
+            for each, uri in zip(self["contents"], uris, strict=True)
+        ]
+        copy = ReceivedContents({**self, "contents": contents})
+        pairs = [(uri, local(uri)) for uri in uris if isinstance(uri, str)]
+        copy.text = None if self.text is None else _with_uris(self.text, pairs)
+        return copy
 
     def read(self) -> ToolExecutionResult:
         """Convert it to a result; one that is malformed becomes an error."""
@@ -78,10 +108,26 @@ class ReceivedContents(Json):
             return ToolExecutionResult.error(f"the server returned malformed contents: {error}")
         return ToolExecutionResult(contents, metadata=own_meta(self))
 
-    def passed_on(self) -> Json:
-        """Return it for a client, without the members that belong to the connection to the server."""
-        wire: Json = {"contents": self["contents"]}
-        return wire | {"_meta": meta} if (meta := own_meta(self)) else wire
+
+def _with_uris(text: bytes, uris: list[tuple[str, str]]) -> bytes | None:
+    """Replace the values of the members ``uri`` in a JSON text, in their order; None if it has others.
+
+    The bytes of such a member stand nowhere else if they follow a brace or a comma: within a string, each quotation
+    mark follows a backslash.
+    """
+    has_escapes = b"\\" in text and any(each in text for each in _ESCAPED)
+    if has_escapes or text.count(_URI) != len(uris):
+        return None
+    whole, position = memoryview(text), 0
+    parts: list[bytes | memoryview] = []
+    for old, new in uris:
+        found, written = text.index(_URI, position), to_json(old)
+        start = found + len(_URI)
+        if text[found - 1 : found] not in {b"{", b","} or not text.startswith(written, start):
+            return None
+        parts += [whole[position:start], to_json(new)]
+        position = start + len(written)
+    return b"".join([*parts, whole[position:]])
 
 
 def _described(item: Resource | ResourceTemplate) -> dict[str, Any]:

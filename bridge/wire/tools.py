@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import to_json
-
 from bridge.errors import DefinitionError, WireError
 from bridge.text import short_repr
 from bridge.tools.content import block_from_json, block_to_json
 from bridge.tools.specification import HINTS, ToolAnnotations, ToolSpecification, is_icon
 from bridge.tools.tool import ToolExecutionResult
 from bridge.types import Json, optional_field, require_object, without_none
+from bridge.wire.received import Received
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STRICT_META_KEY = "io.github.mcp-toolbridge/strict"
 """Key of a specification's ``strict`` in ``_meta``, since MCP has no field for it."""
-SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
-"""Key in ``_meta`` of a modern result: the server's name and version."""
-
-_BODY = frozenset({"content", "isError", "structuredContent"})
-_OWN = frozenset({"resultType", "_meta"})
 
 
 def forwarded_meta(meta: Mapping[str, Any] | None) -> Json:
@@ -40,12 +34,6 @@ def forwarded_meta(meta: Mapping[str, Any] | None) -> Json:
 def _is_protocols(key: str) -> bool:
     # The SDK also uses the snake_case form.
     return key in {"progressToken", "progress_token"} or key.startswith("io.modelcontextprotocol/")
-
-
-def own_meta(wire: Mapping[str, Any]) -> Json:
-    """Return ``_meta`` of a received result, without the name of the server that the connection is to."""
-    meta = wire.get("_meta")
-    return {key: meta[key] for key in meta if key != SERVER_INFO_KEY} if isinstance(meta, dict) else {}
 
 
 def tool_to_wire(specification: ToolSpecification) -> Json:
@@ -141,29 +129,12 @@ def result_from_wire(wire: Mapping[str, Any]) -> ToolExecutionResult:
     )
 
 
-class ReceivedResult(Json):
-    """MCP's ``CallToolResult`` of another server, with the text that it was read from.
+class ReceivedResult(Received):
+    """MCP's ``CallToolResult`` of another server."""
 
-    A gateway passes this text on, and reads the result only for those who look at it (`ToolExecutionResult.received`).
-    """
+    __slots__ = ()
 
-    __slots__ = ("text",)
-
-    text: bytes | None
-    """JSON of the result, without ``NaN`` and ``Infinity``; None if it is not known, or was changed."""
-
-    @classmethod
-    def of(cls, result: Json, text: bytes | None = None) -> ReceivedResult:
-        """Return a result with its text; a received result as it is."""
-        if isinstance(result, ReceivedResult):
-            return result
-        received = cls(result)
-        received.text = text
-        return received
-
-    def __delitem__(self, key: str) -> None:
-        super().__delitem__(key)
-        self.text = None
+    BODY = frozenset({"content", "isError", "structuredContent"})
 
     def read(self) -> ToolExecutionResult:
         """Convert it to a result; one that is malformed becomes an error."""
@@ -171,48 +142,3 @@ class ReceivedResult(Json):
             return result_from_wire(self)
         except WireError as error:
             return ToolExecutionResult.error(f"the server returned a malformed result: {error}")
-
-    def passed_on(self) -> ReceivedResult:
-        """Return a copy for a client, without the members that belong to the connection to the server.
-
-        These are the type of the result, and the server's name in ``_meta``.
-        """
-        copy = ReceivedResult(self)
-        own = {key: copy.pop(key) for key in self if key not in _BODY}
-        copy.text = None if self.text is None else _body_in(self.text, own)
-        meta = own.get("_meta")
-        if isinstance(meta, dict) and meta and (len(meta) > 1 or SERVER_INFO_KEY not in meta):  # usually only a name
-            copy["_meta"] = {key: meta[key] for key in meta if key != SERVER_INFO_KEY}
-        return copy
-
-    def written(self) -> bytes:
-        """Return its JSON: the received text with this result's type and metadata, or all of it written anew."""
-        if self.text is None:
-            return to_json(self, inf_nan_mode="null")
-        own = {key: value for key, value in self.items() if key not in _BODY}
-        return self.text + (b"," + to_json(own)[1:] if own else b"}")
-
-    def ended(self, members: bytes) -> bytes | None:
-        """Return its JSON with the text of other members for its type and metadata; None if its text is not known."""
-        return None if self.text is None else b"%b%b}" % (self.text, members)
-
-
-def _body_in(text: bytes, own: Json) -> bytes | None:
-    """Cut the members of a protocol from the beginning or end of a result's JSON, and its closing brace.
-
-    Returns:
-        None if they are others, or stand elsewhere, or the text has line breaks, which end a message over stdio and in
-        event streams.
-    """
-    if text.find(b"\n") >= 0 or text.find(b"\r") >= 0:  # "in" takes three times as long
-        return None
-    if not own:
-        return text[:-1]
-    if not own.keys() <= _OWN:
-        return None
-    members = to_json(own)
-    if text.endswith(ending := b"," + members[1:]):
-        return text[: -len(ending)]
-    if text.startswith(beginning := members[:-1] + b","):
-        return b"{" + text[len(beginning) : -1]
-    return None

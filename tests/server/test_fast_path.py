@@ -25,7 +25,7 @@ from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.function import tool, tools_from
 from bridge.tools.toolbox import ToolBox
-from bridge.wire.tools import SERVER_INFO_KEY
+from bridge.wire.received import SERVER_INFO_KEY
 from tests.server.http_server import CLIENT_INFO, call, initialize, modern, request
 from tests.server.test_telemetry_paths import Watched
 from tests.server.tools import GREET, silent

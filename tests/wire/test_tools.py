@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from bridge.tools.content import Text
 from bridge.tools.tool import ToolExecutionResult
-from bridge.wire.tools import SERVER_INFO_KEY, ReceivedResult, result_from_wire, result_to_wire
+from bridge.wire.received import SERVER_INFO_KEY
+from bridge.wire.tools import ReceivedResult, result_from_wire, result_to_wire
 
 SERVER = {SERVER_INFO_KEY: {"name": "behind", "version": "1"}}
 BODY = '"content":[{"type":"text","text":"\\u00e9"}],"structuredContent":{"a":1.50,"b":1E2,"_meta":{}}'
@@ -41,7 +42,9 @@ def received(text: str) -> ReceivedResult:
     return ReceivedResult.of(json.loads(text), text.encode())
 
 
-@pytest.mark.parametrize("text", [f"{{{BODY}}}", f"{{{BODY},{TYPE},{META}}}", f"{{{META},{BODY}}}"])
+@pytest.mark.parametrize(
+    "text", [f"{{{BODY}}}", f"{{{BODY},{TYPE},{META}}}", f"{{{META},{BODY}}}", f"{{{TYPE},{BODY},{META}}}"]
+)
 def test_the_text_of_a_result_is_passed_on_without_the_servers_name(text: str) -> None:
     result = result_to_wire(ToolExecutionResult.passing_on(received(text)))
     result["resultType"] = "complete"
@@ -50,7 +53,7 @@ def test_the_text_of_a_result_is_passed_on_without_the_servers_name(text: str) -
 
 
 @pytest.mark.parametrize(
-    "text", [f"{{{TYPE},{BODY},{META}}}", f"{{\n{BODY}\r\n}}", f'{{{BODY},"isError":false,"x":1}}']
+    "text", [f"{{{TYPE} ,{BODY},{META}}}", f"{{\n{BODY}\r\n}}", f'{{{BODY},"isError":false,"x":1}}']
 )
 def test_any_other_text_is_written_again_on_one_line(text: str) -> None:
     written = received(text).passed_on().written()

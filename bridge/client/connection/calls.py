@@ -96,6 +96,7 @@ def request(
 
     def ask(options: CallOptions, session: Session, outgoing: OutgoingRequest) -> Awaitable[Json]:
         assert outgoing.call is not None
+        outgoing.is_passed_on = options.hands_on_questions
         written = _with_options(dict(params), options, session, outgoing.call.context)
         return session.request(method, written, outgoing, outgoing.call.on_progress)
 

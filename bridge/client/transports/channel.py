@@ -52,7 +52,7 @@ class OutgoingRequest:
     arguments: bytes | None = field(default=None, init=False)
     """JSON of the arguments in its parameters; None if they are not written yet."""
     is_passed_on: bool = field(default=False, init=False)
-    """True for the call of another client: the text of its result is kept, in a `bridge.wire.tools.ReceivedResult`."""
+    """True for the call of another client: the text of its result is kept, in a `bridge.wire.received.Received`."""
     received: httpx2.Response | None = field(default=None, init=False)
     """Response to it that the SDK's session must read; None for none."""
 

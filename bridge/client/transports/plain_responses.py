@@ -17,6 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from bridge.client.transports.limits import large_json
+from bridge.wire.prompts import ReceivedMessages
+from bridge.wire.resources import ReceivedContents
 from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
@@ -24,7 +26,14 @@ if TYPE_CHECKING:
 
     from bridge.client.transports.plain_requests import PlainRequest
     from bridge.types import Json
+    from bridge.wire.received import Received
 
+_PASSED_ON: dict[str, type[Received]] = {
+    "tools/call": ReceivedResult,
+    "resources/read": ReceivedContents,
+    "prompts/get": ReceivedMessages,
+}
+"""What a gateway passes on."""
 _COLLECTED_BYTES = 16 * 1024
 """Maximum bytes that are parsed while the garbage collector may run; a longer text would start it many times."""
 
@@ -46,7 +55,8 @@ def result_in(text: bytes, request: PlainRequest) -> Json | None:
         else:
             if type(result) is not dict:
                 return None
-            return _valid(ReceivedResult.of(result, part) if request.is_passed_on else result, request)
+            kind = _PASSED_ON.get(request.method) if request.is_passed_on else None
+            return _valid(result if kind is None else kind.of(result, part), request)
     try:
         message = json_in(text)
     except ValueError:

@@ -96,7 +96,9 @@ class ServedPrompts(Served):
     ) -> _Written:
         """Write what was rendered; the arguments are those of `render`."""
         wire = messages_to_wire(prompt, result)
-        return self._core.write_produced(prompt.name, wire | {"resultType": "complete"} if modern else wire, write)
+        if modern:
+            wire["resultType"] = "complete"
+        return self._core.write_produced(prompt.name, wire, write)
 
     def refusal(self, prompt: Prompt, error: BaseException) -> ProtocolError | None:
         """Return the error to answer if rendering has failed; None for one that is not of the prompt."""

@@ -18,7 +18,7 @@ from bridge.server.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolErr
 from bridge.telemetry.conventions import SERVER_OPERATION_DURATION
 from bridge.telemetry.switch import enabled
 from bridge.tools.toolbox import ToolBox
-from bridge.wire.tools import SERVER_INFO_KEY
+from bridge.wire.received import SERVER_INFO_KEY
 from tests.server.http_server import answer, modern, modern_headers, open_session, request, serving
 from tests.server.test_telemetry_paths import Watched
 from tests.server.tools import ADD

@@ -19,7 +19,7 @@ from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.questions import Elicitation, InputRequired
 from bridge.tools.tool import ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
-from bridge.wire.tools import SERVER_INFO_KEY
+from bridge.wire.received import SERVER_INFO_KEY
 from tests.server.http_server import call, modern
 from tests.server.tools import ADD, Waiting, silent
 
