@@ -133,12 +133,20 @@ class RemotePrompts(PromptBox):
             for name, server in upstreams.items()
         }
 
-    async def _prompt(self, name: str) -> Prompt:
-        if name not in self:
-            await self._servers.follow("prompts")
+    def require_as_pinned(self, name: str) -> None:
+        """Check that a prompt is not left out because of its pin.
+
+        Raises:
+            PinMismatchError: The prompt differs from its pin, or is not pinned.
+        """
         if name in self._refused:
             server, reason = self._refused[name]
             raise not_as_pinned(server, f"rendering {name!r}", reason)
+
+    async def _prompt(self, name: str) -> Prompt:
+        if name not in self:
+            await self._servers.follow("prompts")
+        self.require_as_pinned(name)
         if (prompt := self.find(name)) is None:
             near = nearest(name, self._items)
             raise DefinitionError(f"there is no prompt {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")

@@ -206,10 +206,11 @@ def test_resources_templates_and_prompts_are_pinned_and_refused_like_tools(run: 
     assert done.stderr == f"wrote 0 tools, 1 resource, 1 resource template, 1 prompt of 1 server to {lock}\n"
     features.write_text(FEATURES.replace("All notes.", "Every note.").replace("Greet somebody.", "Greet."))
     held = ("--pins", "mcp.lock.json", "--log-level", "error")
-    assert run("read", "mcp.json", "notes://milk", *held).stdout == "milk\n"
+    assert run("read", "mcp.json", "notes://milk", *held).stdout == "milk"
     for words in (("read", "mcp.json", "notes://all"), ("prompt", "mcp.json", "greet", "name=Ann")):
         refused = run(*words, *held)
-        assert (refused.returncode != 0, refused.stdout) == (True, ""), refused
+        assert (refused.returncode, refused.stdout) == (1, ""), refused
+        assert "has changed: description; review the change, and accept it with bridge pin" in refused.stderr
     listed = json.loads(run("list", "mcp.json", "--json", *held).stdout)
     assert (listed["resources"], len(listed["resourceTemplates"]), listed["prompts"]) == ([], 1, [])
     checked = run("pin", "mcp.json", "--check")
@@ -225,7 +226,7 @@ def test_resources_templates_and_prompts_are_pinned_and_refused_like_tools(run: 
     checked = run("pin", "mcp.json", "--check")
     assert (checked.returncode, checked.stdout) == (0, "")
     assert "server 'one': its prompts are not pinned yet; bridge pin adds them" in checked.stderr
-    assert run("read", "mcp.json", "notes://all", *held).stdout == "milk\n"
+    assert run("read", "mcp.json", "notes://all", *held).stdout == "milk"
     assert run("pin", "mcp.json").returncode == 0
     assert set(json.loads(lock.read_text())["servers"]["one"]) == {
         "tools",

@@ -66,9 +66,12 @@ def prompt_named(features: Features, name: str) -> Prompt:
 
     Raises:
         TargetError: There is no such prompt.
+        PinMismatchError: A server's prompt differs from its pin.
     """
     prompt = None if features.prompts is None else features.prompts.find(name)
     if prompt is None:
+        if (require_as_pinned := getattr(features.prompts, "require_as_pinned", None)) is not None:
+            require_as_pinned(name)  # prompts of servers
         near = nearest(name, (each.name for each in features.prompts or ()))
         raise TargetError(f"there is no prompt {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
     return prompt
