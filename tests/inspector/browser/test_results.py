@@ -57,6 +57,17 @@ def test_markdown_is_shown_as_a_reader_wants_it_or_as_it_is(page: Page) -> None:
     expect(outcome.get_by_role("heading", name="Rome")).to_be_visible()
 
 
+def test_no_view_of_a_text_is_wider_than_a_narrow_window(browser: Browser, travel: str) -> None:
+    with opened(browser, travel, viewport={"width": 340, "height": 700}) as page:
+        choose(page, "guide")
+        page.get_by_label("city").fill("R" * 200)
+        page.get_by_role("button", name="Call", exact=True).click()
+        outcome = page.get_by_role("region", name="Outcome")
+        for view in ("Markdown", "Text", "Bytes"):
+            outcome.get_by_role("button", name=view, exact=True).click()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 340, view
+
+
 def test_the_bytes_of_a_picture_are_shown(page: Page) -> None:
     choose(page, "ticket")
     page.get_by_label("reference").fill("J-2")
