@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = (
-    *("new", "serve", "list", "call", "read", "prompt", "inspect", "chat", "worker", "doctor", "status"),
+    *("new", "serve", "list", "call", "task", "read", "prompt", "inspect", "chat", "worker", "doctor", "status"),
     *("login", "logout", "pin", "install"),
 )
 """Commands in the order of the help; each is ``command`` of the module of its name."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
@@ -25,6 +24,7 @@ from bridge.cli.options import (
     with_headers,
 )
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option, users_traceback
+from bridge.cli.results import write_result
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import (
@@ -33,9 +33,9 @@ from bridge.cli.targets.target import (
     command_target,
     only_target,
 )
-from bridge.cli.terminal import write_data, write_json
+from bridge.cli.terminal import write_data
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
-from bridge.hosting.process import exit_process, print_message, redirect_stdout, run_interruptible
+from bridge.hosting.process import exit_process, redirect_stdout, run_interruptible
 from bridge.text import escape_controls
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from bridge.cli.interaction.questions import QuestionAnswerer
     from bridge.client.config.servers import ServerConfig
-    from bridge.tools.content import Content
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import ToolExecution, ToolExecutionResult
 
@@ -88,6 +87,11 @@ def _as_assignment(option: str, words: list[str]) -> str:
     show_default=True,
     help="Write the text of the result, or the complete result as MCP's JSON.",
 )
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Write the text of the task that the server makes of the call, for bridge task, and do not wait for its end.",
+)
 @server_options(f"Timeout of the call; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
 @options_of(QuestionOptions)
 @openapi_options
@@ -99,6 +103,7 @@ def command(
     words: tuple[str, ...],
     json_text: str | None,
     output: str,
+    detach: bool,
     log_level: str,
     **settings: Any,
 ) -> int:
@@ -121,6 +126,9 @@ def command(
     if assignments and json_text is not None:
         raise click.UsageError("arguments are given either as name=value or as --json", ctx)
 
+    if detach and isinstance(target, LocalTarget):
+        raise click.UsageError("--detach needs a server, whose task goes on when this command has ended", ctx)
+
     if json_text == "-":
         json_text = _standard_input()
 
@@ -131,20 +139,24 @@ def command(
 
     answerer = answerer_of(ctx, group_values(QuestionOptions, settings))
     with redirect_stdout():
+        answer: ToolExecutionResult | str
         if isinstance(target, LocalTarget):
             seconds = options.timeout or DEFAULT_TIMEOUT_SECONDS
             execution = _call_here(target, name, arguments_for, seconds, answerer)
-            result, error = execution.result, execution.error
+            answer, error = execution.result, execution.error
         else:
             from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
 
             found = servers.servers_for_command(target, options)
-            result, error = _call_there(found, name, arguments_for, answerer), None
+            answer, error = _call_there(found, name, arguments_for, answerer, detach=detach), None
+    if isinstance(answer, str):
+        write_data(answer)
+        return exit_process(0)
     is_printed = error is not None and not isinstance(error, ToolCallError)
     if error is not None and is_printed:
         click.echo(escape_controls(users_traceback(error)), err=True, nl=False)  # it ends with the error's message
-    _write(result, output, is_printed=is_printed)
-    return exit_process(FAILED if result.is_error else 0)
+    write_result(answer, output, is_printed=is_printed)
+    return exit_process(FAILED if answer.is_error else 0)
 
 
 def _standard_input() -> str:
@@ -214,11 +226,15 @@ def _call_there(
     name: str,
     arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
     answerer: QuestionAnswerer | None,
-) -> ToolExecutionResult:
-    """Run a tool of remote servers."""
+    *,
+    detach: bool,
+) -> ToolExecutionResult | str:
+    """Run a tool of remote servers; if it is detached, return the text of the task that its server made of the call."""
     from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
 
     try:
+        if detach:
+            return servers.start_tool(found, name, arguments_for, answerer)
         return servers.call_tool(found, name, arguments_for, answerer)
     except UnknownToolError as error:
         raise (_tool_missing(name) if "=" in name else error) from None
@@ -238,36 +254,3 @@ def _as_result(error: Exception, *_: object) -> ToolExecutionResult:
 
 def _raise(error: Exception, *_: object) -> NoReturn:
     raise error
-
-
-def _write(result: ToolExecutionResult, output: str, *, is_printed: bool) -> None:
-    """Write a result; its error message only if it was not printed before."""
-    if output == "json":
-        from bridge.wire.tools import result_to_wire  # noqa: PLC0415 - not needed for text
-
-        write_json(result_to_wire(replace(result, model_content=None)))
-    elif result.is_error:
-        if not is_printed:
-            print_message(result.text)
-    elif result.text or result.structured_content is None:
-        write_data(result.text)
-    else:
-        write_json(result.structured_content)
-    if output == "text":
-        for block in result.content:
-            _note(block)
-
-
-def _note(block: Content) -> None:
-    """Describe on standard error a block that standard output omits."""
-    from bridge.tools.content import File, ResourceLink, Text  # noqa: PLC0415
-
-    if isinstance(block, Text):
-        return
-    if isinstance(block, ResourceLink):
-        print_message(f"[link to {block.uri}]")
-    elif isinstance(block, File):
-        unit = "characters" if isinstance(block.content, str) else "bytes"
-        print_message(f"[file {block.uri}, {len(block.content)} {unit}; --output json has it]")
-    else:
-        print_message(f"[{block.mime_type}, {len(block.data)} bytes; --output json has it]")

@@ -163,6 +163,11 @@ def complete_targets(_ctx: click.Context, _param: click.Parameter, incomplete: s
     return _items((f"{file}#{name}" for name in servers), incomplete)
 
 
+def complete_first_word(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Complete a target, and nothing after it."""
+    return [] if ctx.params.get(str(param.name)) else complete_targets(ctx, param, incomplete)
+
+
 def complete_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
     """Complete a target, then the name of a tool, then names and enumerated values of its arguments."""
     words = [*(ctx.params.get(str(param.name)) or ())]

@@ -192,6 +192,27 @@ def call_tool(
     return run_interruptible(work)
 
 
+def start_tool(
+    servers: list[ServerConfig],
+    name: str,
+    arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
+    answerer: QuestionAnswerer | None = None,
+) -> str | ToolExecutionResult:
+    """Call one tool; return the text of the task that its server has made of the call, or its direct answer.
+
+    Raises as `call_tool` does.
+    """
+
+    async def work() -> str | ToolExecutionResult:
+        async with provided_tools(servers, answerer) as provider:
+            if name not in provider.tools and (elsewhere := _names_of(name, provider)):
+                raise UnknownToolError(name, elsewhere)
+            task = await provider.start(name, arguments_for(provider.tools.get(name).specification))
+            return str(task) if task.id else await task.result()
+
+    return run_interruptible(work)
+
+
 def _names_of(tool: str, provider: McpToolProvider) -> list[str]:
     """Local names of the tools with this remote name."""
     return [name for name, origin in provider.origins.items() if origin.tool == tool]
