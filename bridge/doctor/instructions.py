@@ -36,6 +36,12 @@ _OVERRIDE = re.compile(
     r"|\b(?:enter|enable|activate|switch to) (?:developer|god|jailbreak|dan|unrestricted|sudo) mode\b"
     r"|\bpretend (?:to be|that you|you are)\b"
     r"|\bact as (?:if|though) you (?:are|were|have)\b"
+    r"|\bforget (?:everything|all) (?:above|before|earlier|so far)\b"
+    r"|\bdisregard (?:the |all |any |your ){0,3}(?:guidelines|instructions|rules)\b"
+    r"|\b(?:do not|don't|never) (?:follow|obey) (?:the |your |any |all |other |previous ){0,3}"
+    r"(?:instructions|rules|guidelines)\b"
+    r"|\b(?:developer|god|jailbreak|dan|unrestricted) mode (?:is now )?activated\b"
+    r"|\bgrant me (?:admin|administrator|root|full)\b|\binject (?:a |the )?tool[ _]calls?\b"
 )
 _SECRECY = re.compile(
     rf"\b(?:do not|don't|dont|never|must not|should not|without|avoid) {_FEW}"
@@ -72,6 +78,8 @@ _COVERT = re.compile(
     r"(?:and |also |then )?(?:send|upload|forward|transmit|cop(?:y|ie)|collect|record|includ|attach|add"
     r"|exfiltrat|read|insert|execut|run|call|stor|log|do|perform|duplicat)(?:e|s|es|d|ed|ing)?\b"
     r"|\b(?:send|upload|forward|transmit|copy|duplicate|insert)(?:s|es)? [^.]{0,60}\b(?:secretly|covertly|silently)\b"
+    r"|\bbehind the scenes,? (?:it )?(?:send|upload|forward|transmit|collect|record|cop(?:y|ie))(?:e|s|es|ed|ing)?\b"
+    r"|\bwithout (?:the )?(?:user|users|user's|users') (?:knowledge|knowing|consent|noticing)\b"
     r"|\b(?:actually|really) (?:send|upload|forward|transmit|delet|execut|collect)(?:e|s|es|ed|ing)?\b"
     r"|\bfor (?:caching|optimi[sz]ation|performance|quality|analytics|backup|debugging|diagnostic|compliance)s?"
     r" (?:purposes?|reasons?),? [^.]{0,40}\b(?:send|upload|forward|transmit|post)(?:s|ed|ing)?\b"
@@ -101,6 +109,8 @@ _SECRET_FILE = re.compile(
     r"\.(?:env|pem|key|p12|pfx)\b"
     r"|\b(?:print|dump|read|send|collect|list|upload|show|include|pass|encode) (?:me |all |the |your |any )*"
     r"(?:environment variables|env vars|api keys|passwords|credentials|private keys|access tokens)\b"
+    r"|\b(?:print|dump|read|send|upload|reveal|leak|copy) (?:the |your )?[a-z0-9]{2,30}_"
+    r"(?:api_key|secret|secret_key|password)\b"
 )
 _PAYLOAD = re.compile(
     r"\brm -(?=[a-z]{0,20}[rf])[a-z]{1,20} [/~*$]"
@@ -113,6 +123,7 @@ _PAYLOAD = re.compile(
     r"|\b(?:os\.system|os\.popen|subprocess\.\w+|child_process\.\w+|__import__|eval|exec)\("
     r"|['\"]; ?drop table\b|\bunion (?:all )?select\b|\bor ['\"]?1['\"]? ?= ?['\"]?1\b|\bxp_cmdshell\b"
     r"|\b(?:base64 -d|base64 --decode) ?\|"
+    r"|\bsudo -[is]\b|\bwscript\.shell\b|\binto (?:out|dump)file ['\"]"
 )
 _ACTIVE = re.compile(
     r"<\s*/?\s*(?:script|iframe|object|embed|svg|img|link|style|meta|base)\b[^<>]{0,200}>|\bjavascript:|\bvbscript:"
@@ -126,7 +137,9 @@ def instruction_override(subject: Subject) -> Iterator[Problem]:
     """A definition tells the model to ignore other instructions, or gives it another role.
 
     A definition describes a tool. A text such as "ignore all previous instructions" is an attack on the model (prompt
-    injection), or the description of a tool about such attacks.
+    injection), or the description of a tool about such attacks. The rules of texts know English phrases only: read
+    definitions in other languages yourself. Hidden letters, markup, files, commands and Base64 are found in any
+    language.
     """
     return _matches(subject, _OVERRIDE, "an instruction to the model")
 
