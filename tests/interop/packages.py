@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 NPM_VERSION = "2026.8.31"
 EXT_APPS_VERSION = "2.0.4"
 FASTMCP_VERSION = "4.1.2"
+TYPESCRIPT_CLIENT_VERSION = "2.4.0"
+INSPECTOR_VERSION = "2.12.0"
+PYDANTIC_AI_VERSION = "2.68.0"
 MCP_PROXY_VERSION = "0.13.0"
 INSTALL_SECONDS = 300
 CACHE = Path(os.environ.get("BRIDGE_INTEROP_CACHE", "~/.cache/bridge-interop")).expanduser()
@@ -51,6 +54,11 @@ def npm_package(package: str, version: str) -> Path:
 def fastmcp_python() -> str:
     """A Python that has FastMCP; skips the test where that cannot be had."""
     return python_with("fastmcp", FASTMCP_VERSION)
+
+
+def pydantic_ai_python() -> str:
+    """A Python that has pydantic-ai with its MCP client; skips the test where that cannot be had."""
+    return python_with("pydantic-ai-slim[mcp]", PYDANTIC_AI_VERSION)
 
 
 def python_with(package: str, version: str) -> str:
