@@ -119,7 +119,9 @@ def post(message: dict[str, Any], era: Era, session_id: str | None = None) -> by
     headers = _HEADERS | {"mcp-protocol-version": era.value, "content-length": str(len(body))}
     if era is Era.MODERN:
         headers["mcp-method"] = message["method"]
-        if (name := message["params"].get("name", message["params"].get("uri"))) is not None:
+        if (
+            name := message["params"].get("name", message["params"].get("uri", message["params"].get("taskId")))
+        ) is not None:
             headers["mcp-name"] = name
     elif session_id is not None:
         headers["mcp-session-id"] = session_id

@@ -67,6 +67,17 @@ def fastmcp(transport: str, *, keeps_sessions: bool) -> Any:
     return server.http_app(path=PATH, json_response=True, stateless_http=not keeps_sessions)
 
 
+def fastmcp_tasks() -> Any:
+    """FastMCP with a tool that makes tasks, which it keeps in its memory."""
+    from fastmcp import FastMCP  # noqa: PLC0415 - it is installed elsewhere
+    from fastmcp_tasks import TasksExtension  # type: ignore[import-not-found]  # noqa: PLC0415 - it is installed elsewhere
+
+    server = FastMCP("peer")
+    server.add_extension(TasksExtension())
+    server.tool(task=True)(add)
+    return server.http_app(path=PATH, json_response=True, stateless_http=True)
+
+
 def fastmcp_proxy(file: str) -> Any:
     """FastMCP's proxy."""
     os.environ["FASTMCP_LOG_LEVEL"] = "ERROR"  # nobody reads what it logs
@@ -118,6 +129,8 @@ def main(peer: str, transport: str, *options: str) -> None:
         return
     if peer == "fastmcp-proxy":
         app = fastmcp_proxy(*options)
+    elif peer == "fastmcp-tasks":
+        app = fastmcp_tasks()
     else:
         app = {"official": official, "fastmcp": fastmcp, "route": route}[peer](
             transport, keeps_sessions="sessions" in options
