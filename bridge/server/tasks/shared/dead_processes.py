@@ -48,7 +48,7 @@ async def take_over(store: RedisTaskStore, runner: str, watched: TaskTelemetry |
             await _end(store, failed_record(record, outcome_unknown(record.tool)), found, watched)
     await store.unregister(runner)
     if held:
-        _logger.warning("took over %d tasks of the process %s, which has ended", len(held), runner)
+        _logger.warning("took over tasks of the process %s, which has ended: %d", runner, len(held))
 
 
 async def _end(store: RedisTaskStore, ended: TaskRecord, found: SharedRecord, watched: TaskTelemetry | None) -> None:
