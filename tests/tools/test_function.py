@@ -208,3 +208,13 @@ async def test_a_result_made_by_hand_is_the_result() -> None:
 
     result = await only(by_hand).executor.execute(ToolExecutionRequest("by_hand"), InvocationContext())
     assert result == ToolExecutionResult.error("no")
+
+
+def test_a_nested_function_may_use_what_is_assigned_later() -> None:
+    def ask(question: str) -> str:
+        return question + ending
+
+    asking = function_tool(ask)
+    ending = "?"
+    assert asking.specification.parameters["required"] == ["question"]
+    assert ask("Why") == "Why?"

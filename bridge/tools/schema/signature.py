@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Required
@@ -169,9 +170,18 @@ def _resolver(function: Any, namespace: Mapping[str, Any], source: str) -> Calla
     """Return a function that resolves the annotations of one function."""
     bottom = unwrap_function(function)
     module_names = {**_OURS, **getattr(bottom, "__globals__", {})}
-    closure = inspect.getclosurevars(bottom).nonlocals if inspect.isfunction(bottom) else {}
-    local_names = {**closure, **namespace}
+    local_names = {**_closure_of(bottom), **namespace}
     return lambda what, annotation: resolve_annotation(annotation, module_names, local_names, f"{what} of {source}")
+
+
+def _closure_of(function: Any) -> dict[str, Any]:
+    """Return the variables that a nested function uses and that have a value already."""
+    variables = {}
+    if inspect.isfunction(function):
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            with suppress(ValueError):  # it is assigned later
+                variables[name] = cell.cell_contents
+    return variables
 
 
 def _refuse_clashes(parameters: Iterable[Parameter], source: str) -> None:
