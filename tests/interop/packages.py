@@ -61,6 +61,11 @@ def pydantic_ai_python() -> str:
     return python_with("pydantic-ai-slim[mcp]", PYDANTIC_AI_VERSION)
 
 
+def fastmcp_tasks_python() -> str:
+    """A Python that has FastMCP with its tasks; skips the test where that cannot be had."""
+    return python_with("fastmcp[tasks]", FASTMCP_VERSION)
+
+
 def python_with(package: str, version: str) -> str:
     """A Python that has a package; skips the test where that cannot be had."""
 

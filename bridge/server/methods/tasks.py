@@ -69,7 +69,8 @@ class _TaskMethod(Method):
         task_id = given.get(_TASK_ID)
         if not isinstance(task_id, str):
             raise ProtocolError(INVALID_PARAMS, f"{_TASK_ID!r} must be a string")
-        if sdk.request is not None and decode_header_value(sdk.request.headers.get(_NAME_HEADER)) != task_id:
+        name = None if sdk.request is None else sdk.request.headers.get(_NAME_HEADER)
+        if name is not None and decode_header_value(name) != task_id:  # FastMCP 4.1 sends none
             raise ProtocolError(HEADER_MISMATCH, f"the header Mcp-Name must be the {_TASK_ID!r} of the request")
         headers = {} if sdk.request is None else sdk.request.headers
         return await self._written(given, InvocationContext(caller=caller_of_request(), headers=headers), dict)

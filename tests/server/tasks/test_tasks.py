@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from base64 import b64encode
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -233,6 +234,8 @@ def test_the_routing_header_has_to_be_the_id(fast_path: bool) -> None:
         task_id = client.created("add", a=1, b=2)
         assert client.send("tasks/get", {"taskId": task_id}, **{"mcp-name": "other"})["code"] == -32020
         assert client.send("tasks/get", {"taskId": task_id})["taskId"] == task_id
+        encoded = f"=?base64?{b64encode(task_id.encode()).decode()}?="
+        assert client.send("tasks/get", {"taskId": task_id}, **{"mcp-name": encoded})["taskId"] == task_id
 
 
 def test_a_subscription_needs_a_client_that_supports_tasks() -> None:
