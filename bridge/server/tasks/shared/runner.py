@@ -42,6 +42,7 @@ _PAUSED_SECONDS = 3 * TICK_SECONDS
 _CLAIMED_AT_ONCE = 50
 _WRITE_PAUSE_SECONDS = 0.05
 _SAVE_AGAIN_SECONDS = 5.0
+_GOODBYE_SECONDS = 1.0
 
 
 class TaskRunner:
@@ -90,7 +91,7 @@ class TaskRunner:
                 yield
             finally:
                 loops.cancel_scope.cancel()
-                with anyio.CancelScope(shield=True), suppress(TaskStoreError):
+                with anyio.move_on_after(_GOODBYE_SECONDS, shield=True), suppress(TaskStoreError):
                     if not await self._store.held_by(self._id):
                         await self._store.unregister(self._id)
 
