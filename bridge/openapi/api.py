@@ -15,6 +15,7 @@ from bridge.client.redaction import scrub
 from bridge.client.transports.limits import SUCCESS, ResponseTooLongError, default_ssl_context, limited
 from bridge.errors import ToolError
 from bridge.openapi.base_url import origin_of
+from bridge.openapi.serialization import encoded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -163,18 +164,21 @@ class HttpApi:
 
     def _http_request(self, client: httpx2.AsyncClient, request: ApiRequest) -> httpx2.Request:
         secret = {place: [each for each in request.credentials if each.place == place] for place in _PLACES}
-        names = {each.name for each in secret["query"]}
+        names = {encoded(each.name) for each in secret["query"]}
         query = [f"{name}={value}" for name, value in request.query if name not in names]
-        cookies = [*request.cookies, *((each.name, each.value) for each in secret["cookie"])]
+        cookies = [*request.cookies, *((encoded(each.name), each.value) for each in secret["cookie"])]
         headers = {**dict(request.headers), **{each.name: each.value for each in secret["header"]}}
         if cookies:
             headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies)
-        url = httpx2.URL(request.url + ("?" + "&".join(query) if query else ""))
+        try:
+            url = httpx2.URL(request.url + ("?" + "&".join(query) if query else ""))
+        except httpx2.InvalidURL as error:
+            raise ToolError(f"{request.label}: the arguments make no valid URL ({error}), and were not sent") from None
         if origin_of(url) != self._origin:
             raise ToolError(f"{request.label} would leave the host of the API, and was not sent")
         extensions: dict[str, Any] = {}
         if secret["query"]:  # only on the wire: the client logs URLs
-            parts = [*query, *(f"{each.name}={each.value}" for each in secret["query"])]
+            parts = [*query, *(f"{encoded(each.name)}={each.value}" for each in secret["query"])]
             extensions["target"] = url.raw_path.partition(b"?")[0] + b"?" + "&".join(parts).encode()
         built = client.build_request(
             request.method, url, headers=headers, content=request.content, extensions=extensions

@@ -21,6 +21,7 @@ from bridge.openapi.serialization import (
     in_header,
     in_path,
     in_query,
+    json_of,
 )
 from bridge.text import nearest, short_repr
 from bridge.tools.calls import ToolExecutionResult
@@ -39,7 +40,10 @@ _TEMPLATE = re.compile(r"\{([^{}]*)\}")
 _SAFE_IN_TEMPLATE = "/%:@!$&'()*+,;="
 _JSON = re.compile(r"application/(?:[\w.+-]+\+)?json")
 _TEXT = re.compile(r"text/.*|application/(?:[\w.+-]+\+)?(?:xml|yaml|javascript)|application/x-ndjson")
-_CHARSET = re.compile(r"charset=\"?([\w-]+)", re.IGNORECASE)
+# Not those of host names, whose decoders take quadratic time.
+_CHARSET = re.compile(
+    r"charset=\"?((?:utf|us-ascii|iso|latin|windows|cp|mac|koi8|gb|big5|shift|euc|hz)[\w-]*)", re.IGNORECASE
+)
 _MAX_SHOWN_CHARS = 2000
 _DONE = "Success"
 
@@ -154,7 +158,7 @@ class OperationExecutor:
         pairs = in_query(parameter.name, _as_json(parameter, value), parameter.style, explode=parameter.explode)
         if isinstance(value, Mapping) and parameter.explode and parameter.style != "deepObject":
             others = {encoded(each.name) for each in self.inputs.parameters if each is not parameter}
-            others |= {each.name for each in self.credentials}
+            others |= {encoded(each.name) for each in self.credentials}
             if others & {name for name, _ in pairs}:
                 raise UnsendableError("should not have the name of another parameter as a key")
         return pairs
@@ -166,11 +170,12 @@ class OperationExecutor:
         value: Any = {parameter.name: item for parameter, item in given}
         if body.is_whole:
             value = given[0][1]
-        if media_type(body.media_type) != FORM:
-            return to_json(value)
-        if not isinstance(value, Mapping):
+        is_form = media_type(body.media_type) == FORM
+        if is_form and not isinstance(value, Mapping):
             raise ArgumentsError(self.tool, [ArgumentProblem("body", "should be an object", short_repr(value))])
         try:
+            if not is_form:
+                return json_of(value)
             pairs = [pair for name, item in value.items() for pair in in_query(name, _flat(item), "form", explode=True)]
         except UnsendableError as error:
             raise ArgumentsError(self.tool, [ArgumentProblem("body", str(error))]) from None
@@ -214,17 +219,18 @@ def _path_value(parameter: Parameter, value: Any) -> str:
 
 
 def _as_json(parameter: Parameter, value: Any) -> Any:
-    return to_json(value).decode() if parameter.is_json else value
+    return json_of(value).decode() if parameter.is_json else value
 
 
 def _flat(value: Any) -> Any:
     """Return a value of a form; objects are written as JSON (OpenAPI 3.1, "Encoding Object")."""
-    return to_json(value).decode() if isinstance(value, Mapping) else value
+    return json_of(value).decode() if isinstance(value, Mapping) else value
 
 
 def _decoded(response: ApiResponse) -> str:
+    """The body as text; as UTF-8 if its charset is not known."""
     charset = _CHARSET.search(response.content_type)
     try:
         return response.content.decode(charset[1] if charset else "utf-8", errors="replace")
-    except LookupError:
+    except (LookupError, UnicodeError):
         return response.content.decode(errors="replace")

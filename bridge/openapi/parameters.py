@@ -12,7 +12,7 @@ from bridge.client.transports.limits import media_type
 from bridge.errors import DefinitionError
 from bridge.openapi.document import safe_name, v3_1
 from bridge.openapi.schemas import SchemaConverter
-from bridge.openapi.serialization import PATH_STYLES, QUERY_STYLES
+from bridge.openapi.serialization import PATH_STYLES, QUERY_STYLES, is_header_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -150,6 +150,8 @@ def _parameter(document: OpenApiDocument, operation: Operation, raw: Json, conve
     fields = {key: value for key, value in raw.items() if key not in {"schema", "content", "example", "examples"}}
     model = document.parsed(v3_1.Parameter, {**fields, "schema": {}}, what)
     place: Any = model.param_in.value
+    if place == "header" and not is_header_name(model.name):
+        raise DefinitionError(f"{document.source}: {what} has a name that no header may have")
     content, is_json = raw.get("content"), False
     schema = raw.get("schema", {})
     if isinstance(content, dict):

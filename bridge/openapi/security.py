@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.errors import DefinitionError
 from bridge.openapi.document import v3_1
-from bridge.openapi.serialization import UnsendableError, encoded, in_header
+from bridge.openapi.serialization import UnsendableError, encoded, in_header, is_header_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -89,6 +89,8 @@ def _credential(document: OpenApiDocument, name: str, raw: Mapping[str, Any], va
         place, header = scheme.security_scheme_in or "", scheme.name or ""
         if place not in {"header", "query", "cookie"} or not header:
             raise DefinitionError(f"{document.source}: the security scheme {name!r} does not say where its key goes")
+        if place == "header" and not is_header_name(header):
+            raise DefinitionError(f"{document.source}: the security scheme {name!r} has the invalid header {header!r}")
     elif scheme.type in {"oauth2", "openIdConnect"} or (scheme.type == "http" and kind == "bearer"):
         value = value and f"Bearer {value}"
     elif scheme.type == "http" and kind == "basic":
@@ -106,8 +108,10 @@ def checked_headers(headers: Mapping[str, str]) -> tuple[Credential, ...]:
     """Return configured headers, which are treated as credentials.
 
     Raises:
-        DefinitionError: A value cannot be sent.
+        DefinitionError: A name or a value cannot be sent.
     """
+    if invalid := [name for name in headers if not is_header_name(name)]:
+        raise DefinitionError(f"{invalid[0]!r} is no name of a header; use letters, digits and hyphens")
     try:
         return tuple(
             Credential(place="header", name=name, value=in_header(value, explode=False))

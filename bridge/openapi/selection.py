@@ -41,7 +41,7 @@ def select(document: OpenApiDocument, patterns: Iterable[str]) -> list[Operation
         found = {number for number, operation in enumerate(document.operations) if matches(operation)}
         if not found:
             near = nearest(pattern, [word for each in document.operations for word in (each.name, each.label)])
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = f"; did you mean {near[0]!r}?" if near else "."
             raise DefinitionError(f"no operation of {document.source} matches {pattern!r}{hint} {_listed(document)}")
         chosen |= found
     return [operation for number, operation in enumerate(document.operations) if number in chosen]

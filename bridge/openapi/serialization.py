@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 PATH_STYLES = frozenset({"simple", "label", "matrix"})
 """Styles of parameters in a path."""
@@ -21,6 +21,8 @@ QUERY_STYLES = frozenset({"form", "spaceDelimited", "pipeDelimited", "deepObject
 _SEPARATORS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 _HEADER_VALUE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?")
 _SLASHES = re.compile(r"[/\\]")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HALF_PAIR = "should be Unicode text, without halves of surrogate pairs"
 _MAX_DECODING = 10
 
 
@@ -32,7 +34,19 @@ def text_of(value: Any) -> str:
     """Text of one value: as it is, or as JSON."""
     if isinstance(value, str):
         return value
-    return "" if value is None else to_json(value).decode()
+    return "" if value is None else json_of(value).decode()
+
+
+def json_of(value: Any) -> bytes:
+    """Write a value as JSON.
+
+    Raises:
+        UnsendableError: It contains half a surrogate pair.
+    """
+    try:
+        return to_json(value)
+    except PydanticSerializationError:
+        raise UnsendableError(_HALF_PAIR) from None
 
 
 def encoded(text: str) -> str:
@@ -44,7 +58,7 @@ def encoded(text: str) -> str:
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
-        raise UnsendableError("should be Unicode text, without halves of surrogate pairs") from None
+        raise UnsendableError(_HALF_PAIR) from None
 
 
 def in_path(name: str, value: Any, style: str, *, explode: bool) -> str:
@@ -132,3 +146,8 @@ def in_header(value: Any, *, explode: bool) -> str:
     if text and not _HEADER_VALUE.fullmatch(text):
         raise UnsendableError("should be printable ASCII text, since it is sent in a header")
     return text
+
+
+def is_header_name(name: str) -> bool:
+    """True if HTTP allows a name for a header (RFC 9110, section 5.6.2)."""
+    return _HEADER_NAME.fullmatch(name) is not None

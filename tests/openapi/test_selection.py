@@ -61,3 +61,8 @@ def test_a_pattern_with_many_stars_is_matched_fast() -> None:
     paths: Json = {"/" + "a" * 2000: {"get": {"responses": {}}}}
     with pytest.raises(DefinitionError, match="no operation"):
         select(parsed(document(paths=paths)), ["GET /" + "*" * 50 + "b"])
+
+
+def test_a_pattern_that_resembles_nothing_is_an_error_that_lists_all() -> None:
+    with pytest.raises(DefinitionError, match=r"matches 'tag:'\. It has "):
+        chosen("tag:")

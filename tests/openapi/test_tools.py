@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -184,6 +184,42 @@ async def test_other_types_of_responses_are_blocks(app: FastAPI) -> None:
     assert (await call(tools, "secret", id="x")).content == (Text('"the secret of x"'),)
 
 
+@pytest.mark.parametrize("charset", ["punycode", "idna", "undefined", "no-such"])
+async def test_texts_in_odd_charsets_are_read_as_utf_8(charset: str) -> None:
+    app = FastAPI()
+
+    @app.get("/text", operation_id="text")
+    async def text() -> Response:
+        return Response("\u00fc-xyz", headers={"content-type": f"text/plain; charset={charset}"})
+
+    assert (await call(from_openapi(app, ["text"]), "text")).text == "\u00fc-xyz"
+
+
+async def test_a_text_is_decoded_by_its_charset() -> None:
+    app = FastAPI()
+
+    @app.get("/text", operation_id="text")
+    async def text() -> Response:
+        return Response(b"\xfc", headers={"content-type": "text/plain; charset=ISO-8859-1"})
+
+    assert (await call(from_openapi(app, ["text"]), "text")).text == "\u00fc"
+
+
+async def test_arguments_that_cannot_be_sent_are_refused_without_a_traceback(
+    tools_of: Callable[..., ToolBox], caplog: pytest.LogCaptureFixture
+) -> None:
+    tools = tools_of("getPet", "renamePet", "sendForm")
+    assert "GET /pets/{id}: the arguments make no valid URL" in (await call(tools, "getPet", id="x" * 70_000)).text
+    half = {"x": "\ud800"}
+    for result in (
+        await call(tools, "renamePet", id=1, body=half),
+        await call(tools, "sendForm", name=half, tags=[]),
+        await call(tools, "getPet", id=half),
+    ):
+        assert "should be Unicode text, without halves of surrogate pairs" in result.text
+    assert "Traceback" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("scheme", "sent"),
     [
@@ -239,6 +275,15 @@ async def test_a_missing_credential_is_logged_and_an_unknown_scheme_refused(
         from_openapi(app, ["with_inHeader"], credentials={"inHeader": "a\nb"})
 
 
+@pytest.mark.parametrize("name", ["X \u00e4", "X\r\nY: z", ""])
+def test_invalid_names_of_headers_are_refused(name: str) -> None:
+    with pytest.raises(DefinitionError, match="is no name of a header"):
+        from_openapi(document(), ["x"], headers={name: SECRET})
+    components = {"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": name}}}
+    with pytest.raises(DefinitionError, match=r"'key' (has the invalid header|does not say where)"):
+        from_openapi(document(components=components), ["x"], credentials={"key": SECRET})
+
+
 async def test_keys_of_free_objects_cannot_replace_other_parameters() -> None:
     operation = {
         "parameters": [
@@ -246,10 +291,10 @@ async def test_keys_of_free_objects_cannot_replace_other_parameters() -> None:
             {"name": "limit", "in": "query", "schema": {"type": "integer"}},
         ]
     }
-    components = {"securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "key"}}}
+    components = {"securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "the[key]"}}}
     content = document(operation, components=components, security=[{"key": []}])
     tools = from_openapi(content, ["x"], credentials={"key": SECRET})
-    for name in ("limit", "key"):
+    for name in ("limit", "the[key]"):
         result = await call(tools, "x", filter={name: "1"})
         assert "filter: should not have the name of another parameter as a key" in result.text
 
