@@ -212,7 +212,12 @@ def _quoted(text: str) -> str:
 
 
 def _host(url: str) -> str:
-    """Host of a URL as DNS has it, so that letters of other scripts cannot imitate it."""
+    """Host of a URL as DNS has it, so that letters of other scripts cannot imitate it.
+
+    Browsers end the host at a backslash, and drop control characters; `urlsplit` differs.
+    """
+    if "\\" in url or any(character <= " " for character in url):
+        return "not readable; do not visit it"
     try:
         host = urlsplit(url).hostname or "none"
         return host if host.isascii() else f"{host.encode('idna').decode()} (not ASCII: {host})"

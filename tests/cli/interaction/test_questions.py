@@ -6,11 +6,17 @@ import json
 import os
 import signal
 import sys
+from contextlib import closing
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 
+from bridge import InvocationContext
+from bridge.cli.interaction.lines import PlainInput
+from bridge.cli.interaction.questions import QuestionAnswerer
+from bridge.tools.questions import ElicitationAnswer, UrlElicitation
 from tests import processes
 from tests.cli.chatting import Provider, serving, text
 from tests.cli.pseudo_terminal import CTRL_C, CTRL_D, Terminal
@@ -18,6 +24,7 @@ from tests.cli.pseudo_terminal import CTRL_C, CTRL_D, Terminal
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bridge.tools.questions import Answer
     from tests.cli.conftest import Run
 
 ASKING = '''
@@ -151,6 +158,22 @@ def test_a_page_is_shown_with_its_host_and_is_not_opened(asking: Path, environme
     terminal.type("yes\r")
     terminal.until("accept\n")
     assert terminal.ended() == 0
+
+
+@pytest.mark.parametrize("url", ["https://evil.example\\@good.example/", "https://evil.exa\nmple/", "https://a b/"])
+def test_the_host_of_an_address_that_browsers_read_otherwise_is_not_shown(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdin, "readline", lambda: "no\n")
+
+    async def ask() -> Answer:
+        with closing(PlainInput()) as lines:
+            return await QuestionAnswerer(lines).answer(UrlElicitation("Sign in.", url), InvocationContext())
+
+    assert anyio.run(ask) == ElicitationAnswer("decline")
+    assert "  host: not readable; do not visit it\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [("read", "secret://one"), ("prompt", "greet")], ids=["read", "prompt"])
