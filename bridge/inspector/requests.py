@@ -133,9 +133,8 @@ class Requests:
         self._requests = deque(request for request in self._requests if request.state == "running")
 
     async def _run(self, server: InspectedServer, request: PageRequest) -> None:
-        context = InvocationContext(
-            channel=_PageChannel(request, self._publish), parameters={REQUEST_PARAMETER: request.number}
-        )
+        channel = _PageChannel(request, self._publish, peer=self)
+        context = InvocationContext(channel=channel, parameters={REQUEST_PARAMETER: request.number})
         begun = perf_counter()
         state: State = "cancelled"
         with request.scope:
@@ -180,13 +179,20 @@ class Requests:
 
 
 class _PageChannel(LocalChannel):
-    """Receives the progress and log messages of a request."""
+    """Receives the progress and log messages of a request.
+
+    Args:
+        request: The request.
+        publish: Called with the summary of the request when it has changed.
+        peer: Identifies the page as the one client, whose abandoned requests do not prevent further questions.
+    """
 
     has_listener = True
 
-    def __init__(self, request: PageRequest, publish: Callable[[Json], None]) -> None:
+    def __init__(self, request: PageRequest, publish: Callable[[Json], None], peer: object) -> None:
         self._request = request
         self._publish = publish
+        self.peer = peer
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Show the progress."""

@@ -111,6 +111,16 @@ async def test_a_cancelled_call_withdraws_its_question(page: OpenPage) -> None:
     assert (late.status_code, page.inspector.questions.open_questions()) == (404, [])
 
 
+async def test_a_question_after_a_cancelled_call_is_answered(page: OpenPage) -> None:
+    cancelled, _ = await asked(page, "pay")
+    await page.post(f"/requests/{cancelled}/cancel")
+    await page.ended(cancelled)
+    number = await page.call("cancel_journey", {"reference": "J-1"})
+    question = await page.event("question", request=number)
+    await page.post(f"/questions/{question['number']}", {"answer": {"action": "decline"}})
+    assert await text_of(page, number) == "The journey stays booked (decline)."
+
+
 async def test_a_malformed_answer_leaves_the_question_open(page: OpenPage) -> None:
     number, question = await asked(page, "pay")
     wrong = await page.client.post(f"/questions/{question['number']}", json={"answer": {"action": "yes"}})
