@@ -15,9 +15,10 @@ from anyio import fail_after, to_thread
 
 from bridge import Features, ResourceBox, resource
 from bridge.redis import redis_at
-from bridge.server import http_app, served
+from bridge.server import http_app
 from bridge.server.cluster.replica import Replica
 from bridge.server.cluster.session_records import SessionRecords, watched_message
+from bridge.server.served import resources
 from tests.server.cluster.speaking import DEADLINE_SECONDS, Replicas, Talk, events, message_in
 
 if TYPE_CHECKING:
@@ -105,11 +106,11 @@ def test_what_a_session_watches_goes_with_it_to_another_replica(
     with heard(talk, replicas.other, "notes://1") as told:
         RESOURCES.updated("notes://2")
         assert next(told) == "notes://2"
-    monkeypatch.setattr(served, "MAX_WATCHED", 2)
+    monkeypatch.setattr(resources, "MAX_WATCHED", 2)
     assert asked(talk, replicas.other, "subscribe", "notes://2") == {}
     error = {"code": -32005, "message": "a session may watch 2 resources; unsubscribe from others"}
     assert asked(talk, replicas.other, "subscribe", "notes://3") == error
-    monkeypatch.setattr(served, "MAX_WATCHED_BYTES", 20)
+    monkeypatch.setattr(resources, "MAX_WATCHED_BYTES", 20)
     assert asked(talk, replicas.other, "unsubscribe", "notes://2") == {}
     error["message"] = "a session may watch URIs of 20 bytes, not 22; unsubscribe from others"
     assert asked(talk, replicas.one, "subscribe", "notes://10000") == error
