@@ -44,16 +44,21 @@ class CallLines:
         time = datetime.fromisoformat(record["time"]).astimezone().strftime("%H:%M:%S.%f")[:-3]
         if record["event"] == "lost":
             return f"{time} {with_count(record['calls'], 'line')} of calls were dropped"
-        name = record.get("tool") or record.get("resource") or record.get("prompt") or "(no name)"
-        server = f" of {record['server']}" if record["server"] else ""
-        caller = f" by {record['caller']}" if record["caller"] else ""
+        name = _word(record.get("tool") or record.get("resource") or record.get("prompt")) or "(no name)"
+        server = f" of {_word(record['server'])}" if record["server"] else ""
+        caller = f" by {_word(record['caller'])}" if record["caller"] else ""
         transport = f" over {record['transport']}" if record["transport"] else ""
-        called = escape_controls(" ".join(f"{record['event']} {name}{server}{caller}{transport}".split()))
+        called = escape_controls(f"{record['event']} {name}{server}{caller}{transport}")
         outcome = f"error {record['error']}" if record["outcome"] == "error" else record["outcome"]
         if self._is_coloured:
             outcome = click.style(outcome, fg=_COLOURS.get(record["outcome"], "red"))
         arguments = f" {_compact(record['arguments'])}" if self._shows_arguments else ""
         return f"{time} {called}: {outcome} in {record['duration_ms']:.1f} ms{arguments}"
+
+
+def _word(text: str | None) -> str | None:
+    """A name that callers choose; in quotes if it could be read as other parts of the line."""
+    return json.dumps(text, ensure_ascii=False) if text and (text.split() != [text] or '"' in text) else text
 
 
 def _compact(arguments: Any) -> str:

@@ -125,7 +125,14 @@ def record(**changes: object) -> bytes:
         ({"server": "files", "caller": "ada"}, "call add of files by ada over http: ok in 0.2 ms"),
         ({"outcome": "error", "error": "-32602"}, "call add over http: error -32602 in 0.2 ms"),
         ({"tool": None}, "call (no name) over http: ok in 0.2 ms"),
-        ({"tool": "a\x1b[2J\nb\u202e", "caller": "x\x9b"}, r"call a\x1b[2J b\u202e by x\x9b over http: ok in 0.2 ms"),
+        (
+            {"tool": "a\x1b[2J\nb\u202e", "caller": "x\x9b"},
+            r'call "a\u001b[2J\nb\u202e" by x\x9b over http: ok in 0.2 ms',
+        ),
+        (
+            {"tool": "add by ada over http: ok in 1 ms", "outcome": "error", "error": "-32602"},
+            'call "add by ada over http: ok in 1 ms" over http: error -32602 in 0.2 ms',
+        ),
         ({"event": "read", "resource": "notes://a", "tool": None}, "read notes://a over http: ok in 0.2 ms"),
         ({"event": "task", "transport": None, "outcome": "cancelled"}, "task add: cancelled in 0.2 ms"),
         ({"event": "lost", "calls": 3}, "3 lines of calls were dropped"),
