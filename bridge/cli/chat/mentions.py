@@ -10,8 +10,10 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from bridge.cli.chat.commands import COMMANDS
 from bridge.cli.targets.features import produced, prompt_named
 from bridge.errors import ResourceNotFoundError, TargetError
+from bridge.text import nearest
 from bridge.tools.content import File, UserMessage
 
 if TYPE_CHECKING:
@@ -34,11 +36,12 @@ async def message_of(question: str, features: Features) -> str | UserMessage | S
         features: The prompts and resources.
 
     Raises:
-        TargetError: There is no such prompt, or its arguments do not have the form ``name=value``.
+        TargetError: There is no such prompt or command, or its arguments do not have the form ``name=value``.
         ResourceNotFoundError: There is no resource with a URI that was written with ``@``.
         BridgeError: A prompt or resource failed.
     """
-    if features.prompts and (match := _PROMPT.fullmatch(question.strip())) is not None:
+    match = _PROMPT.fullmatch(question.strip())
+    if match is not None and (features.prompts or match[2] is None or match[1] in COMMANDS):
         return await _rendered(match[1], match[2] or "", features)
     contents: list[Content] = []
     for match in _RESOURCE.finditer(question):
@@ -47,6 +50,9 @@ async def message_of(question: str, features: Features) -> str | UserMessage | S
 
 
 async def _rendered(name: str, arguments: str, features: Features) -> Sequence[PromptMessage]:
+    is_prompt = features.prompts is not None and features.prompts.find(name) is not None
+    if not is_prompt and (near := nearest(name, COMMANDS)):
+        raise TargetError(f"there is no prompt {name!r}; did you mean the command /{near[0]}?")
     prompt = prompt_named(features, name)
     try:
         words = shlex.split(arguments)

@@ -290,6 +290,22 @@ def test_a_wrong_prompt_or_resource_is_an_error_and_the_model_is_not_asked(
     assert provider.requests == []
 
 
+@pytest.mark.parametrize(
+    ("question", "error"),
+    [
+        ("/HLP", "there is no prompt 'HLP'; did you mean the command /help?"),
+        ("/exit now", "there is no prompt 'exit'; did you mean the command /exit?"),
+        ("/quux", "there is no prompt 'quux'"),
+    ],
+)
+def test_a_mistyped_command_is_an_error_and_the_model_is_not_asked(tools: Path, question: str, error: str) -> None:
+    provider = Provider(text("Fine."))
+    done = chat(provider, str(tools), "--once", question)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert error in done.stderr
+    assert provider.requests == []
+
+
 def test_a_path_is_no_prompt(tools: Path) -> None:
     provider = Provider(text("Fine."))
     assert chat(provider, str(tools), "--once", "/etc/hosts and /review").returncode == 0
