@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from pathlib import Path
+from tempfile import mkstemp
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import Completer, Completion
@@ -17,7 +19,6 @@ from bridge.text import clip, escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
@@ -80,8 +81,20 @@ def _prepare(path: Path) -> None:
     finally:
         os.close(file)
     if is_long:
-        _, _, newer = path.read_bytes()[-MAX_BYTES // 2 :].partition(b"\n\n")  # an empty line precedes each entry
-        path.write_bytes(b"\n" + newer)
+        _drop_older_half(path)
+
+
+def _drop_older_half(path: Path) -> None:
+    """Replace the history at once, so that a full disk loses nothing, and other conversations read a whole one."""
+    _, _, newer = path.read_bytes()[-MAX_BYTES // 2 :].partition(b"\n\n")  # an empty line precedes each entry
+    descriptor, name = mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp makes it 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(b"\n" + newer)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _bindings() -> KeyBindings:

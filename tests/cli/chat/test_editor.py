@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
+
+from bridge.cli.chat.editor import QuestionEditor
+from bridge.server.features import Features
 from tests.cli.chatting import Provider, serving, text
 from tests.cli.pseudo_terminal import CTRL_C, CTRL_D, TAB, UP, Terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OFFERING = """
 from bridge import prompt, resource
@@ -79,6 +81,21 @@ def test_a_long_history_loses_its_older_half(tmp_path: Path) -> None:
     assert asked(provider) == ["question 029999"]
     assert history.stat().st_size < 600_000
     assert history.read_text().startswith("\n# 2026-01-31 12:00:00\n+question 0")
+
+
+def test_a_history_that_cannot_be_replaced_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = tmp_path / "chat_history"
+    whole = "\n# 2026-01-31 12:00:00\n+question\n" * 40_000
+    history.write_text(whole)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="No space left"):
+        QuestionEditor(Features(), history)
+    assert history.read_text() == whole
+    assert list(tmp_path.iterdir()) == [history]
 
 
 def test_the_history_can_be_left_out(tmp_path: Path) -> None:
