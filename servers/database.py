@@ -141,7 +141,7 @@ def describe_table(
 
 
 def _described(table: str, context: InvocationContext) -> tuple[Schema | None, list[str]]:
-    """What a table is made of, None where it does not exist; and the names of all tables."""
+    """Schema of a table, None where it does not exist; and the names of all tables."""
     with _database(context) as database:
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')")]
         if (name := next((name for name in names if name.lower() == table.lower()), None)) is None:

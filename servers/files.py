@@ -375,7 +375,7 @@ def _listed() -> Iterator[Resource | ResourceTemplate]:
 
 
 def _version(uri: str) -> object:
-    """What changes with a file: None where it cannot be read."""
+    """Value that differs once a file has changed; None where it cannot be read."""
     with suppress(OSError, ToolError), ROOT.opened_file(unquote(uri.removeprefix("file:///"))) as opened:
         status = os.fstat(opened)
         return status.st_ino, status.st_mtime_ns, status.st_size

@@ -156,7 +156,7 @@ class Server:
     drift: tuple[Drift, ...] | None = None
     """Differences from its pins; None if nothing is pinned."""
     unpinned: tuple[str, ...] = ()
-    """What it has that its pins do not cover: ``resources``, ``prompts``."""
+    """Kinds that its pins do not cover: ``resources``, ``prompts``."""
     has_login: bool = False
     """True if a login is stored for it."""
 

@@ -73,7 +73,7 @@ class App:
         )
 
     def summary(self) -> Json:
-        """What it asks for, as JSON for the page."""
+        """Return the domains and permissions that it asks for, as JSON for the page."""
         return {
             "domains": dict(self.domains),
             "refused": self.refused,
