@@ -5,7 +5,9 @@ A URI can be read without being listed, so each URI is checked before it is requ
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from bridge.client.config.servers import matches_any
 from bridge.client.connection.list_methods import RESOURCES, TEMPLATES
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
     from bridge.resources.resource import ResourceTemplate
     from bridge.resources.uri_template import UriTemplate
+
+_MAX_DECODING = 10
+_DOT_SEGMENTS = frozenset({".", ".."})
+_SEPARATORS = re.compile(r"[/\\?#]")
 
 
 class ResourceSelection:
@@ -81,6 +87,9 @@ class ResourceSelection:
     def require(self, uri: str) -> None:
         """Check that a URI on the server may be read: one of the list, of a template, or that a result links to.
 
+        Servers decode URIs, so what the configuration leaves out is not read in an encoded form either, nor by a path
+        with the segments ``.`` and ``..``.
+
         A URI of the list, or of a template that may be used, is not affected by other templates that it belongs to.
 
         Raises:
@@ -88,9 +97,15 @@ class ResourceSelection:
             ResourceNotFoundError: The configuration leaves it out.
         """
         include, exclude = self._config.include_resources, self._config.exclude_resources
-        if matches_any(uri, exclude):
+        decoded = _decoded(uri)
+        has_patterns = include is not None or bool(exclude)
+        if (
+            matches_any(uri, exclude)
+            or matches_any(decoded, (*exclude, *map(_decoded, exclude)))
+            or (has_patterns and uri not in self._uris and _DOT_SEGMENTS & set(_SEPARATORS.split(decoded)))
+        ):
             raise ResourceNotFoundError(uri)
-        if (reason := self._refused.get(uri)) is not None:
+        if (reason := self._refused.get(uri) or self._refused.get(decoded)) is not None:
             raise not_as_pinned(self._config.name, f"reading {uri!r}", reason)
         if uri in self._uris or any(each.match(uri) is not None for each in self._templates):
             return
@@ -101,6 +116,15 @@ class ResourceSelection:
             include is None or matches_any(uri, include)
         ):
             raise ResourceNotFoundError(uri)
+
+
+def _decoded(uri: str) -> str:
+    """The URI as a server may read it, which may decode it more than once."""
+    for _ in range(_MAX_DECODING):
+        if (decoded := unquote(uri)) == uri:
+            break
+        uri = decoded
+    return uri
 
 
 def not_as_pinned(server: str, phase: str, reason: str) -> PinMismatchError:

@@ -302,7 +302,19 @@ async def test_a_blocking_provider_keeps_to_pins_too(served: Served) -> None:
             {"exclude_resources": ("notes://milk",)},
             ["notes://all", "notes://{title}", "tasks://{number}"],
             ["notes://bread"],
-            ["notes://milk"],
+            ["notes://milk", "notes://mil%6b", "notes://mil%256B", "notes://bread/../milk", "notes://%2e%2E/milk"],
+        ),
+        (
+            {"exclude_resources": ("notes://my%20m*",)},
+            ["notes://all", "notes://{title}", "tasks://{number}"],
+            ["notes://my%20bread"],
+            ["notes://my%20milk", "notes://%6dy%20milk"],
+        ),
+        (
+            {"include_resources": ("notes://b*",)},
+            [],
+            [],
+            ["notes://b/../milk", "notes://b/%2e%2e/milk"],
         ),
         (
             {"include_resources": ("notes://*",), "exclude_resources": ("*all",)},
