@@ -122,16 +122,18 @@ class ServerPins:
         pins = self.items.get(method.member)
         if pins is None:
             return []
-        current = {str(item.get(method.key)): Pin.of(method, item) for item in listed}
-        found: list[Drift] = []
-        for name, now in current.items():
+        current: set[str] = set()
+        found: dict[str, Drift] = {}
+        for item in listed:  # one that is listed twice may differ in either place
+            name, now = str(item.get(method.key)), Pin.of(method, item)
+            current.add(name)
             if (pinned := pins.get(name)) is None:
-                found.append(Drift(name=name, noun=method.noun, kind="added"))
+                found.setdefault(name, Drift(name=name, noun=method.noun, kind="added"))
             elif parts := tuple(part for part in _PARTS[method] if pinned.hashes.get(part) != now.hashes[part]):
                 diff = _diff(method, pinned, now, parts)
-                found.append(Drift(name=name, noun=method.noun, kind="changed", parts=parts, diff=diff))
+                found.setdefault(name, Drift(name=name, noun=method.noun, kind="changed", parts=parts, diff=diff))
         removed = (name for name in pins if name not in current)
-        return [*found, *(Drift(name=name, noun=method.noun, kind="removed") for name in removed)]
+        return [*found.values(), *(Drift(name=name, noun=method.noun, kind="removed") for name in removed)]
 
     def admitted(self, server: str, method: ListMethod, listed: Listed) -> Listed:
         """Select the listed items that may be used; differences from the pins are logged.
