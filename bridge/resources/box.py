@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from bridge.tools.tool import Tool
 
 
+_MAX_FOUND = 1000
+"""Maximum number of URIs whose templates are remembered."""
+_MAX_FOUND_CHARS = 256
+"""Maximum length of such a URI."""
+
+
 class Readable(NamedTuple):
     """A resource that can be read now."""
 
@@ -45,6 +51,8 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         self._included: list[ResourceBox] = []
         self._templates: tuple[ResourceTemplate, ...] | None = None
         self._sorted: tuple[ResourceTemplate, ...] | None = None
+        self._found: dict[str, Readable] = {}
+        """By URI, what was found for those of templates."""
         super().__init__(*sources)
 
     def key_of(self, item: Resource | ResourceTemplate) -> str:
@@ -56,9 +64,18 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         item = self._items.get(uri)
         if isinstance(item, Resource):
             return Readable(item, item.tool, {})
+        return self._found.get(uri) or self._match(uri)
+
+    def _match(self, uri: str) -> Readable | None:
         for template in self._by_specificity:
             if (values := template.uri_template.match(uri)) is not None:
-                return Readable(template, template.tool_of(uri), values)
+                found = Readable(template, template.tool_of(uri), values)
+                # Calls do not share a list of values, because their functions may change it.
+                if len(uri) <= _MAX_FOUND_CHARS and not any(type(each) is list for each in values.values()):
+                    if len(self._found) >= _MAX_FOUND:
+                        self._found.clear()
+                    self._found[uri] = found
+                return found
         return None
 
     @property
@@ -83,6 +100,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
 
     def _notify(self) -> None:
         self._templates = self._sorted = None
+        self._found.clear()
         super()._notify()
 
     async def begin_watch(self, uri: str) -> Callable[[], None]:

@@ -260,3 +260,44 @@ def test_a_box_finds_what_reads_a_uri_and_refuses_clashes() -> None:
     assert "x:a" not in box
     with pytest.raises(DefinitionError, match="no resources in"):
         box.add([])
+
+
+def test_what_was_found_for_a_uri_is_found_anew_after_a_change() -> None:
+    @resource("x:{name}")
+    def any_name(name: str) -> str:
+        return name
+
+    @resource("x:a{rest}")
+    def beginning(rest: str) -> str:
+        return rest
+
+    def name_of(uri: str) -> str | None:
+        found = box.find(uri)
+        return found and found.resource.name
+
+    box = ResourceBox(any_name)
+    assert [name_of("x:ab"), name_of("x:ab")] == ["any_name", "any_name"]
+    box.add(beginning)
+    assert name_of("x:ab") == "beginning"
+    box.remove("x:a{rest}")
+    assert name_of("x:ab") == "any_name"
+    box.remove("x:{name}")
+    assert name_of("x:ab") is None
+
+
+def test_a_box_remembers_few_short_uris_and_no_lists() -> None:
+    @resource("x:{name}")
+    def any_name(name: str) -> str:
+        return name
+
+    @resource("list:{/parts*}")
+    def parts_of(parts: list[str]) -> list[str]:
+        return parts
+
+    box = ResourceBox(any_name, parts_of)
+    for number in range(3000):
+        assert box.find(f"x:{number}") is not None
+        assert box.find("list:/a/b") is not box.find("list:/a/b")
+        assert box.find(f"x:{'y' * 1000}{number}") is not None
+    assert len(box._found) <= 1000
+    assert max(map(len, box._found)) <= 256
