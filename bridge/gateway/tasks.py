@@ -122,7 +122,8 @@ class GatewayTasks:
                     if error.code == INVALID_PARAMS:
                         break
                 else:
-                    if last is not None and task != last:
+                    # The first state may be later than the one that the client knows.
+                    if task != last and (last is not None or task.status != "working"):
                         listener(task_id)
                     last = task
                 await anyio.sleep(1.0 if last is None else last.poll_interval_seconds)

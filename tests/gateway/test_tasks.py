@@ -12,6 +12,7 @@ from bridge import Caller, ElicitationAnswer, InvocationContext, OutcomeUnknownE
 from bridge.client import ClientHandlers, HttpTransport, McpToolProvider, ReconnectPolicy
 from bridge.gateway.tasks import GatewayTasks
 from bridge.server.protocol import ProtocolError
+from bridge.tools.task import Task
 from tests.client.conftest import RemoteServer
 from tests.client.reports import listening
 from tests.client.tasks.test_remote_tasks import SERVED, Gate, Progress, by_name, gate
@@ -255,3 +256,20 @@ async def test_a_task_is_known_to_its_caller_alone() -> None:
             with pytest.raises(ProtocolError, match="there is no task"):
                 await request
     assert tasks.created(wire, "one", ada)["taskId"] != task_id
+
+
+@LIMITED
+async def test_a_subscription_notifies_of_a_task_that_has_ended_before_it_was_first_looked_at() -> None:
+    ended = Task(id="a", status="completed", created_at=0, updated_at=0, ttl_seconds=None, poll_interval_seconds=1)
+
+    class Ended(GatewayTasks):
+        """Tasks that have ended."""
+
+        async def get(self, task_id: str, context: InvocationContext) -> Task:
+            return ended
+
+    notified = anyio.Event()
+    async with McpToolProvider([]) as provider:
+        end = Ended(provider).watch(["a"], InvocationContext(), lambda _: notified.set())
+        await notified.wait()
+        end()
