@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 
 from bridge.redis import redis_at
 from bridge.server.cluster.replica import Replica
-from bridge.server.tasks.shared.script import SCRIPT
+from bridge.server.tasks.shared.script import EXPIRED_MILLISECONDS, SCRIPT
 from bridge.server.tasks.store import TaskStoreError, record_from_json, record_to_json
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class SharedRecord(NamedTuple):
     """True if a further run of its tool is harmless."""
     is_cancelled: bool
     """True if its client has cancelled it."""
+    seconds_left: float | None
+    """Time until it expires, by the clock of Redis; None for never."""
 
 
 class RedisTaskStore:
@@ -99,7 +101,7 @@ class RedisTaskStore:
         created: Literal["ok", "tasks", "bytes"] = await self._run(
             "create",
             record.task.id,
-            _expiry(record),
+            _milliseconds_left(record),
             record.account,
             record.stored_bytes,
             *maxima,
@@ -126,19 +128,27 @@ class RedisTaskStore:
         except UnicodeEncodeError:  # lone surrogates, which JSON may have
             return None
         key = self.replica.key("task", task_id)
-        fields = dict(zip(names, await self._bounded(lambda: self._redis.hmget(key, names)), strict=True))
-        if fields["state"] is None:
+
+        async def commands() -> list[Any]:
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                pipeline.hmget(key, names)
+                pipeline.pttl(key)
+                found: list[Any] = await pipeline.execute()
+                return found
+
+        values, left_milliseconds = await self._bounded(commands)
+        fields = dict(zip(names, values, strict=True))
+        if fields["state"] is None or 0 <= left_milliseconds <= EXPIRED_MILLISECONDS:
             return None
         try:
             request, outcome = (fields.get("request") or "").encode(), (fields["outcome"] or "").encode()
             record = record_from_json(fields["state"], request, outcome)
         except ValueError as error:
             raise TaskStoreError(f"a task on Redis is malformed: {error}") from error
-        if record.expires_at is not None and record.expires_at <= time():
-            return None
         record = replace(record, runs=int(fields["runs"]))
         claim = Claim(fields["runner"], fields["fence"])
-        return SharedRecord(record, claim, fields["again"] == "1", fields["cancelled"] == "1")
+        left = None if left_milliseconds < 0 else (left_milliseconds - EXPIRED_MILLISECONDS) / _MILLISECONDS
+        return SharedRecord(record, claim, fields["again"] == "1", fields["cancelled"] == "1", left)
 
     async def answers(self, task_id: str) -> dict[str, Json]:
         """Return the answers to the questions of a task that has not ended, by key."""
@@ -202,7 +212,7 @@ class RedisTaskStore:
     async def restore(self, record: TaskRecord, claim: Claim, *, may_run_again: bool) -> Held:
         """Store a task that runs again, if Redis has lost it."""
         fields = _fields(record, may_run_again=may_run_again)
-        size = (_expiry(record), record.account, record.stored_bytes)
+        size = (_milliseconds_left(record), record.account, record.stored_bytes)
         restored: Held = await self._run("restore", record.task.id, *size, *claim, *fields)
         return restored
 
@@ -269,9 +279,9 @@ class RedisTaskStore:
             raise TaskStoreError(f"Redis cannot be used: {str(error) or type(error).__name__}") from error
 
 
-def _expiry(record: TaskRecord) -> int | str:
-    """Return the time of expiry in milliseconds since 1970; empty for never."""
-    return "" if record.expires_at is None else int(record.expires_at * _MILLISECONDS)
+def _milliseconds_left(record: TaskRecord) -> int | str:
+    """Return the time until a task of this process expires; empty for never."""
+    return "" if record.expires_at is None else max(0, int((record.expires_at - time()) * _MILLISECONDS))
 
 
 def _fields(record: TaskRecord, *, may_run_again: bool) -> list[Any]:

@@ -101,18 +101,18 @@ class TaskRunner:
 
     # --- tasks of this process ---------------------------------------------------------------------------------------
 
-    def hold(self, task_id: str, claim: Claim, *, may_run_again: bool) -> None:
-        """Note the claim of a task that is about to run."""
-        self._held[task_id] = _Held(claim, may_run_again)
+    def hold(self, task_id: str, claim: Claim, seconds_left: float | None, *, may_run_again: bool) -> None:
+        """Note the claim of a task that is about to run, and expires after a time; None for never."""
+        self._held[task_id] = _Held(claim, may_run_again, seconds_left)
 
     def add(self, running: RunningTask) -> None:
         """Add a task that runs, whose claim is noted."""
-        task_id, expires_at = running.record.task.id, running.record.expires_at
+        task_id = running.record.task.id
         held = self._held[task_id]
         held.running = running
         self.starting.discard(task_id)
-        if expires_at is not None:
-            held.timer = asyncio.get_running_loop().call_later(max(0.0, expires_at - time()), running.expire)
+        if held.seconds_left is not None:
+            held.timer = asyncio.get_running_loop().call_later(max(0.0, held.seconds_left), running.expire)
 
     @property
     def has_room(self) -> bool:
@@ -242,8 +242,8 @@ class TaskRunner:
         elif rerun is None:
             await self._store.finish(failed_record(record, outcome_unknown(record.tool)), claim, None)
         else:
-            earlier = await self._store.answers(task_id) if record.runs > 1 else {}
-            self.hold(task_id, claim, may_run_again=found.may_run_again)
+            earlier = await self._store.answers(task_id)  # of a run that has ended with its process
+            self.hold(task_id, claim, found.seconds_left, may_run_again=found.may_run_again)
             with nullcontext() if self._watched is None else self._watched.continued(rerun.trace):
                 self.begin(record, rerun, {**record.answers, **earlier})
 
@@ -255,7 +255,7 @@ class TaskRunner:
             self._written.clear()
             for task_id in tuple(self._changed):
                 held = self._held.get(task_id)
-                del self._changed[task_id]
+                self._changed.pop(task_id, None)  # it may have ended while another was stored
                 if held is None or held.running is None:
                     continue
                 try:
@@ -351,6 +351,8 @@ class _Held:
 
     claim: Claim
     may_run_again: bool
+    seconds_left: float | None
+    """Time until it expires, when it was claimed: clocks of processes differ, so this is not a time of day."""
     running: RunningTask | None = None
     timer: asyncio.TimerHandle | None = None
     is_lost: bool = False

@@ -12,18 +12,23 @@ Keys, after the prefix of the server:
     sizes        hash: account, bytes, and 1 if it has not ended, of each task
     taken        hash: bytes and unfinished tasks of all callers, and of each
 
-Expired tasks are deleted by the next operation that needs their room; Redis itself deletes each a minute later.
+Expired tasks are deleted by the next operation that needs their room; Redis itself deletes each a minute later, and all
+other keys two minutes after the last task, if no process is left that would. Times of expiry are by the clock of Redis,
+since those of processes may differ.
 
 A task is claimed with a number, its fence, which grows with each claim. Only the process that holds the last one may
 change the state, so that a process that was taken for dead changes nothing.
 """
+
+EXPIRED_MILLISECONDS = 60_000
+"""Time for which Redis has a task that has expired; it is unknown then."""
 
 SCRIPT = """
 local prefix, operation = KEYS[1], ARGV[1]
 local function key(kind, name) return prefix .. ':' .. kind .. (name and ':' .. name or '') end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local kept, sizes, taken, queue = key('kept'), key('sizes'), key('taken'), key('queue')
+local kept, sizes, taken, queue, runners = key('kept'), key('sizes'), key('taken'), key('queue'), key('runners')
 
 local function tell(to, kind, id)
   redis.call('PUBLISH', key('to', to), cjson.encode({kind = kind, id = id, from = ''}))
@@ -67,14 +72,35 @@ local function held(id, runner, fence)
   if found[2] ~= runner or found[3] ~= fence then return 'lost' end
   return is_final(found[1]) and 'ended' or 'held'
 end
-local function add(id, expires, account, bytes, runner, fence, fields)
+local function keep_with_tasks(...)
+  local last = redis.call('ZRANGE', kept, -1, -1, 'WITHSCORES')[2]
+  for _, name in ipairs({...}) do
+    if last and last ~= 'inf' then
+      redis.call('PEXPIREAT', name, math.max(tonumber(last), now) + 120000)
+    else
+      redis.call('PERSIST', name)
+    end
+  end
+end
+local function hold(id, runner)
+  redis.call('SADD', key('of', runner), id)
+  redis.call('SADD', runners, runner)
+  keep_with_tasks(key('of', runner), runners)
+end
+local function mail(id, runner)
+  redis.call('RPUSH', key('mail', runner), id)
+  keep_with_tasks(key('mail', runner))
+  tell(runner, 'mail', id)
+end
+local function add(id, left, account, bytes, runner, fence, fields)
   redis.call('HSET', key('task', id), 'runner', runner, 'fence', fence, unpack(fields))
-  if expires ~= '' then redis.call('PEXPIREAT', key('task', id), expires + 60000) end
-  redis.call('ZADD', kept, expires ~= '' and expires or '+inf', id)
+  if left ~= '' then redis.call('PEXPIREAT', key('task', id), now + left + 60000) end
+  redis.call('ZADD', kept, left ~= '' and now + left or '+inf', id)
   redis.call('HSET', sizes, id, cjson.encode({account, bytes, 1}))
   count('bytes', account, bytes)
   count('open', account, 1)
-  redis.call('SADD', key('of', runner), id)
+  hold(id, runner)
+  keep_with_tasks(kept, sizes, taken)
 end
 local function rest(first)
   local fields = {}
@@ -91,16 +117,16 @@ function operations.room(account, bytes, max_tasks, max_bytes)
   return 'ok'
 end
 
-function operations.create(id, expires, account, bytes, max_tasks, max_bytes, runner)
+function operations.create(id, left, account, bytes, max_tasks, max_bytes, runner)
   local room = operations.room(account, bytes, max_tasks, max_bytes)
-  if room == 'ok' then add(id, expires, account, tonumber(bytes), runner, '1', rest(9)) end
+  if room == 'ok' then add(id, left, account, tonumber(bytes), runner, '1', rest(9)) end
   return room
 end
 
-function operations.restore(id, expires, account, bytes, runner, fence)
+function operations.restore(id, left, account, bytes, runner, fence)
   local found = held(id, runner, fence)
   if found ~= 'gone' then return found end
-  add(id, expires, account, tonumber(bytes), runner, fence, rest(8))
+  add(id, left, account, tonumber(bytes), runner, fence, rest(8))
   return 'held'
 end
 
@@ -119,7 +145,7 @@ function operations.claim(runner, most, skipped)
       redis.call('HINCRBY', task, 'fence', 1)
       redis.call('HINCRBY', task, 'runs', 1)
       redis.call('HSET', task, 'runner', runner)
-      redis.call('SADD', key('of', runner), id)
+      hold(id, runner)
       found[#found + 1] = id
     end
   end
@@ -158,6 +184,7 @@ function operations.release(id, runner, fence, created, counted, state)
   if counted == '' then redis.call('HINCRBY', task, 'runs', -1) end
   redis.call('SREM', key('of', runner), id)
   redis.call('ZADD', queue, created, id)
+  keep_with_tasks(queue)
   tell('all', 'queued', id)
   if state ~= '' then tell('all', 'changed', id) end
   return 'held'
@@ -170,10 +197,7 @@ function operations.answer(id)
   for i = 1, #given, 2 do redis.call('HSETNX', key('answers', id), given[i], given[i + 1]) end
   local left = redis.call('PTTL', task)
   if left > 0 then redis.call('PEXPIRE', key('answers', id), left) end
-  if found[2] ~= '' then
-    redis.call('RPUSH', key('mail', found[2]), id)
-    tell(found[2], 'mail', id)
-  end
+  if found[2] ~= '' then mail(id, found[2]) end
   tell('all', 'changed', id)
   return 'ok'
 end
@@ -192,8 +216,7 @@ function operations.cancel(id, state, bytes)
     return 'done'
   else
     redis.call('HSET', task, 'cancelled', '1')
-    redis.call('RPUSH', key('mail', found[2]), id)
-    tell(found[2], 'mail', id)
+    mail(id, found[2])
   end
   return 'ok'
 end

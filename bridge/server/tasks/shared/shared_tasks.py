@@ -123,7 +123,8 @@ class SharedTasks(Tasks):
         if reached != "ok":
             self.runner.starting.discard(task_id)
             raise over_maximum(reached)
-        self.runner.hold(task_id, Claim(self._shared.replica.id, "1"), may_run_again=again)
+        claim = Claim(self._shared.replica.id, "1")
+        self.runner.hold(task_id, claim, record.task.ttl_seconds, may_run_again=again)
 
     async def _check_room(self, account: str) -> None:
         try:

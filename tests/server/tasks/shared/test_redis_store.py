@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from bridge.errors import MissingExtraError
+from bridge.server.tasks.shared import redis_store
 from bridge.server.tasks.shared.redis_store import Claim, RedisTaskStore
 from bridge.server.tasks.store import TaskRecord
 from bridge.tools.task import Task
@@ -123,7 +124,10 @@ async def test_places_and_bytes_are_given_back(store: RedisTaskStore) -> None:
         await store.forget(each, "one")
     taken = await store.replica.redis.hgetall(store.replica.key("taken"))
     assert taken == {"bytes": "0", "open": "0"}
-    assert await store.replica.redis.keys(store.replica.key("*")) == [store.replica.key("taken")]
+    assert set(await store.replica.redis.keys(store.replica.key("*"))) == {
+        store.replica.key("taken"),
+        store.replica.key("runners"),
+    }
 
 
 async def test_expired_tasks_are_unknown_and_leave_nothing(store: RedisTaskStore) -> None:
@@ -131,7 +135,10 @@ async def test_expired_tasks_are_unknown_and_leave_nothing(store: RedisTaskStore
     await created(store, old)
     assert await store.find("a") is None
     assert await store.claim("one", 1, ()) == []
-    assert await store.replica.redis.keys(store.replica.key("*")) == [store.replica.key("taken")]
+    assert set(await store.replica.redis.keys(store.replica.key("*"))) == {
+        store.replica.key("taken"),
+        store.replica.key("runners"),
+    }
 
 
 async def test_redis_deletes_an_expired_task_even_if_no_process_does(store: RedisTaskStore) -> None:
@@ -141,6 +148,42 @@ async def test_redis_deletes_an_expired_task_even_if_no_process_does(store: Redi
     for key in ("task", "answers"):
         left = await store.replica.redis.ttl(store.replica.key(key, "a"))
         assert 100 < left <= 160
+
+
+async def test_no_key_stays_when_no_process_is_left(store: RedisTaskStore) -> None:
+    for each in "abc":
+        await created(store, record(each))
+    await store.claim("one", 2, ())
+    await store.answer("a", {"name": {"action": "cancel"}})
+    redis = store.replica.redis
+    keys = [str(each) for each in await redis.keys(store.replica.key("*"))]
+    assert {key.removeprefix(store.replica.key("")).partition(":")[0] for key in keys} == {
+        *("task", "answers", "queue", "of", "mail", "runners", "kept", "sizes", "taken")
+    }
+    for key in keys:
+        assert 60 < await redis.ttl(key) <= 180, key
+
+
+async def test_bookkeeping_stays_for_a_task_that_never_expires(store: RedisTaskStore) -> None:
+    await created(store, record("a", ttl_seconds=None))
+    await created(store, record("b"))
+    for kind in ("queue", "runners", "kept", "sizes", "taken"):
+        assert await store.replica.redis.ttl(store.replica.key(kind)) == -1
+
+
+@pytest.mark.parametrize("wrong_by_seconds", [-3600, 3600])
+async def test_a_task_of_a_process_with_a_wrong_clock_expires_in_time(
+    store: RedisTaskStore, monkeypatch: pytest.MonkeyPatch, wrong_by_seconds: int
+) -> None:
+    with monkeypatch.context() as process:
+        process.setattr(redis_store, "time", lambda: time() + wrong_by_seconds)
+        await created(store, record(created_at=time() + wrong_by_seconds))
+        assert await store.find("a") is not None
+    assert await store.claim("other", 1, ()) == ["a"]
+    found = await store.find("a")
+    assert found is not None
+    assert found.seconds_left is not None
+    assert 30 < found.seconds_left <= 60
 
 
 async def test_answers_are_kept_once_and_are_mail_for_the_process(store: RedisTaskStore) -> None:

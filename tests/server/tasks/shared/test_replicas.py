@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from bridge import InvocationContext, TaskPolicy, tool
 from bridge.server import Publisher, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.tasks.options import TaskOptions
+from bridge.server.tasks.shared import runner
 from bridge.server.tasks.shared.redis_store import RedisTaskStore
 from tests.server import http_server
 from tests.server.tasks.client import TaskClient
@@ -105,7 +107,13 @@ class Tools:
             await anyio.to_thread.run_sync(self.gate.wait, WAIT_SECONDS, abandon_on_cancel=True)
             return self.replica
 
-        return [where, wait, wait_again, ask, caller, start]
+        @tool(task=True, annotations={"idempotentHint": True})
+        async def ask_twice(context: InvocationContext) -> str:
+            """Asks one question after another, and may run again."""
+            names = [await context.elicit(f"{key}?", FORM, key=key) for key in ("first", "last")]
+            return " ".join((each.content or {})["name"] for each in names)
+
+        return [where, wait, wait_again, ask, ask_twice, caller, start]
 
 
 class Cluster:
@@ -235,6 +243,25 @@ def test_a_replica_that_ends_hands_idempotent_work_to_another_and_fails_the_rest
         "code": -32603,
         "message": "the server ended while 'wait' ran, and its outcome is unknown",
     }
+
+
+def test_answers_to_a_replica_that_ends_are_not_asked_for_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_RESYNC_SECONDS", 3600)  # which would find them some time
+    with ExitStack() as ending:
+        _, client = cluster.replica("one", ending)
+        task_id = client.created("ask_twice")
+        client.state(task_id, "input_required")
+        client.update(task_id, first=named("Ada"))
+        while client.state(task_id, "input_required")["inputRequests"].keys() != {"last"}:
+            pass
+    _, other = cluster.replica("other")
+    deadline = monotonic() + WAIT_SECONDS
+    while other.get(task_id).get("inputRequests", {}).keys() != {"last"}:
+        assert monotonic() < deadline
+    other.update(task_id, last=named("Lovelace"))
+    assert other.settled(task_id)["result"]["content"] == [{"type": "text", "text": "Ada Lovelace"}]
 
 
 def test_a_call_that_becomes_a_task_runs_on_where_it_began(cluster: Cluster) -> None:
