@@ -29,6 +29,8 @@ FETCH_SECONDS = 30.0
 _MAX_DEPTH = 200
 _MAX_YAML_EVENTS = 2_000_000
 _MAX_VALUES = 5_000_000
+_CHARS_OF_A_VALUE = 16
+"""Characters of a text that count as one further value."""
 
 
 def read_document(source: Mapping[str, Any] | str | Path) -> tuple[Json, str]:
@@ -134,32 +136,49 @@ def _plain(document: object, source: str) -> Json:
 
 
 class _Plain:
-    """Copies JSON values; those that YAML shares remain shared."""
+    """Copies JSON values; those that YAML shares remain shared, and count at each place, as when they are written."""
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._copies: dict[int, Any] = {}
+        self._copies: dict[int, tuple[Any, int] | None] = {}
+        """Copy of each object and the values in it, by its id; None while it is copied."""
         self._left = _MAX_VALUES
 
     def value(self, value: Any, depth: int) -> Any:
         """Copy one value."""
         if not isinstance(value, Mapping | list | tuple):
+            if isinstance(value, str):
+                self._count(len(value) // _CHARS_OF_A_VALUE)
             if value is None or isinstance(value, str | bool | int | float):
                 return value
             raise DefinitionError(f"{self._source} has a value that is not JSON, of type {type(value).__name__!r}")
-        if (copy := self._copies.get(id(value), self)) is not self:
-            if copy is None:
+        if id(value) in self._copies:
+            if (known := self._copies[id(value)]) is None:
                 raise DefinitionError(f"{self._source} has an object that contains itself")
-            return copy
-        self._left -= len(value)
-        if depth > _MAX_DEPTH or self._left < 0:
-            raise DefinitionError(f"{self._source} is nested too deeply, or has too many values")
+            self._count(known[1])
+            return known[0]
+        left = self._left
+        self._count(len(value))
+        if depth > _MAX_DEPTH:
+            raise self._too_large()
         self._copies[id(value)] = None
+        copy: Any
         if isinstance(value, Mapping):
-            copy = {
-                key if isinstance(key, str) else str(key): self.value(item, depth + 1) for key, item in value.items()
-            }
+            copy = {self._key(key): self.value(item, depth + 1) for key, item in value.items()}
         else:
             copy = [self.value(item, depth + 1) for item in value]
-        self._copies[id(value)] = copy
+        self._copies[id(value)] = copy, left - self._left
         return copy
+
+    def _key(self, key: Any) -> str:
+        text = key if isinstance(key, str) else str(key)
+        self._count(len(text) // _CHARS_OF_A_VALUE)
+        return text
+
+    def _count(self, values: int) -> None:
+        self._left -= values
+        if self._left < 0:
+            raise self._too_large()
+
+    def _too_large(self) -> DefinitionError:
+        return DefinitionError(f"{self._source} is nested too deeply, or has too many values")

@@ -71,9 +71,18 @@ def test_what_cannot_be_read_is_refused_with_the_reason(text: bytes, message: st
         parse_document(text, "x")
 
 
-def test_aliases_that_multiply_are_not_expanded() -> None:
-    levels = b"".join(b"l%d: &l%d [%s]\n" % (n, n, b",".join([b"*l%d" % (n - 1)] * 9)) for n in range(1, 20))
-    assert len(parse_document(b"openapi: 3.1.0\nl0: &l0 [x]\n" + levels, "bomb.yaml")) == 21
+def test_aliases_share_what_they_name() -> None:
+    parsed = parse_document(b"a: &a [x, {y: 1}]\nb: *a\nc: *a\n", "shared.yaml")
+    assert parsed == {"a": ["x", {"y": 1}], "b": ["x", {"y": 1}], "c": ["x", {"y": 1}]}
+    assert parsed["a"] is parsed["b"] is parsed["c"]
+
+
+@pytest.mark.parametrize("text", [b"x", b"x" * 1_000_000], ids=["values", "characters"])
+def test_aliases_that_multiply_are_refused_since_schemas_are_written_without_them(text: bytes) -> None:
+    levels = range(1, 20 if len(text) == 1 else 4)
+    lines = b"".join(b"l%d: &l%d [%s]\n" % (n, n, b",".join([b"*l%d" % (n - 1)] * 9)) for n in levels)
+    with pytest.raises(DefinitionError, match="too many values"):
+        parse_document(b"openapi: 3.1.0\nl0: &l0 [" + text + b"]\n" + lines, "bomb.yaml")
 
 
 def test_missing_and_long_files_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
