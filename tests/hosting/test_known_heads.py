@@ -138,6 +138,30 @@ def test_a_rate_and_a_credential_are_checked_each_time() -> None:
             assert head.split()[1] == status
 
 
+class ReplacedKeys(ApiKeys):
+    """Keys that a test replaces while they are used."""
+
+    changed: Callable[[], None]
+
+    async def keep_current(self, changed: Callable[[], None]) -> None:
+        """Keep the function that announces a change."""
+        self.changed = changed
+        await asyncio.Event().wait()
+
+
+def test_a_revoked_key_is_refused_at_once_on_a_connection_that_knows_its_head() -> None:
+    keys = ReplacedKeys(ApiKey("someone", "k" * 40))
+    app = http_app([add], auth=Auth(keys))
+    with http_server.serving(app, http="direct") as origin, connected(int(origin.rpartition(":")[2])) as connection:
+        for named, status in (("k" * 40, b"200"), ("o" * 40, b"401"), ("k" * 40, b"200")):
+            keys.replace(ApiKey("someone", named))
+            keys.changed()
+            for _ in range(3):
+                connection.sendall(adding(1, key="k" * 40))
+                ((head, _),) = answers(connection, 1)
+                assert head.split()[1] == status
+
+
 class FakeLoop:
     """The time and the timers of an event loop."""
 
