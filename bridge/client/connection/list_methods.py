@@ -21,7 +21,7 @@ class ListMethod(NamedTuple):
     noun: str
     """An item, for messages."""
     feature: Feature
-    """What a server declares that has the method."""
+    """The feature of servers that have the method."""
     key: str = "name"
     """Member of an item that identifies it."""
 

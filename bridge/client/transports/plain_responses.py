@@ -33,7 +33,7 @@ _PASSED_ON: dict[str, type[Received]] = {
     "resources/read": ReceivedContents,
     "prompts/get": ReceivedMessages,
 }
-"""What a gateway passes on."""
+"""Results that a gateway passes on, by method."""
 _COLLECTED_BYTES = 16 * 1024
 """Maximum bytes that are parsed while the garbage collector may run; a longer text would start it many times."""
 

@@ -196,7 +196,7 @@ class PendingCall(Protocol):
         """Run the first step of the call, if possible; return the response if the call has ended, else `run` it.
 
         Args:
-            step: As for `bridge.server.methods.plain_calls.PlainCalls.start`.
+            step: As for `bridge.server.methods.plain_calls.PlainCalls.start_plain`.
         """
         ...
 

@@ -88,7 +88,7 @@ class PlainRequest:
     ending: bytes = b""
     """The members that `write` adds, as JSON behind those of a result."""
     tool: Tool | None = None
-    """What runs the request, if it is plain: a tool, or that of a resource or prompt; set by `Method.plan`."""
+    """The tool that runs a plain request, or that of its resource or prompt; set by `Method.plan`."""
     takes_context: bool = False
     """True if it needs `context`; set by `Method.plan`."""
     context: InvocationContext | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -37,7 +38,7 @@ class _Same:
 
     ends_with_client = True
     may_talk = False
-    request: Request
+    request = cast("Request", SimpleNamespace(user=None))
 
     def begin(self, head: Head, body: bytes) -> PendingCall:
         return self
