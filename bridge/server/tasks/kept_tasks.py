@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from bridge.server.tasks.options import TaskOptions
     from bridge.server.tasks.store import TaskRecord, TaskStore
+    from bridge.tools.context import Caller
 
 _logger = logging.getLogger("bridge.server")
 
@@ -201,3 +202,8 @@ def unavailable(error: TaskStoreError) -> ProtocolError:
 def _seconds_left(record: TaskRecord) -> float | None:
     expires_at = record.expires_at
     return None if expires_at is None else max(0.0, expires_at - time())
+
+
+def owner_of(caller: Caller | None) -> str:
+    """Return the name that a task is bound to; empty without authentication."""
+    return "" if caller is None else caller.name

@@ -24,7 +24,7 @@ from bridge.server.failures import reported
 from bridge.server.limits.accounts import current_account
 from bridge.server.protocol import ProtocolError, missing_tasks_extension
 from bridge.server.tasks.channel import TaskChannel
-from bridge.server.tasks.kept_tasks import KeptTasks
+from bridge.server.tasks.kept_tasks import KeptTasks, owner_of
 from bridge.server.tasks.listeners import TaskListeners
 from bridge.server.tasks.restarts import may_run_again, read_rerun, rerun_request
 from bridge.server.tasks.running_task import RunningTask, failed_record, outcome_unknown, without_room
@@ -107,7 +107,7 @@ class Tasks:
         record = self._new_record(tool, policy, arguments, context)
         channel.take_answers_of(request)
         creation = self._begin(record, tool, arguments, context, access, channel)
-        return await asyncio.shield(self._changing(creation))  # a stored task has to be started
+        return await self._handed_out(self._changing(creation), context.caller)
 
     async def _begin(
         self,
@@ -144,7 +144,7 @@ class Tasks:
                 channel.begin_task()
                 creation = self._changing(self._created(tool, policy, arguments, context, channel, work))
                 try:
-                    return await asyncio.shield(creation)
+                    return await self._handed_out(creation, context.caller)
                 except ProtocolError:
                     if policy.required:
                         raise
@@ -175,6 +175,19 @@ class Tasks:
         record = self._new_record(tool, policy, arguments, context)
         await self._create(record, tool)
         return created_task_to_wire(self._started(record, channel, work).record.task)
+
+    async def _handed_out(self, creation: asyncio.Task[Json], caller: Caller | None) -> Json:
+        """Wait for a task to be created; if the client hangs up before, nobody knows its id, and it is cancelled."""
+
+        def cancel(created: asyncio.Task[Json]) -> None:
+            if not created.cancelled() and created.exception() is None:
+                self._changing(self.cancel(created.result()["taskId"], caller))
+
+        try:
+            return await asyncio.shield(creation)  # what was stored has to be started
+        except asyncio.CancelledError:
+            creation.add_done_callback(cancel)
+            raise
 
     async def _check_room(self, account: str) -> None:
         """Refuse a further task over a maximum."""
@@ -336,11 +349,8 @@ class Tasks:
             await self._kept.save(again)
             channel = TaskChannel(context.client_capabilities, record.answers)
             context.connect(channel)
-            self._started(
-                again,
-                channel,
-                start_work(self._calls, record.tool, rerun.arguments, context, EVERYTHING, self._watched),
-            )
+            work = start_work(self._calls, record.tool, rerun.arguments, context, EVERYTHING, self._watched)
+            self._started(again, channel, work)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -378,11 +388,6 @@ class Tasks:
             if lost := len(self._running):
                 _logger.error("the outcomes of %d tasks could not be stored", lost)
             await self._kept.close()
-
-
-def owner_of(caller: Caller | None) -> str:
-    """Return the name that a task is bound to; empty without authentication."""
-    return "" if caller is None else caller.name
 
 
 def _is_on_asyncio() -> bool:

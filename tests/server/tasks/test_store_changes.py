@@ -74,15 +74,19 @@ async def wait_for_room(publisher: Publisher) -> None:
             return
 
 
-async def test_a_call_that_is_cancelled_while_its_task_is_stored_leaves_no_place_taken() -> None:
-    store, ran = SlowStore(), asyncio.Event()
+@pytest.mark.parametrize("policy", [True, TaskPolicy(required=True, starts_at_once=False)])
+async def test_a_call_that_is_cancelled_while_its_task_is_stored_ends_and_leaves_no_place_taken(
+    policy: bool | TaskPolicy,
+) -> None:
+    store = SlowStore()
 
-    @tool(task=True)
-    async def run() -> None:
-        """Runs."""
-        ran.set()
+    @tool(task=policy)
+    async def wait(context: InvocationContext) -> None:
+        """Waits for its end."""
+        await context.start_task()
+        await asyncio.Event().wait()
 
-    publisher = Publisher(run, name="tests", tasks=TaskOptions(store=store, max_tasks=1))
+    publisher = Publisher(wait, name="tests", tasks=TaskOptions(store=store, max_tasks=1))
     with anyio.fail_after(20):
         cancelled = call(publisher)
         await store.began.wait()
@@ -90,7 +94,6 @@ async def test_a_call_that_is_cancelled_while_its_task_is_stored_leaves_no_place
         with pytest.raises(asyncio.CancelledError):
             await cancelled
         store.gate.set()
-        await ran.wait()  # a stored task runs
         await wait_for_room(publisher)
 
 

@@ -220,10 +220,11 @@ class RedisTaskStore:
         held: Held = await self._run(operation, record.task.id, *claim, *arguments)
         return held
 
-    async def register(self, runner: str) -> tuple[list[str], int, float | None]:
+    async def register(self, runner: str) -> tuple[bool, list[str], int, float | None]:
         """Note that a process runs tasks; return all such processes, the number of waiting tasks, and the oldest.
 
-        The oldest is the time at which it was created; None without one.
+        The first value is True if Redis did not know the process. The oldest is the time at which it was created; None
+        without one.
         """
 
         async def commands() -> list[Any]:
@@ -235,8 +236,8 @@ class RedisTaskStore:
                 found: list[Any] = await pipeline.execute()
                 return found
 
-        _, runners, waiting, oldest = await self._bounded(commands)
-        return sorted(runners), waiting, oldest[0][1] if oldest else None
+        added, runners, waiting, oldest = await self._bounded(commands)
+        return bool(added), sorted(runners), waiting, oldest[0][1] if oldest else None
 
     async def held_by(self, runner: str) -> set[str]:
         """Return the ids of the tasks that a process runs."""

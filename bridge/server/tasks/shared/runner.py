@@ -71,6 +71,8 @@ class TaskRunner:
         self._undone: set[str] = set()
         self._changed: dict[str, None] = {}
         self._skipped: set[str] = set()
+        self._waiting = 0
+        """Tasks that waited for a process when it was last asked for."""
         self.is_draining = False
         """True to claim no tasks."""
         self._must_resync = False
@@ -303,7 +305,13 @@ class TaskRunner:
         for task_id in tuple(self._undone):
             await self._store.forget(task_id, self._id)
             self._undone.discard(task_id)
-        runners, waiting, oldest = await self._store.register(self._id)
+        is_unknown, runners, waiting, oldest = await self._store.register(self._id)
+        if is_unknown and self._waiting:
+            text = (
+                "Redis has lost its data, and with it %d tasks that waited for a process; those that run are restored"
+            )
+            _logger.error(text, self._waiting)
+        self._waiting = waiting
         if self._watched is not None:
             self._watched.queue = waiting, oldest
         if self._must_resync or monotonic() - self._resynced_at > _RESYNC_SECONDS:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
 from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, ProtocolError
-from bridge.server.tasks.kept_tasks import RETRY_SECONDS, over_maximum, unavailable, unknown_task
+from bridge.server.tasks.kept_tasks import RETRY_SECONDS, over_maximum, owner_of, unavailable, unknown_task
 from bridge.server.tasks.restarts import headers_to_keep, may_run_again, read_rerun, rerun_request
 from bridge.server.tasks.shared.dead_processes import cancelled_record, record_end
 from bridge.server.tasks.shared.redis_store import Claim
 from bridge.server.tasks.shared.runner import TaskRunner
 from bridge.server.tasks.store import TaskStoreError
-from bridge.server.tasks.tasks import Tasks, owner_of
+from bridge.server.tasks.tasks import Tasks
 from bridge.server.tasks.work import start_work
 from bridge.wire.questions import answer_from_wire, question_from_wire
 from bridge.wire.tasks import created_task_to_wire

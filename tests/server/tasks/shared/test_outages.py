@@ -14,6 +14,7 @@ from bridge.server import Publisher, http_app
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tasks.shared import redis_store, runner
 from bridge.server.tasks.shared.redis_store import RedisTaskStore
+from bridge.server.tasks.shared.shared_tasks import SharedTasks
 from tests.redis_server import RedisServer, redis_server
 from tests.server import http_server
 from tests.server.tasks.client import TaskClient
@@ -53,8 +54,8 @@ class Server:
             return "done"
 
         tasks = TaskOptions(store=RedisTaskStore(url), **options)
-        publisher = Publisher(wait, name=f"tests-{uuid4().hex}", tasks=tasks)
-        self.app = http_app(wait, publisher=publisher)
+        self.publisher = Publisher(wait, name=f"tests-{uuid4().hex}", tasks=tasks)
+        self.app = http_app(wait, publisher=self.publisher)
 
 
 def test_a_task_that_runs_survives_a_redis_that_comes_back_empty(own_redis: RedisServer) -> None:
@@ -71,6 +72,25 @@ def test_a_task_that_runs_survives_a_redis_that_comes_back_empty(own_redis: Redi
         while client.get(task_id).get("status") != "completed":
             pass
     assert server.runs == 1
+
+
+def test_the_loss_of_waiting_tasks_is_logged(own_redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server(own_redis.url, max_running=1)
+    with http_server.serving(server.app) as origin, TaskClient(origin) as client:
+        client.created("wait")
+        assert server.begun.wait(WAIT_SECONDS)
+        waiting = client.created("wait")
+        publisher_tasks = server.publisher.tasks
+        assert isinstance(publisher_tasks, SharedTasks)
+        while publisher_tasks.runner._waiting == 0:
+            client.get(waiting)
+        own_redis.end()
+        own_redis.start()
+        while client.get(waiting).get("code") != -32602:
+            pass
+        while not any("1 tasks that waited" in record.getMessage() for record in caplog.records):
+            client.get(waiting)
+        server.gate.set()
 
 
 def test_requests_are_refused_within_a_deadline_while_redis_hangs(own_redis: RedisServer) -> None:
