@@ -54,7 +54,7 @@ ASKING = '''
     @tool
     async def visit(context: InvocationContext) -> str:
         """Visit a page."""
-        question = UrlElicitation("Please sign in.", "https://b\u00fccher.example/\\x1b[2Jlogin?a=1")
+        question = UrlElicitation("Please sign in.", "https://b\u00fccher.example/login?a=\\u202e1")
         return (await context.ask({"page": question}))["page"].action
 
     @tool
@@ -152,7 +152,7 @@ def test_a_page_is_shown_with_its_host_and_is_not_opened(asking: Path, environme
     terminal = at_a_terminal(asking, environment, "call", "visit", where=where)
     terminal.until("asks you to visit a page:\n  | Please sign in.\n")
     terminal.until(
-        "  https://bücher.example/\\x1b[2Jlogin?a=1\n  host: xn--bcher-kva.example (not ASCII: bücher.example)\n"
+        "  https://bücher.example/login?a=\\u202e1\n  host: xn--bcher-kva.example (not ASCII: bücher.example)\n"
     )
     terminal.until("[y/N]:")
     terminal.type("yes\r")
