@@ -34,7 +34,8 @@ test-browser: $(READY) ## Test the page of `bridge inspect` in Chromium, which i
 	$(BIN)/python -m pip install --quiet --group browser
 	$(BIN)/python -m pytest tests/inspector/browser -m browser
 
-pictures: $(READY) ## Take the pictures of docs/command-line/inspect.md, after `make test-browser`
+pictures: $(READY) ## Take the pictures of docs/command-line, after `make test-browser`
+	$(BIN)/python -m tests.docs.terminal_pictures
 	$(BIN)/python -m tests.inspector.browser.pictures
 
 test-llm: $(READY) ## Run the tests with a real model, which is installed for them (some 250 MB)

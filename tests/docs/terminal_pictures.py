@@ -1,0 +1,52 @@
+"""``python -m tests.docs.terminal_pictures``: pictures of commands in a terminal, for docs/command-line."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from tests.markdown import Document
+from tests.processes import ROOT
+
+PAGES = ROOT / "docs" / "command-line"
+COLUMNS = 128
+PICTURES = {
+    "doctor": (PAGES / "doctor.md", "doctor notes.py"),
+    "list": (PAGES / "list.md", "list --full trips.py"),
+}
+"""By name: the page whose files the command reads, and its words."""
+_FONT = re.compile(r"@font-face \{[^}]*\}\s*")
+"""Rich refers to fonts on the web, which a picture should not load."""
+
+
+def picture_of(name: str) -> str:
+    """Run a command, and return what it shows as SVG."""
+    page, words = PICTURES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        for block in Document(page).blocks("python"):
+            if block.title is not None:
+                (Path(folder) / block.title).write_text(block.text, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "bridge", *words.split()],
+            cwd=folder,
+            env=os.environ | {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,  # doctor ends with 1
+        )
+    console = Console(record=True, width=COLUMNS, file=io.StringIO())
+    console.print(Text.from_ansi(f"$ bridge {words}\n{done.stdout}".rstrip()))
+    return _FONT.sub("", console.export_svg(title="bridge", unique_id=name))
+
+
+if __name__ == "__main__":
+    for each in PICTURES:
+        (PAGES / "pictures" / f"{each}.svg").write_text(picture_of(each), encoding="utf-8")
