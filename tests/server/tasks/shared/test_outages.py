@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import anyio
 import pytest
+from redis import Redis
 
 from bridge import tool
 from bridge.server import Publisher, http_app
@@ -36,6 +38,25 @@ def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "_SAVE_AGAIN_SECONDS", 0.05)
     monkeypatch.setattr(redis_store, "_COMMAND_SECONDS", 0.5)
+
+
+@contextmanager
+def slow(server: RedisServer) -> Iterator[None]:
+    """Let all commands wait for some time."""
+    has_ended = threading.Event()
+
+    def pause() -> None:
+        with Redis.from_url(server.url) as redis:
+            while not has_ended.is_set():
+                redis.execute_command("CLIENT", "PAUSE", "100", "ALL")
+
+    pausing = threading.Thread(target=pause)
+    pausing.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        pausing.join()
 
 
 class Server:
@@ -91,6 +112,17 @@ def test_the_loss_of_waiting_tasks_is_logged(own_redis: RedisServer, caplog: pyt
         while not any("1 tasks that waited" in record.getMessage() for record in caplog.records):
             client.get(waiting)
         server.gate.set()
+
+
+def test_tasks_run_once_beside_a_slow_redis(own_redis: RedisServer) -> None:
+    server = Server(own_redis.url)
+    with http_server.serving(server.app) as origin, TaskClient(origin) as client, slow(own_redis):
+        task_id = client.created("wait")
+        assert server.begun.wait(WAIT_SECONDS)
+        server.gate.set()
+        while client.get(task_id).get("status") != "completed":
+            pass
+    assert server.runs == 1
 
 
 def test_requests_are_refused_within_a_deadline_while_redis_hangs(own_redis: RedisServer) -> None:
