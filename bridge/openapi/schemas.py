@@ -159,7 +159,8 @@ class SchemaConverter:
         return candidate
 
     def _hide(self, schema: Mapping[str, Any], converted: Json) -> None:
-        hidden = {name for name, each in schema["properties"].items() if self.is_hidden(each)}
+        # A list, because `required` of a malformed document may have objects, which have no hash.
+        hidden = [name for name, each in schema["properties"].items() if self.is_hidden(each)]
         if not hidden:
             return
         converted["properties"] = {name: each for name, each in converted["properties"].items() if name not in hidden}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, SchemaError
 
 from bridge import DefinitionError
 from bridge.openapi.schemas import SchemaConverter
@@ -109,6 +109,11 @@ def test_siblings_of_a_reference_count_in_3_1_only() -> None:
         "description": "d",
         **definitions,
     }
+
+
+def test_an_object_among_the_required_names_is_left_to_the_check_of_the_schema() -> None:
+    with pytest.raises(SchemaError):
+        converted({"properties": {"id": {"readOnly": True}}, "required": ["id", {"$ref": "#/paths"}]})
 
 
 def test_read_only_properties_are_left_out_of_requests_and_write_only_ones_of_responses() -> None:
