@@ -4,8 +4,8 @@
         ╰── Supervisor ── task that opens, closes and reconnects (`bridge.client.connection.supervisor`)
               ╰── Session ── one client of the SDK, from handshake to loss (`bridge.client.connection.session`)
 
-A call to an unavailable server triggers a connection outgoing and waits briefly. If the connection is lost during a
-call, the call is repeated only if it provably never ran or may be repeated; otherwise it fails immediately.
+A call to an unavailable server triggers an attempt to connect, and waits briefly for it. If the connection is lost
+during a call, the call is repeated only if it provably never ran or may be repeated; otherwise it fails immediately.
 """
 
 from __future__ import annotations
