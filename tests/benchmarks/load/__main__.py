@@ -1,7 +1,7 @@
-"""``python -m tests.benchmarks.load``: what a server bears, as a report that takes minutes.
+"""``python -m tests.benchmarks.load``: load tests that take minutes, printed as a report.
 
-Servers are processes of their own on the loopback interface, each ended when its section is, and at the latest when its
-time is over. Linux only: memory is read there.
+Each server is a process of its own on the loopback interface. It is ended after its section, or at its time limit.
+Memory is read from /proc, so the report needs Linux.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from tests.benchmarks.load.section import Section
 
 _FILES = 8192
-"""How many files may be open at once: a connection is one, here and in the server."""
+"""Maximum open files of this process and of the servers; a connection takes one on each side."""
 
 
 def main() -> None:
-    """Run the sections that are named, or all; the exit code is 1 if something in one is not as it should be."""
+    """Run the named sections, or all; the exit code is 1 if a section reports a problem."""
     options = _options()
     sections: dict[str, Callable[[], list[Section]]] = {
         "clients": lambda: [clients.measure(options.clients)],

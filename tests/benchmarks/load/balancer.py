@@ -1,4 +1,4 @@
-"""A balancer as a process of its own: ``python -m tests.benchmarks.load.balancer PORT...`` says where it listens."""
+"""A TCP load balancer as a process: ``python -m tests.benchmarks.load.balancer PORT...`` prints its address."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ANSWER_SECONDS = 2
 
 
 class ProbingBalancer(Balancer):
-    """Asks time and again who is ready, as balancers do, and sends connections to each of those in turn.
+    """Balancer that polls the readiness of its servers and distributes connections among the ready ones, in turn.
 
-    Where nobody is, all are tried.
+    If no server is ready, all are tried.
 
     Args:
-        ports: Where the servers listen, or will.
+        ports: Ports of the servers, now or later.
     """
 
     def __init__(self, ports: Sequence[int]) -> None:
@@ -35,7 +35,7 @@ class ProbingBalancer(Balancer):
         self._ready: set[int] = set()
 
     async def probe(self, port: int) -> None:
-        """Ask one, without end."""
+        """Poll one server for ever."""
         while True:
             found = False
             with anyio.move_on_after(_ANSWER_SECONDS):
@@ -56,11 +56,11 @@ class ProbingBalancer(Balancer):
 
 @contextmanager
 def balancing(ports: Sequence[int], limit_seconds: float) -> Iterator[int]:
-    """Balance connections between servers; gives the port of the balancer.
+    """Balance connections between servers; yields the balancer's port.
 
     Args:
-        ports: Where they listen, or will.
-        limit_seconds: How long it may run.
+        ports: Ports of the servers, now or later.
+        limit_seconds: Maximum lifetime of the balancer.
     """
     words = ("-m", f"{__package__}.balancer", *map(str, ports))
     with running(*words, limit_seconds=limit_seconds, stdout=subprocess.PIPE) as process:

@@ -1,9 +1,9 @@
-"""Where the microseconds of one call go, over HTTP and over stdio.
+"""Processor time of one call, by part, over HTTP and over stdio.
 
-The whole is what a processor works for a real server; under it stands a server that answers without tools, and on that
-the parts within the process, each timed alone. Nothing is profiled, so that nothing is slowed down.
+The total is measured on a real server. Below it stand a server that answers a constant, and the parts within the
+process, each timed alone. No profiler runs, since it would slow the parts down unevenly.
 
-A flame graph says more, and less exactly. While ``make load LOAD='latency soak'`` runs:
+A flame graph shows more detail, less exactly. While ``make load LOAD='latency soak'`` runs:
 
     pip install py-spy && py-spy record --pid $(pgrep -f 'bridge serve' | head -1) --native --output flame.svg
 """
@@ -34,10 +34,10 @@ _REST = "what is not seen in isolation: caches that others use meanwhile, the co
 
 
 def measure(calls: int) -> list[Section]:
-    """Both breakdowns.
+    """Measure both breakdowns.
 
     Args:
-        calls: How many calls a round of the servers is.
+        calls: Calls of one round.
     """
     return [_http(calls), _stdio(calls)]
 
@@ -75,7 +75,7 @@ def _stdio(calls: int) -> Section:
 def _cpu_seconds(
     processes: Sequence[subprocess.Popen[bytes]], asked: Sequence[Callable[[], object]], calls: int
 ) -> list[float]:
-    """What a processor works for each of some servers per call, in the best of rounds that take turns."""
+    """Return the processor seconds per call of each server: the minimum of several rounds, which alternate."""
     found: list[list[float]] = [[] for _ in processes]
     for _ in range(_ROUNDS):
         for process, ask, rows in zip(processes, asked, found, strict=True):

@@ -1,4 +1,4 @@
-"""Many clients at once that call a tool which takes its time, through a gateway too: whether they wait for it alone."""
+"""Many clients that call a waiting tool at once, directly and through a gateway."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _BURSTS = 5
 
 
 def measure(count: int) -> Section:
-    """Let clients call all at once, several times; in the handshake era each in a session of its own.
+    """Let all clients call at once, several times; in the handshake era each has a session of its own.
 
     Args:
-        count: How many clients.
+        count: Number of clients.
     """
     section = Section(
         f"{count:,} clients at once, {_BURSTS} times, call a tool that takes {duration(TOOL_SECONDS)}",

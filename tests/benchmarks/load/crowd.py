@@ -1,6 +1,6 @@
-"""A crowd: many clients of one server at once, each of which waits for its answer before it asks again.
+"""Many clients of one server, each with one request at a time.
 
-One thread serves them all, without an event loop: what the clients take is little beside what the server takes.
+One thread drives them with a selector and without an event loop, so that they take little processor time.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _READ_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one request got."""
+    """Response to one request."""
 
     seconds: float
-    """How long it took, from the first byte that was sent to the last that came."""
+    """Seconds from the first byte sent to the last byte received."""
     text: bytes
-    """Head and body; empty where the server closed the connection instead."""
+    """Head and body; empty if the server closed the connection instead."""
 
 
 class Crowd:
-    """Connections that are kept.
+    """Clients with persistent connections.
 
     Args:
-        port: Where the server listens on this machine.
-        clients: How many there are.
+        port: The server's port on this machine.
+        clients: Number of clients.
     """
 
     def __init__(self, port: int, clients: int) -> None:
@@ -52,9 +52,9 @@ class Crowd:
             client.close()
 
     def ask(self, requests: Iterable[bytes]) -> Iterator[Answer]:
-        """Send requests, each by whichever client is free, and give their answers as they come.
+        """Send requests over idle clients, and yield the responses as they arrive.
 
-        The crowd is used up by an answer that does not come.
+        A missing response makes the whole crowd unusable.
         """
         pending = iter(requests)
         asking = 0
@@ -85,19 +85,19 @@ class Client:
     """One connection, with one request at a time.
 
     Args:
-        port: Where the server listens on this machine.
+        port: The server's port on this machine.
     """
 
     def __init__(self, port: int) -> None:
         self.calls = 0
-        """How many requests it has sent."""
+        """Number of requests sent."""
         self._socket = socket.create_connection(("127.0.0.1", port), LIMIT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sent_at = 0.0
         self._received = b""
 
     def fileno(self) -> int:
-        """What a selector waits for."""
+        """File descriptor, for a selector."""
         return self._socket.fileno()
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Client:
         self._socket.sendall(request)
 
     def receive(self) -> Answer | None:
-        """Take what has come; None until it is whole."""
+        """Receive data; returns the response when it is complete, otherwise None."""
         try:
             part = self._socket.recv(_READ_BYTES)
         except ConnectionResetError:

@@ -1,6 +1,6 @@
-"""A flood: one caller sends without end, far over its rate, and what an honest caller beside it notices.
+"""A flood: one caller sends far above its rate, and the latency of an honest caller beside it is measured.
 
-Every connection of the flood waits for its answer before it sends again, as clients do that do not care about 429.
+Each connection of the flood waits for its response before it sends again, as clients do that ignore 429.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _END = b"\0"
 
 
 def measure(seconds: float) -> Section:
-    """Call steadily, alone and beside a flood, with limits and without.
+    """Call at a steady pace, alone and beside a flood, with limits and without.
 
     Args:
-        seconds: How long each row takes.
+        seconds: Duration of each row.
     """
     section = Section(
         f"{_HONEST_CALLS_A_SECOND} calls a second by one caller; another floods by {CONNECTIONS} connections",
@@ -62,7 +62,7 @@ def _row(server: HttpServer, seconds: float, *, is_flooded: bool) -> Iterator[st
         latencies, lost = [], 0
         worked, start = clock(), perf_counter()
         for number in range(int(seconds * _HONEST_CALLS_A_SECOND)):
-            # Time is what is measured here: calls come steadily, whatever became of those before.
+            # The pace is part of what is measured: a call does not wait for the one before it.
             sleep(max(0.0, start + number / _HONEST_CALLS_A_SECOND - perf_counter()))
             sent = perf_counter()
             lost += not says_three(connection.answer(request))
@@ -82,7 +82,7 @@ def _request(server: HttpServer, key: str) -> bytes:
 
 
 class _Flood:
-    """Connections that send without end, from a process of its own: what it works is not the honest caller's."""
+    """Flood a server from a process of its own, so that its processor time is not the honest caller's."""
 
     def __init__(self, server: HttpServer, connections: int) -> None:
         self._server = server
@@ -102,14 +102,14 @@ class _Flood:
             process.stdin.write(_request(self._server, _FLOODING))
             process.stdin.write(_END)
             process.stdin.flush()
-            process.stdout.readline()  # the first answer has come
+            process.stdout.readline()  # the first response has arrived
             yield
             process.stdin.close()
             self.answered, self.refused = map(int, process.stdout.readline().split())
 
 
 def _flood(port: int, connections: int) -> None:
-    """Send what comes on standard input without end, until that closes, and print what became of it."""
+    """Send the text of standard input repeatedly until standard input closes, and print the counts."""
     request = b""
     while not request.endswith(_END):
         request += os.read(0, 65_536)

@@ -1,4 +1,4 @@
-"""The floors: what is under a server of tools, with a constant answer on top. Its argument is ``http`` or ``stdio``.
+"""Servers that answer a constant, for the lower bound of a call's time. Their argument is ``http`` or ``stdio``.
 
 Over HTTP that is uvicorn as ``bridge serve`` runs it, over stdio the pipes and lines of `bridge.server`.
 """
@@ -34,7 +34,7 @@ _MAX_LINE_BYTES = 65_536
 
 
 class _Same:
-    """Answers every request by the same, in a task of its own, as a call is."""
+    """Answers each request with the same text, in a task of its own, like a call."""
 
     ends_with_client = True
     may_talk = False
@@ -44,14 +44,14 @@ class _Same:
         return self
 
     def start(self, step: Step) -> None:
-        """Leave the first step to `run`."""
+        """Return None: `run` does everything."""
 
     async def run(self) -> PlainResponse:
         return PlainResponse(ANSWER)
 
 
 async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    """What is behind that is not asked."""
+    """Stand in for a request that is not read."""
     raise NotImplementedError
 
 
@@ -67,7 +67,7 @@ def serve_http() -> None:
 
 
 async def serve_stdio() -> None:
-    """Answer every line by the same until there are no more."""
+    """Answer each line with the same text until standard input ends."""
     ended = anyio.Event()
     lines = LineSplitter(_MAX_LINE_BYTES)
 

@@ -1,6 +1,6 @@
-"""A gateway beside FastMCP's proxy and PyPI's mcp-proxy: what it adds to a call, and what servers behind it cost.
+"""A gateway beside FastMCP's proxy and PyPI's mcp-proxy: added latency of a call, and the cost of many servers.
 
-Peers are installed into a cache folder; one that cannot be had is left out.
+Peers are installed into a cache folder; a peer that cannot be installed is left out.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _PACES = (100, 1000)
 """Calls a second."""
 _KEPT_CALLS = 1000
 _SPARE = 1.2
-"""Times as many calls a second as a pace that a gateway has to pass; others would be measured by their queue."""
+"""Factor by which a gateway's maximum must exceed a pace; closer to it, the length of the queue would be measured."""
 _WARM_SECONDS = 0.5
 _MANY = 10**9
 _MOST_LIST_SECONDS = 10.0
-"""A peer is not asked for ten times as many servers if it would take longer to list their tools."""
+"""Maximum seconds to list tools; a peer that would take longer is not measured with ten times as many servers."""
 
 
 class _Latency(NamedTuple):
@@ -60,7 +60,7 @@ def measure(seconds: float) -> list[Section]:
     """Call through gateways, each in front of one server over HTTP, and of one child over stdio.
 
     Args:
-        seconds: How long each figure is measured.
+        seconds: Duration of each measurement.
     """
     section = Section(
         "What a gateway adds to the p50 and p99 of a call; the first row of each is the call itself",
@@ -88,15 +88,15 @@ def measure(seconds: float) -> list[Section]:
 
 
 def measure_servers(seconds: float, counts: Sequence[int] = SERVER_COUNTS) -> list[Section]:
-    """Serve many servers behind one gateway; they are one process with a tool, to which there are many connections.
+    """Serve many servers behind one gateway: one process with one tool, to which the gateway has many connections.
 
     Args:
-        seconds: How long each figure is measured.
-        counts: How many servers; each count is at most ten times the one before.
+        seconds: Duration of each measurement.
+        counts: Numbers of servers; each is at most ten times the one before.
     """
     section = Section("Servers behind one gateway", "until all are listed", "a list", "a call: p50", "p99", "memory")
     known = gateways()
-    known.pop(_MCP_PROXY, None)  # it serves each at a URL of its own
+    known.pop(_MCP_PROXY, None)  # each server has a URL of its own
     with serving(MANY_TOOLS, limit_seconds=LONG_SECONDS) as server:
         url = f"http://127.0.0.1:{server.port}/mcp"
         for name, serve in known.items():
@@ -113,7 +113,7 @@ def measure_servers(seconds: float, counts: Sequence[int] = SERVER_COUNTS) -> li
 
 
 def _first_list(gateway: HttpServer, count: int) -> float:
-    """Wait until the tools of all servers are listed, and return the time."""
+    """Wait until the tools of all servers are listed; returns the seconds."""
     listing = gateway.post(request(Era.MODERN, "tools/list"), Era.MODERN)
     with Crowd(gateway.port, 1) as crowd:
         while True:
@@ -123,7 +123,7 @@ def _first_list(gateway: HttpServer, count: int) -> float:
 
 
 def _lists_and_calls(section: Section, gateway: HttpServer, count: int, seconds: float) -> tuple[float, _Latency]:
-    """Time of a list, and latency of a call, of all servers in turn."""
+    """Measure the time of a list, and the latency of a call to each server in turn."""
     names = ["add_0"] if count == 1 else [f"s{number}_add_0" for number in range(count)]
     listing = gateway.post(request(Era.MODERN, "tools/list"), Era.MODERN)
     calls = [gateway.post(call(Era.MODERN, name), Era.MODERN) for name in names]
@@ -136,7 +136,7 @@ def _lists_and_calls(section: Section, gateway: HttpServer, count: int, seconds:
 
 
 def _latencies(section: Section, server: HttpServer, era: Era, seconds: float) -> tuple[list[_Latency | None], float]:
-    """Latency of one call at a time, of calls without end, and at each pace that the server bears; calls a second."""
+    """Measure the latency of single calls, of calls without a pause, and at each pace that the server can keep."""
     endless = requests(server, era, _MANY)
     with Crowd(server.port, 1) as crowd:
         _checked(section, crowd.ask(_lasting(endless, _WARM_SECONDS)))
@@ -156,7 +156,7 @@ def _latencies(section: Section, server: HttpServer, era: Era, seconds: float) -
 
 
 def _lasting(texts: Iterable[bytes], seconds: float) -> Iterator[bytes]:
-    """The first text, and others until the time is over."""
+    """Yield the first text, then others until the time is over."""
     end = perf_counter() + seconds
     for text in texts:
         yield text
@@ -165,7 +165,7 @@ def _lasting(texts: Iterable[bytes], seconds: float) -> Iterator[bytes]:
 
 
 def _over_stdio(seconds: float) -> _Latency:
-    """Latency of calls of a child, one at a time."""
+    """Measure the latency of single calls to a child."""
     took = []
     with serving_over_stdio(TOOLS) as child:
         child.open(Era.HANDSHAKE)
@@ -188,7 +188,7 @@ def _checked(section: Section, answers: Iterable[Any]) -> _Latency:
 def _cells(
     latencies: Sequence[_Latency | None], rate: float, direct: Sequence[_Latency | None] | None = None
 ) -> list[str]:
-    """Cells of a row; what is added to the direct call, if that is given."""
+    """Return the cells of a row: the difference from the direct call, if that is given."""
     cells: list[str] = []
     for latency, bare in zip(latencies, direct or [None] * len(latencies), strict=True):
         if latency is None:
@@ -205,7 +205,7 @@ def _cells(
 
 
 def gateways() -> dict[str, _Serve]:
-    """Functions that serve a configuration, by the name of the gateway; without peers that cannot be had."""
+    """Return the functions that serve a configuration, by gateway, without peers that cannot be installed."""
     known: dict[str, _Serve] = {_BRIDGE: passing}
     for name, package, version in (
         (_FASTMCP, "fastmcp", FASTMCP_VERSION),
@@ -220,7 +220,7 @@ def gateways() -> dict[str, _Serve]:
 
 @contextmanager
 def passing(servers: Mapping[str, Any]) -> Iterator[HttpServer]:
-    """Pass calls on to the servers of a configuration."""
+    """Serve the servers of a configuration by FastMCP's proxy or mcp-proxy."""
     with _file(servers) as file, serving(file, limit_seconds=LONG_SECONDS) as gateway:
         yield gateway
 

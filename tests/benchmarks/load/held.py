@@ -1,7 +1,7 @@
-"""A load that is held for minutes: whether a call is lost while workers end and a server is rolled, and what it takes.
+"""Minutes of steady load, while workers end and a server is replaced: lost calls, repeated calls, latency and memory.
 
-The server is run as it is beside a service: several workers, a key, metrics and limits, and a Redis for sessions where
-one is installed. Calls come steadily, at a rate far from what the machine could bear, and none is made again.
+The servers run as in production: several workers, a key, metrics and limits, and Redis for sessions if it is installed.
+The rate is far below the maximum of the machine, and no call is repeated.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ TOLD = {
     "wait": f"what waits {duration(WAIT_SECONDS)}",
     "large": f"a text of {LARGE_BYTES // 1024} KiB, in a thread",
 }
-"""What each tool is."""
+"""Names of the tools in the report."""
 
 _MOST_PARTS = 10
 _FEWEST_PARTS = 4
 _SHORTEST_PART_SECONDS = 6.0
-"""How long a part is, where there are more than the fewest: a worker is to come back within one."""
+"""Minimum seconds of a part, if there are more than `_FEWEST_PARTS`: a worker is replaced within one."""
 _EXPECTED = re.compile(r'worker \d+ ended \(exit code 0\); restarting it|\d+ workers: |\{"mcpServers": ')
-"""What a server says when all is well."""
+"""Expected lines on standard error."""
 
 
 def measure(seconds: float) -> list[Section]:
-    """Hold a load, and do to the servers what is done to servers.
+    """Apply a steady load, and replace workers and servers meanwhile.
 
     Args:
-        seconds: For how long; if that is not long enough for what is to be done, until that has been done.
+        seconds: Duration; extended until all replacements are done.
 
     Returns:
-        The calls by time and by tool, the memory, and what it came to; the last fails if that is not as it should be.
+        The calls by time and by tool, the memory, and a summary, which reports what is not as expected.
     """
     parts = max(_FEWEST_PARTS, min(_MOST_PARTS, int(seconds / _SHORTEST_PART_SECONDS)))
     part_seconds = seconds / parts
@@ -83,18 +83,18 @@ def measure(seconds: float) -> list[Section]:
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """What was seen while a load was held."""
+    """Results of the whole load."""
 
     tallies: list[Tally]
-    """What became of the calls, by part."""
+    """Results of the calls, by part."""
     run_twice: list[int]
-    """The calls that ran more than once, by the tools' own journal."""
+    """Calls that ran more than once, by the tools' own journal."""
     record: Record
-    """What was done to the servers."""
+    """Replacements of workers and servers."""
     part_seconds: float
 
     def fill(self, section: Section) -> None:
-        """Tell the calls of each part, and what was done and used meanwhile."""
+        """Add a row for the calls of each part, with the replacements and the memory of that part."""
         twice = Counter(self._part(number / CALLS_A_SECOND) for number in self.run_twice)
         for part, (tally, sample) in enumerate(zip(self.tallies, self.record.samples, strict=True)):
             seconds = tally.all_seconds
@@ -107,7 +107,7 @@ class Held:
         section.add("all", f"{len(seconds):,}", f"{lost:,}", f"{len(self.run_twice):,}", *_times(seconds))
 
     def tools(self) -> Section:
-        """The calls of each tool, over the whole time."""
+        """Add a row for the calls of each tool, over the whole time."""
         section = Section("The same by tool", "calls", "p50", "p90", "p99", "max")
         for name, told in TOLD.items():
             seconds = [each for tally in self.tallies for each in tally.seconds[name]]
@@ -115,7 +115,7 @@ class Held:
         return section
 
     def usage(self) -> Section:
-        """What the workers used after one part and in the end: those that stayed, and all."""
+        """Add rows for the memory after the first part and at the end: of the workers that stayed, and of all."""
         section = Section(
             f"The workers after {self.part_seconds:g} s and in the end",
             *("memory", "private", "descriptors", "memory", "private", "descriptors", "private"),
@@ -128,11 +128,11 @@ class Held:
         return section
 
     def _part(self, at_seconds: float) -> int:
-        """In which part something was; what came after the last is of the last."""
+        """Return the part of a point in time; the last part has no end."""
         return min(len(self.tallies) - 1, int(at_seconds / self.part_seconds))
 
     def verdict(self) -> Section:
-        """What it came to."""
+        """Add the summary."""
         section = Section("What it came to", "")
         record = self.record
         lost = {number: text for tally in self.tallies for number, text in tally.lost.items()}

@@ -1,4 +1,4 @@
-"""The calls of a load that is held: of both eras, of several tools, each with a right answer of its own."""
+"""Calls of a steady load: of both eras and several tools, each of which has a known result."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ KEY = "held-held-held-held-held-held-held"
 
 _KEPT_CALLS = 50
 _TOOLS = ("add", "wait", "add", "add", "large", "add", "wait", "add", "wait", "add")
-"""Which tool each call of ten calls."""
+"""Tools of ten calls, in order."""
 _SHOWN_BYTES = 500
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What became of the calls of a part of the time."""
+    """Results of the calls in a part of the time."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: {tool: [] for tool in dict.fromkeys(_TOOLS)})
-    """How long each took from when it should have begun, by tool."""
+    """Latencies in seconds, from the scheduled start, by tool."""
     lost: dict[int, bytes] = field(default_factory=dict)
-    """Those that were answered wrongly or not at all, with the beginning of what came."""
+    """Beginnings of the responses of calls that were answered wrongly or not at all."""
 
     @property
     def all_seconds(self) -> list[float]:
-        """How long each took, whatever it called."""
+        """Latencies of all tools."""
         return [each for seconds in self.seconds.values() for each in seconds]
 
 
 class HeldCalls:
-    """Calls through a balancer, none of which is made again.
+    """Calls through a balancer, none of which is repeated.
 
     Args:
-        port: Where the balancer listens.
-        eras: In which eras they are made, ten calls in each in turn; those of the handshake era in sessions.
+        port: The balancer's port.
+        eras: Eras of the calls, ten calls of each in turn; those of the handshake era use sessions.
     """
 
     def __init__(self, port: int, eras: Sequence[Era]) -> None:
@@ -59,12 +59,12 @@ class HeldCalls:
         self._answering: set[int] = set()
 
     def make(self, upkeep: Upkeep, seconds: float, part_seconds: float) -> list[Tally]:
-        """Call until the time is over and all has been done to the servers; gives what became of the calls by part.
+        """Call until the time is over and all replacements are done; returns the results by part.
 
         Args:
-            upkeep: What is done to the servers meanwhile.
-            seconds: How long the load is held.
-            part_seconds: How long a part is; the last one goes on until all has been done.
+            upkeep: Replacements of workers and servers.
+            seconds: Minimum duration.
+            part_seconds: Duration of a part; the last one ends after all replacements.
         """
         last = round(seconds / part_seconds) - 1
         tallies: defaultdict[int, Tally] = defaultdict(Tally)

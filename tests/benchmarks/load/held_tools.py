@@ -1,4 +1,4 @@
-"""What is called while a load is held: little work, waiting, and much to send. Each run is written into a journal."""
+"""Tools for a steady load: little work, waiting, and a large result. Each run is written to a journal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridge import ToolBox, tool
 from tests.faults.served import note
 
 JOURNAL = "BENCHMARK_JOURNAL"
-"""The variable that says where the journal is."""
+"""Environment variable with the path of the journal."""
 LARGE_BYTES = 100 * 1024
 WAIT_SECONDS = 0.02
 
@@ -26,7 +26,7 @@ async def add(number: int, one: int) -> int:
 
 @tool
 async def wait(number: int) -> str:
-    """Wait as for somebody else, and tell the number and which process this is."""
+    """Wait as for another service, and return the number and the process ID."""
     _note(number)
     await anyio.sleep(WAIT_SECONDS)
     return f"{number} {os.getpid()}"
@@ -34,13 +34,13 @@ async def wait(number: int) -> str:
 
 @tool
 def large(number: int) -> str:
-    """Tell the number again and again; a plain function, which runs in a thread."""
+    """Return the number many times; a plain function, which runs in a thread."""
     _note(number)
     return large_text(number)
 
 
 def large_text(number: int) -> str:
-    """What `large` answers."""
+    """Return the result of `large`."""
     return f"{number:0{_DIGITS}}" * (LARGE_BYTES // _DIGITS)
 
 

@@ -1,4 +1,4 @@
-"""A server over HTTP whose sessions expire soon: the command line has no option for that, and the app has."""
+"""A server over HTTP whose sessions expire soon, which is an option of the app and not of the command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.benchmarks.tools import add
 
 
 def main(idle_seconds: float) -> None:
-    """Serve until the process is ended, and say where as ``bridge serve`` does."""
+    """Serve until the process is ended, and print the address as ``bridge serve`` does."""
     app = http_app(ToolBox([add]), name="idle", session_idle_seconds=idle_seconds)
     config = uvicorn.Config(app, lifespan="on", ws="none", log_config=None, access_log=False)
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:

@@ -1,4 +1,4 @@
-"""Latency under load: connections that are never idle, with the fast path and without, and calls that come steadily."""
+"""Latency under load: connections that are never idle, with the fast path and without, and calls at a steady pace."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 16
 _PACES = (500, 1000, 2000, 4000)
-"""Calls a second: few enough that one client sends them when it should."""
+"""Calls a second, few enough for one client to send them on time."""
 _KEPT_CALLS = 1000
 _IDS = 1000
-"""How many ids there are before they come again: no two requests that are under way have the same."""
+"""Number of IDs before they repeat; no two open requests have the same."""
 
 
 def measure(calls: int) -> list[Section]:
-    """Call as fast as a server answers, and at several paces.
+    """Measure latency without pauses, and at several paces.
 
     Args:
-        calls: How many calls a row is; at a pace, for each thousand of calls a second.
+        calls: Calls of a row; at a pace, for each thousand of calls a second.
     """
     return [_saturated(calls), _paced(calls)]
 
@@ -58,7 +58,7 @@ def _paced(calls: int) -> Section:
     with serving(TOOLS) as server:
         server.open_session()
         for era in Era:
-            _at_pace(server, era, _PACES[0], calls)  # warm
+            _at_pace(server, era, _PACES[0], calls)  # warm-up
             for calls_a_second in _PACES:
                 clock = cpu_clock(server.process)
                 worked, start = clock(), perf_counter()
@@ -82,14 +82,14 @@ def _at_pace(server: HttpServer, era: Era, calls_a_second: int, calls: int) -> l
 
 
 def requests(server: HttpServer, era: Era, count: int) -> Iterator[bytes]:
-    """Calls of the addition, one after the other; in the handshake era in the session that is open."""
+    """Return calls of the addition; in the handshake era in the session that is open."""
     return islice(cycle([server.post(call(era, "add", number), era) for number in range(1, _IDS + 1)]), count)
 
 
 def _figures(server: HttpServer, era: Era, calls: int) -> list[str]:
     clock = cpu_clock(server.process)
     with Crowd(server.port, CONNECTIONS) as crowd:
-        list(crowd.ask(requests(server, era, calls // 10)))  # warm
+        list(crowd.ask(requests(server, era, calls // 10)))  # warm-up
         worked, start = clock(), perf_counter()
         answers = list(crowd.ask(requests(server, era, calls)))
         took, worked_later = perf_counter() - start, clock()

@@ -1,4 +1,4 @@
-"""Many tools: what a list of them costs whose bytes are there already, and a call among them beside one among few."""
+"""Cost of a server with many tools: a list whose bytes are cached, and a call, beside a server with few tools."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ROUNDS = 10
 
 
 def measure(many: int) -> Section:
-    """Compare a server of many tools with one of few, in turns.
+    """Compare a server of many tools with one of few, in alternating rounds.
 
     Args:
-        many: How many tools the larger one has.
+        many: Number of tools of the larger server.
     """
     section = Section(
         f"{FEW} tools, and {many:,}", f"{FEW}, best", "server CPU", f"{many:,}, best", "server CPU", "times"
@@ -60,7 +60,7 @@ def measure(many: int) -> Section:
 
 
 def _planned_list(count: int) -> tuple[int, float]:
-    """How long the answer is, and how long it takes to make it, but for the first time."""
+    """Measure the length of a list, and the time to build it, without the first time."""
     plans = FastPath(Publisher(ToolBox([numbered(number) for number in range(count)]), name="many"))
     message = request(Era.HANDSHAKE, "tools/list")
     answer = plans.handshake(message)
@@ -80,7 +80,7 @@ def _raced(
     calls: int,
     rounds: int = _ROUNDS,
 ) -> list[tuple[float, float | None]]:
-    """For each server the best round trip and server CPU of a round; rounds take turns, so that both are disturbed."""
+    """Return the minimum round trip and processor time of each server, from alternating rounds."""
     found: list[list[tuple[float, float | None]]] = [[] for _ in servers]
     for _ in range(rounds):
         for server, connection, text, rows in zip(servers, connections, texts, found, strict=True):

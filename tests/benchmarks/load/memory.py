@@ -1,4 +1,4 @@
-"""How much memory a process has, as Linux tells it."""
+"""Memory of a process, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _KIB_IN_MIB = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one process, or several together, have of the machine."""
+    """Resources of one process, or of several together."""
 
     resident_kib: int = 0
     private_kib: int = 0
-    """What of that is shared with nobody."""
+    """Memory that is shared with no other process."""
     descriptors: int = 0
-    """How many files, connections and pipes are open."""
+    """Number of open files, connections and pipes."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -32,7 +32,7 @@ class Usage:
 
 
 def usage(process_id: int) -> Usage:
-    """What a process has now."""
+    """Return the current resources of a process."""
     folder = Path(f"/proc/{process_id}")
     rollup = (folder / "smaps_rollup").read_text(encoding="ascii")
     return Usage(
@@ -43,17 +43,17 @@ def usage(process_id: int) -> Usage:
 
 
 def resident_kib(process: subprocess.Popen[bytes]) -> int:
-    """What it has now."""
+    """Return the current resident memory."""
     return _kib(process, "VmRSS")
 
 
 def peak_kib(process: subprocess.Popen[bytes]) -> int:
-    """The most that it ever had."""
+    """Return the maximum resident memory since the start."""
     return _kib(process, "VmHWM")
 
 
 def mib(kib: int) -> str:
-    """An amount, as it is read."""
+    """Format an amount of memory."""
     return f"{kib / _KIB_IN_MIB:.1f} MiB"
 
 

@@ -1,7 +1,7 @@
-"""A pace: calls that begin when they should, whatever became of those before.
+"""Calls at a steady pace, which start on time even if earlier ones have not ended.
 
-How long a call takes is told from when it should have begun. A client that waits for each answer before it sends the
-next would send little to a server that has stopped for a second, and tell of one slow call where there were hundreds.
+Latency counts from the scheduled start. A client that waits for each response before it sends the next would send
+little to a server that has stopped for a second, and would report one slow call instead of hundreds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ANSWER_SECONDS = 30.0
-"""After how long without any answer those that are still missing are given up."""
+"""Seconds without any response after which the missing ones are given up."""
 
 _MOST_CONNECTIONS = 300
 _CLOSE = b"\r\nconnection: close\r\n"
@@ -26,34 +26,34 @@ _CLOSE = b"\r\nconnection: close\r\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one call."""
+    """Result of one call."""
 
     number: int
-    """Which it was, from 0."""
+    """Index of the call, from 0."""
     due_seconds: float
-    """When it should have begun, after the first."""
+    """Scheduled start in seconds, after the first call."""
     late_seconds: float
-    """How long after that it was sent: the client's own doing, for want of a processor or of a connection."""
+    """Seconds from the scheduled start until it was sent: the delay of the client itself."""
     seconds: float
-    """How long it took from when it should have begun until its answer was whole."""
+    """Seconds from the scheduled start until the response was complete."""
     text: bytes
-    """Head and body; empty where the connection was closed instead, or no answer came."""
+    """Head and body; empty if the connection was closed instead, or no response arrived."""
 
 
 class Pace:
-    """Clients that keep their connections for a while, as a pool of connections does; there are as many as are needed.
+    """Clients with persistent connections, like a connection pool; connections are opened as needed.
 
     Args:
-        port: Where the server listens on this machine.
-        calls_a_second: How many calls begin in a second.
-        kept_calls: How many calls a connection is kept for.
+        port: The server's port on this machine.
+        calls_a_second: Calls that start in a second.
+        kept_calls: Calls after which a connection is closed.
     """
 
     def __init__(self, port: int, calls_a_second: float, kept_calls: int) -> None:
         self._port = port
         self._calls_a_second = calls_a_second
         self._kept_calls = kept_calls
-        self._selector = SelectSelector()  # the others wait for whole milliseconds
+        self._selector = SelectSelector()  # the other timeouts are rounded to milliseconds
         self._idle: deque[Client] = deque()
         self._asking: dict[Client, tuple[int, float, float]] = {}
         self._started_at = 0.0
@@ -67,7 +67,7 @@ class Pace:
         self._selector.close()
 
     def ask(self, requests: Iterable[bytes]) -> Iterator[Outcome]:
-        """Send requests one after the other, and give what became of each as it is known."""
+        """Send requests at the pace, and yield the result of each as it is known."""
         self._started_at = perf_counter()
         for number, request in enumerate(requests):
             due_seconds = number / self._calls_a_second

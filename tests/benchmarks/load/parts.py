@@ -1,6 +1,6 @@
-"""The parts of one call within the process: each of the functions that a server runs, timed alone.
+"""The parts of one call within the process: each function that a server runs, timed alone.
 
-What holds others is timed whole, too, and the others subtracted: so the parts sum up to the whole.
+A function that calls others is timed as a whole, and the others are subtracted: the parts sum up to the whole.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ _ARGUMENTS = {"a": 1, "b": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Some of the work."""
+    """Run a part of the work."""
 
     name: str
     seconds: float
 
 
 async def http_parts(raw: bytes) -> list[Part]:
-    """The parts of a modern call, from the request that the HTTP server has parsed.
+    """Return the parts of a modern call, from the request that the HTTP server has parsed.
 
     Args:
-        raw: The request as it comes over a connection.
+        raw: The request as received.
     """
     scope, body = _parsed(raw)
     publisher = Publisher(ToolBox([add]), name="parts")
@@ -81,7 +81,7 @@ async def http_parts(raw: bytes) -> list[Part]:
 
 
 async def stdio_parts() -> list[Part]:
-    """The parts of a call of the handshake era, from the line that was read to the line that is written."""
+    """Return the parts of a call of the handshake era, from the line that was read to the line that is written."""
     publisher = Publisher(ToolBox([add]), name="parts")
     answers: list[bytes] = []
     fast = FastStdio(publisher, answers.append, lambda _: None, lambda _: None)
@@ -92,7 +92,7 @@ async def stdio_parts() -> list[Part]:
 
     async def take() -> None:
         fast.handles(message)
-        await asyncio.sleep(0)  # the call is a task of its own
+        await asyncio.sleep(0)  # the call runs in a task of its own
 
     whole = await _measured(take)
     assert says_three(answers[-1]), answers[-1]
@@ -136,7 +136,7 @@ async def _execution() -> list[Part]:
 
 
 def _parsed(raw: bytes) -> tuple[dict[str, Any], bytes]:
-    """A request as uvicorn's parser gives it: what it is, and its body."""
+    """Return a request as uvicorn's parser does: its scope and body."""
     head, _, body = raw.partition(b"\r\n\r\n")
     lines = [each.partition(b":") for each in head.split(b"\r\n")[1:]]
     headers = [(name.lower(), value.strip()) for name, _, value in lines]

@@ -1,7 +1,7 @@
-"""Calls a second of one core, beside peers: the load comes from wrk, a generator in C that takes the other core.
+"""Calls a second of one core, beside peers: wrk, a load generator in C, uses the other core.
 
-All servers run at once and are asked in turn, round after round. Peers are installed into a cache folder; one that
-cannot be had is left out.
+All servers run at once and are measured in turn, round after round. Peers are installed into a cache folder; a peer
+that cannot be installed is left out.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _RATE = re.compile(r"Requests/sec:\s+([\d.]+)")
 
 
 def measure(seconds: float, rounds: int) -> list[Section]:
-    """Call as fast as each server answers.
+    """Measure the maximum rate of each server.
 
     Args:
-        seconds: How long a round of one server is.
-        rounds: How many rounds there are.
+        seconds: Duration of one server's round.
+        rounds: Number of rounds.
     """
     section = Section(f"Calls a second of one core, {CONNECTIONS} connections", "calls a second", "of bridge")
     if shutil.which("wrk") is None:
@@ -93,7 +93,7 @@ def _compare(
 
 
 def _script(path: Path, era: Era, server: HttpServer, tool: str) -> str:
-    """Requests for wrk, whose IDs differ: in one session no two that are under way may have the same."""
+    """Return requests for wrk with different IDs: no two open requests of a session may have the same."""
     raw = [server.post(call(era, tool, number), era) for number in range(1, _IDS + 1)]
     with server.connect() as connection:
         assert says_three(answer := connection.answer(raw[0])), answer
@@ -117,13 +117,13 @@ def _rate(server: HttpServer, script: str, seconds: float) -> float:
 
 
 def _pin(process: subprocess.Popen[bytes] | subprocess.Popen[str], place: int) -> None:
-    """Let a process have one core alone: the first for servers, the last for the load."""
+    """Pin a process to one core: the first for servers, the last for the load."""
     if sys.platform == "linux":
         os.sched_setaffinity(process.pid, {sorted(os.sched_getaffinity(0))[place]})
 
 
 def _peers() -> dict[str, tuple[str, str]]:
-    """The Python and the word of `peer_server.py` for each peer that can be had."""
+    """Return the Python and the argument of `peer_server.py` for each peer that can be installed."""
     peers = {"official SDK": (sys.executable, "official")}
     try:
         peers["FastMCP"] = (fastmcp_python(), "fastmcp")

@@ -1,4 +1,4 @@
-"""A section of the report: figures of several kinds in columns, under one heading, with how busy the machine was."""
+"""Section of the report: a table with a heading, and the load of the machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _PERCENTILES = (50, 90, 99)
 
 
 class Section:
-    """Rows that come one by one; the load of the machine is looked at when the section begins and when it is told.
+    """Table that is filled row by row; the load of the machine is read at the beginning and at the end.
 
     Args:
         title: The heading.
-        columns: What stands above the figures of each row.
+        columns: Headings of the columns.
     """
 
     def __init__(self, title: str, *columns: str) -> None:
@@ -26,38 +26,38 @@ class Section:
         self._rows: list[tuple[str, ...]] = [("", *columns)]
         self._load = _load()
         self.failures: list[str] = []
-        """What is not as it should be."""
+        """Problems that were found."""
 
     def add(self, name: str, *figures: str) -> None:
         """Add a row.
 
         Args:
-            name: What was measured.
-            figures: One for each column, from the left; those that are left out are blank.
+            name: Name of the row.
+            figures: Cells from the left; the rest is blank.
         """
         self._rows.append((name, *figures))
 
     def fail(self, reason: str) -> None:
-        """Note what is not as it should be.
+        """Report a problem.
 
         Args:
-            reason: What it is.
+            reason: Its description.
         """
         self.failures.append(reason)
 
     def lines(self) -> Iterator[str]:
-        """The section as a heading and a table in Markdown, as docs/performance.md has it."""
+        """Return the section as a heading and a table in Markdown, as in docs/performance.md."""
         yield f"{self._title}  [load average {self._load} before, {_load()} after]"
         yield ""
         yield from markdown(self._rows)
 
 
 def percentiles(seconds: Sequence[float]) -> list[float]:
-    """The median, and what 90 and 99 of a hundred do not exceed."""
+    """Return the median, and the 90th and 99th percentile."""
     ordered = sorted(seconds)
     return [ordered[min(len(ordered) - 1, len(ordered) * each // 100)] for each in _PERCENTILES]
 
 
 def _load() -> str:
-    """How many processes wanted a processor in the last minute, where the system tells."""
+    """Return the load average of the last minute; None if the system does not report it."""
     return f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "unknown"

@@ -1,4 +1,4 @@
-"""Open sessions of the handshake era: what each costs, whether all answer, and whether idleness frees them."""
+"""Open sessions of the handshake era: memory of each, responses in all of them, and memory after they expire."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SERVER = "tests.benchmarks.load.idle_server"
 _CLIENTS = 16
 _WARM_SESSIONS = 100
 _SESSIONS_A_SECOND = 50
-"""How many can be opened and called at least, even where the machine is busy: none may expire before."""
+"""Minimum number of sessions that are opened and called before one may expire, also on a busy machine."""
 _GONE = b"HTTP/1.1 404"
 
 
 def open_sessions(server: HttpServer, count: int) -> list[str]:
-    """Open sessions, as clients do, and return their ids."""
+    """Open sessions, as clients do, and return their IDs."""
     with Crowd(server.port, min(count, _CLIENTS)) as crowd:
         opening = server.post(INITIALIZE, Era.HANDSHAKE)
         ids = [session_id_in(answer.text) for answer in crowd.ask([opening] * count)]
@@ -40,14 +40,14 @@ def measure(count: int) -> Section:
     """Open sessions, call in each, let them expire, and open as many again.
 
     Args:
-        count: How many.
+        count: Number of sessions.
     """
     idle_seconds = 1 + count / _SESSIONS_A_SECOND
     section = Section(f"{count:,} sessions that expire when they are idle for {duration(idle_seconds)}", "", "memory")
     limit_seconds = LIMIT_SECONDS + 6 * idle_seconds
     with running("-m", _SERVER, str(idle_seconds), limit_seconds=limit_seconds, stderr=subprocess.PIPE) as process:
         server = HttpServer(process)
-        _call_in(server, open_sessions(server, min(count, _WARM_SESSIONS)))  # all is loaded, and warm
+        _call_in(server, open_sessions(server, min(count, _WARM_SESSIONS)))  # warm-up
         before = resident_kib(process)
         section.add("before, some were open already", "", mib(before))
         start = perf_counter()
@@ -58,7 +58,7 @@ def measure(count: int) -> Section:
         good, _ = _call_in(server, ids)
         took, more = perf_counter() - start, resident_kib(process) - before
         section.add("called, each once", f"{good:,} of {count:,} answered", f"+{more / count:.1f} KiB each")
-        # Time is what is tested here. Ending them takes less than opening them took.
+        # The expiry is what is tested. Ending the sessions takes less time than opening them did.
         time.sleep(1.5 * idle_seconds)
         _, gone = _call_in(server, ids)
         section.add("unused for so long", f"{gone:,} of {count:,} are gone", mib(resident_kib(process)))
@@ -69,7 +69,7 @@ def measure(count: int) -> Section:
 
 
 def _call_in(server: HttpServer, ids: Sequence[str]) -> tuple[int, int]:
-    """Call in sessions; how many answered, and how many are gone."""
+    """Call in each session; returns the number of answered calls, and of expired sessions."""
     good = gone = 0
     with Crowd(server.port, min(len(ids), _CLIENTS)) as crowd:
         for answer in crowd.ask(server.post(call(Era.HANDSHAKE, "add"), Era.HANDSHAKE, each) for each in ids):

@@ -1,4 +1,4 @@
-"""A soak: so many calls that whatever a call leaves behind would show in the server's memory."""
+"""A soak test: so many calls that memory left behind by a call shows in the server's memory."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from tests.benchmarks.stdio_server import StdioServer
 
 WARM_CALLS = 10_000
-"""After how many calls a server has all the memory that it needs."""
+"""Calls after which a server has allocated all the memory that it needs."""
 
 _LINES_AT_ONCE = 50
 _CALLS_A_SECOND = 200
-"""How many are answered at least, even where the machine is busy."""
+"""Minimum calls, also on a busy machine."""
 
 
 def measure(calls: int) -> Section:
-    """Call again and again, and compare the memory at the end with that after `WARM_CALLS`.
+    """Call repeatedly, and compare the memory at the end with that after `WARM_CALLS`.
 
     Args:
-        calls: How many calls; of fewer than ten times `WARM_CALLS` a tenth are taken to be enough to be warm.
+        calls: Number of calls; with less than ten times `WARM_CALLS`, a tenth of them are the warm-up.
     """
     warm = min(WARM_CALLS, calls // 10)
     section = Section(

@@ -1,4 +1,4 @@
-"""How long a processor works for something that is repeated, whatever else the machine does."""
+"""Processor time of a repeated operation, which other processes of the machine do not count into."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _ROUNDS = 15
 
 
 async def best_seconds(work: Callable[[], Awaitable[object]], *, calls: int, rounds: int = _ROUNDS) -> float:
-    """What one of many repetitions takes in the best of several rounds, the loop around it subtracted.
+    """Return the processor seconds of one repetition, in the best of several rounds, without those of the loop.
 
     Args:
-        work: Called and awaited again and again.
-        calls: How many repetitions a round is.
-        rounds: How many rounds there are.
+        work: Called and awaited repeatedly.
+        calls: Repetitions of a round.
+        rounds: Number of rounds.
     """
 
     async def nothing() -> None:
         pass
 
-    gc.disable()  # it would fall on whoever comes last
+    gc.disable()  # a collection would count for only one of the rounds
     try:
         empty = min([await _round(nothing, calls) for _ in range(rounds)])
         return max(0.0, min([await _round(work, calls) for _ in range(rounds)]) - empty)

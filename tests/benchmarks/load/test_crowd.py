@@ -18,7 +18,7 @@ EMPTY = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 
 
 class Echo(socketserver.BaseRequestHandler):
-    """Answers one request a line by its own text, byte by byte; hangs up where there is none."""
+    """Send each line back as a response, byte by byte; close the connection at an empty one."""
 
     def handle(self) -> None:
         for line in self.request.makefile("rb"):

@@ -20,7 +20,7 @@ DEADLINE_SECONDS = 60
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Answers a line by itself; ``close`` announces that, ``gone`` hangs up, ``hold`` waits for ``free``."""
+    """Send each line back; ``close`` announces the end, ``gone`` closes the connection, ``hold`` waits for ``free``."""
 
     daemon_threads = True
 
@@ -61,7 +61,7 @@ def served() -> Iterator[Server]:
 
 
 def bodies(server: Server, *texts: str, kept_calls: int = 100) -> list[str]:
-    """What each call was answered, in the order in which they were made."""
+    """Return the response of each call, in the order of the calls."""
     with Pace(server.server_address[1], A_SECOND, kept_calls) as pace:
         outcomes = sorted(pace.ask(f"{text}\n".encode() for text in texts), key=lambda outcome: outcome.number)
     assert [outcome.due_seconds for outcome in outcomes] == [number / A_SECOND for number in range(len(texts))]

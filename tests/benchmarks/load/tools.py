@@ -1,4 +1,4 @@
-"""A tool that takes its time, and no processor's."""
+"""A tool that waits, and takes no processor time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Upkeep: what is done to servers while they bear a load, as whoever runs them does it, and what they use meanwhile.
+"""Replacement of workers and servers under load, as an operator does it, and their memory meanwhile.
 
-balancer ─┬─ the first server, with its workers, of which one is ended in order at the end of each part of the time
-          ╰─ the second, which takes over at half time; the first is then ended in order
+balancer ─┬─ the first server, one of whose workers is ended by SIGTERM at the end of each part of the time
+          ╰─ the second server, which takes over at half time; the first is then ended by SIGTERM
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OPTIONS = (
     *("--name", "held", "--workers", str(WORKERS), "--metrics", "--rate", "2000/1", "--concurrency", "300"),
     *("--drain-delay", "1"),
 )
-"""How a server is run beside a service, with limits that an honest caller does not notice."""
+"""Options of a server in production, with limits that an honest caller does not reach."""
 
 _TOOLS = f"{Path(__file__).with_name('held_tools.py')}:TOOLS"
 _LOOK_SECONDS = 0.05
@@ -40,48 +40,48 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What there was at the end of a part of the time."""
+    """State of the servers at the end of a part of the time."""
 
     at_seconds: float
     workers: dict[int, Usage]
-    """What each worker used, by its process."""
+    """Memory of each worker, by process ID."""
 
     @property
     def total(self) -> Usage:
-        """What they used together."""
+        """Memory of all workers together."""
         return reduce(add, self.workers.values(), Usage())
 
 
 @dataclass(kw_only=True)
 class Record:
-    """What was done, and what it came to."""
+    """Replacements that were made, and their results."""
 
     samples: list[Sample] = field(default_factory=list)
     acts: list[tuple[float, str]] = field(default_factory=list)
-    """What was done when, in seconds after the beginning."""
+    """Replacements with their times, in seconds after the beginning."""
     ended_workers: int = 0
     returned_workers: int = 0
-    """How many of those have a successor that answers calls."""
+    """Number of replaced workers whose successor answers calls."""
     rolls: int = 0
-    """How often one server has taken over from another that ended with 0."""
+    """Number of replaced servers that exited with 0."""
     steady: list[int] = field(default_factory=list)
     """The worker of each server that lives as long as its server."""
     logs: list[str] = field(default_factory=list)
-    """What the servers said."""
+    """Standard error of the servers."""
 
 
 class Upkeep:
     """Two servers behind a balancer, as a context in which the first serves.
 
     Args:
-        parts: In how many parts the time is divided; the second server takes over after half of them.
-        part_seconds: How long each is.
-        environment: What the environment of the servers says.
+        parts: Number of parts of the time; the second server takes over after half of them.
+        part_seconds: Duration of each.
+        environment: Environment variables of the servers.
     """
 
     def __init__(self, parts: int, part_seconds: float, environment: Mapping[str, str]) -> None:
         self.port = 0
-        """Where the balancer listens."""
+        """The balancer's port."""
         self.record = Record()
         self._parts = parts
         self._part_seconds = part_seconds
@@ -108,13 +108,13 @@ class Upkeep:
         self._stack.close()
 
     def run(self, answering: AbstractSet[int]) -> None:
-        """Do what is to be done, part after part; in a thread of its own, beside the calls.
+        """Make the replacements, part after part; runs in a thread of its own, beside the calls.
 
         Args:
-            answering: The processes that have answered calls, which become more meanwhile.
+            answering: IDs of the processes that have answered calls, which grow meanwhile.
 
         Raises:
-            TimeoutError: What was ended did not come back.
+            TimeoutError: A replacement did not start.
         """
         self._begun_at = time.monotonic()
         for part in range(1, self._parts + 1):
@@ -129,15 +129,15 @@ class Upkeep:
                 self._end_a_worker(workers, answering)
 
     def stop(self) -> None:
-        """Do nothing more; from another thread."""
+        """Stop after the current replacement; may be called from another thread."""
         self._is_over.set()
 
     def end(self) -> None:
-        """End the server in order, when there is nothing more to do."""
+        """End the server by SIGTERM after the last replacement."""
         self._ended(self._server)
 
     def _end_a_worker(self, workers: set[int], answering: AbstractSet[int]) -> None:
-        """End the worker that is not the one that stays, as an operator might, and see another in its place."""
+        """End the other worker, as an operator might, and wait for its successor."""
         (ended,) = workers - set(self.record.steady)
         self._note("a worker ended")
         self.record.ended_workers += 1
