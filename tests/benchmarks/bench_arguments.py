@@ -44,7 +44,7 @@ MAX_BYTES = 4 * 1024 * 1024
 SHAPES = 16
 SMALL = b'{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{"name":"%b","arguments":{},"_meta":%b}}'
 NAMES = '"name"'
-"""Stands for an object of as many names."""
+"""Placeholder for an object with many names."""
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 HEADERS = {
     "content-type": "application/json",
@@ -63,13 +63,13 @@ class Model(BaseModel):
 
 
 class Default(BaseModel):
-    """A model without one."""
+    """A model without a required field."""
 
     a: int = 0
 
 
 class Closed(BaseModel, extra="forbid"):
-    """A model that knows all its names."""
+    """A model with all names that the values have."""
 
     a: int = 0
 
@@ -113,7 +113,7 @@ VALUES = st.recursive(
 
 
 def shapes(count: int) -> list[str]:
-    """The JSON of that many different values, the same in each run."""
+    """Return the JSON of that many different values, the same in each run."""
     found: dict[str, None] = {"{}": None, '{"a":1}': None, NAMES: None, "1": None, '"1"': None, "1" * 308: None}
 
     @settings(
@@ -129,12 +129,12 @@ def shapes(count: int) -> list[str]:
 
 
 def resident_bytes() -> int:
-    """The memory that this process has."""
+    """Return the resident memory of this process."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES
 
 
 def flood(name: str, shape: str) -> bytes:
-    """A request with as many values as are let in."""
+    """Return a request with as many values as are accepted."""
 
     def request_of(count: int) -> bytes:
         if shape == NAMES:
@@ -147,7 +147,7 @@ def flood(name: str, shape: str) -> bytes:
     bounds, few, many = value_bounds(MAX_BYTES), 0, MAX_BYTES // 2
     while few + 1 < many:
         middle = (few + many) // 2
-        # Beyond four mebibytes there is no need to write them all.
+        # Beyond four mebibytes there is no need to write all of them.
         is_long = middle * (len(shape) + 1) > MAX_BYTES
         body = b"" if is_long else request_of(middle)
         few, many = (few, middle) if is_long or len(body) > MAX_BYTES or bounds.excess(body) else (middle, many)
@@ -156,7 +156,7 @@ def flood(name: str, shape: str) -> bytes:
 
 @asynccontextmanager
 async def server(way: str) -> AsyncIterator[Callable[[bytes, str], Awaitable[None]]]:
-    """A server of the tools, as a function that has a request answered."""
+    """Return a function that a server with the tools answers requests by."""
     if way == "stdio":
         (read_input, write_input), (read_output, write_output) = os.pipe(), os.pipe()
         stdio = StdioServer(
@@ -184,7 +184,7 @@ async def server(way: str) -> AsyncIterator[Callable[[bytes, str], Awaitable[Non
 
 
 async def measured(way: str, name: str, body: bytes) -> tuple[float, int]:
-    """The longest that another task waited, in processor time, and the most memory."""
+    """Return the longest processor time between two turns of another task, and the peak of memory."""
     async with server(way) as answered:
         await answered(SMALL % (name.encode(), json.dumps(META).encode()), name)
         gc.collect()
@@ -215,7 +215,7 @@ async def measured(way: str, name: str, body: bytes) -> tuple[float, int]:
 
 
 def run(case: tuple[str, str, bytes]) -> tuple[float, int]:
-    """`measured`, in a process of its own."""
+    """Run `measured` in a process of its own."""
     return asyncio.run(measured(*case))
 
 

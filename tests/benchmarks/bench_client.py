@@ -57,7 +57,7 @@ def server() -> Iterator[HttpServer]:
 
 
 class Loop:
-    """An event loop, in which something stays open while rounds are measured."""
+    """Event loop, in which contexts stay open while rounds are measured."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self.run = runner.run
@@ -65,7 +65,7 @@ class Loop:
 
     @contextmanager
     def holding(self, context: AbstractAsyncContextManager[Any]) -> Iterator[Any]:
-        """Enter a context, and leave it in the task that entered it."""
+        """Enter a context; it is left by the task that has entered it."""
         entered: asyncio.Future[Any] = self._loop.create_future()
         over = asyncio.Event()
 
@@ -103,7 +103,7 @@ def url(server: HttpServer) -> str:
 
 @asynccontextmanager
 async def official(target: Any, era: Era) -> AsyncIterator[Callable[[], Awaitable[object]]]:
-    """The official client, which has listed the tools; gives what makes a call."""
+    """Open the official client and list the tools; yields a function that makes a call."""
     async with Client(target, mode=PINS[era]) as client:
         await client.list_tools()
         yield lambda: client.call_tool("add", ARGUMENTS)
@@ -111,14 +111,14 @@ async def official(target: Any, era: Era) -> AsyncIterator[Callable[[], Awaitabl
 
 @asynccontextmanager
 async def ours(transport: Any, era: Era) -> AsyncIterator[Callable[[], Awaitable[object]]]:
-    """A provider; gives what makes a call."""
+    """Open a provider; yields a function that makes a call."""
     config = ServerConfig(name="server", transport=transport, protocol=PINS[era], required=True)
     async with McpToolProvider(config) as provider:
         yield lambda: provider.call("add", ARGUMENTS)
 
 
 def opened(kind: str, server: HttpServer, era: Era) -> tuple[AbstractAsyncContextManager[Any], ...]:
-    """The official client and a provider, each with a child or session of its own."""
+    """Open the official client and a provider, each with a child or session of its own."""
     if kind == "memory":
         mine, its = (Publisher(TOOLBOX, name="server").server for _ in range(2))
         return official(its, era), ours(MemoryTransport(mine), era)
@@ -161,16 +161,16 @@ def bench_call(meter: Meter, server: HttpServer, loop: Loop, kind: str, era: Era
 def compare_connecting(
     meter: Meter, loop: Loop, figure: str, era: Era, targets: Sequence[tuple[Any, Any]], rounds: int, tools: int
 ) -> None:
-    """Connect to servers at once, list their tools, and end all connections.
+    """Connect to servers at once, list their tools, and close all connections.
 
     Args:
-        meter: Notes the figures.
-        loop: Where it is done.
-        figure: What is measured.
-        era: How servers are greeted.
-        targets: The servers, each as the official client takes it, and as ours does.
-        rounds: How often it is done.
-        tools: How many tools each server has.
+        meter: Records the figures.
+        loop: Event loop of the connections.
+        figure: Name of the figure.
+        era: Era of the handshake.
+        targets: Arguments of the official client and of the provider for each server.
+        rounds: Number of rounds.
+        tools: Number of tools of each server.
     """
 
     async def connect_officially(target: Any, listed: list[int]) -> None:
@@ -211,7 +211,7 @@ def bench_connecting(meter: Meter, server: HttpServer, loop: Loop, era: Era, cou
 
 @pytest.mark.parametrize("count", CONNECTING_ROUNDS)
 def bench_connecting_to_the_slow(meter: Meter, loop: Loop, count: int) -> None:
-    """The slowest decides, not the sum."""
+    """Return a figure that is the slowest of all servers, not the sum."""
 
     @asynccontextmanager
     async def slowly(_server: Any) -> AsyncIterator[None]:

@@ -56,7 +56,7 @@ def add_in_place(a: int, b: int) -> int:
 
 
 class Kind(Enum):
-    """What is sold."""
+    """A product."""
 
     BOOK = "book"
     MAP = "map"
@@ -73,7 +73,7 @@ class Item(BaseModel):
 
 
 class Address(BaseModel):
-    """Where to send it."""
+    """An address."""
 
     street: str
     city: str
@@ -90,7 +90,7 @@ class Order(BaseModel):
 
 
 class Payment(BaseModel):
-    """A part of what is paid."""
+    """A part of the price."""
 
     day: date
     amount: Decimal

@@ -1,7 +1,7 @@
-"""Imports: what a program waits for before anything of its own runs
+"""Imports: time that a program waits before its own code runs
 
-The first figures are of whole processes, beside one that imports nothing. The others say which packages a start over
-stdio waits for until its first list, as ``python -X importtime`` tells.
+The first figures are of whole processes, beside one that imports nothing. The others name the packages that are
+imported before the first list over stdio, as ``python -X importtime`` reports them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def bench_packages_of_a_start(table: Table, heading: str, one_tool: Path) -> Non
 
 @dataclass(slots=True)
 class Package:
-    """What a package took to import, without what it imported of others."""
+    """Seconds that a package took to import, without those that it imported."""
 
     seconds: float = 0.0
     modules: int = 0

@@ -1,8 +1,8 @@
-"""The loop of an AI service beside those of other agents: what it takes beyond its model and its tools
+"""The loop of an AI service beside those of other agents: time beyond the model and the tools
 
-The same scripted conversation for all, with coroutine functions as tools. Each agent has a process of its own, and they
-take turns, setting by setting. Memory is in memory: the bridge reads and writes its own, the others are handed theirs.
-The others run the tools of one response together, the bridge where it is told to.
+All agents have the same scripted conversation, with coroutine functions as tools. Each agent has a process of its own;
+they take turns, setting by setting. The conversation's memory is in RAM: bridge reads and writes its own, the others
+get theirs as an argument. The others run the tools of one response together, bridge does so if configured.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ SETTINGS = [
     Setting(tools=1, memory=1000),
 ]
 SECONDS = 1.0
-"""How long each agent is measured in each setting."""
+"""Seconds for which each agent is measured in each setting."""
 FIGURES = {
     "round trip": "A round trip of a loop, without what its model and its tool take",
     "tool call": "A further tool call in a response, without what the tool takes",
     "turn": "A turn of one round trip, without what its model and its tool take",
 }
 MAX_MEMORY_FOR_TOOL_CALLS = 10
-"""Beside what a long memory takes, a tool call is lost in the noise; and memory is not read for it."""
+"""Maximum earlier messages with which a tool call is measured; with more, it is lost in the noise."""
 
 Figures = dict[Setting, dict[str, dict[str, list[float]]]]
-"""By setting and agent: what `AgentProcess.measure` told."""
+"""Results of `AgentProcess.measure`, by setting and agent."""
 
 
 @pytest.fixture(scope="module")
 def others(request: pytest.FixtureRequest) -> str | NotInstalledError:
-    """A Python that has the agents of others, or why there is none."""
+    """Return a Python in which the other agents are installed, or the reason why there is none."""
     if request.config.getoption("--benchmark-disable"):
         return NotInstalledError("nothing is measured")
     try:
@@ -60,7 +60,7 @@ def others(request: pytest.FixtureRequest) -> str | NotInstalledError:
 
 @pytest.fixture(scope="module")
 def agents(others: str | NotInstalledError) -> Iterator[Mapping[str, AgentProcess]]:
-    """The agents that can be had, by name."""
+    """Return the available agents by name."""
     with ExitStack() as ended_later:
         found = {
             OURS: ended_later.enter_context(measuring(sys.executable, "bridge")),
@@ -74,7 +74,7 @@ def agents(others: str | NotInstalledError) -> Iterator[Mapping[str, AgentProces
 
 @pytest.fixture(scope="module")
 def figures(request: pytest.FixtureRequest, table: Table) -> Iterator[Figures]:
-    """What was measured; in the end it goes into the table, figure by figure."""
+    """Yield the results; at the end they are added to the table."""
     measured: Figures = {}
     yield measured
     if request.config.getoption("--benchmark-disable"):
@@ -87,7 +87,7 @@ def figures(request: pytest.FixtureRequest, table: Table) -> Iterator[Figures]:
 
 
 def rows(heading: str, figure: str, setting: Setting, by_agent: dict[str, dict[str, list[float]]]) -> Iterator[Row]:
-    """One figure of all agents in one setting."""
+    """Add one figure of all agents in one setting."""
     surroundings = f"{setting.tools:,} {'tool' if setting.tools == 1 else 'tools'}, {setting.memory:,} messages"
     for name, measured in by_agent.items():
         best, median = measured[figure]
@@ -109,6 +109,6 @@ def bench_loop(
 
 
 def bench_others_are_there(others: str | NotInstalledError) -> None:
-    """Not a benchmark: it is skipped with the reason where the table lacks the others."""
+    """Skip with the reason if the table lacks the other agents."""
     if isinstance(others, NotInstalledError):
         pytest.skip(str(others))

@@ -32,7 +32,7 @@ KINDS: dict[str, tuple[str, dict[str, Any], bytes]] = {
     "a prompt": ("prompts/get", {"name": "review", "arguments": {"code": "x = 1"}}, b"Review this: x = 1"),
     "a list": ("resources/list", {}, b"notes://today"),
 }
-"""The method, its parameters, and what an answer has to say."""
+"""The method, its parameters, and a text that the response must contain."""
 
 
 @pytest.mark.parametrize("era", Era)
@@ -50,7 +50,7 @@ def bench_features_over_http(
                 for _ in range(ROUNDS + 1 if is_measured else 1)
             ]
             if is_measured:
-                tell(table, heading, f"HTTP, {era.value}, {kind}", rounds[1:])  # the first warms them up
+                tell(table, heading, f"HTTP, {era.value}, {kind}", rounds[1:])  # warm-up
 
 
 def bench_features_over_stdio(

@@ -1,7 +1,7 @@
 """Beside peers: one tool that adds two integers
 
-All serve the same tool, and are asked in turn, round after round. FastMCP is installed into a cache folder; where that
-cannot be done, it is left out. The bare route is one of Starlette that validates, adds and answers.
+All serve the same tool, and are measured in turn, round after round. FastMCP is installed into a cache folder; if that
+fails, it is left out. The bare route is a Starlette route that validates, adds and answers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def bench_calls_over_http(
             calls = CALLS if is_measured else CONNECTIONS
             rounds.append({name: _calls(server, era, calls) for name, server in servers.items()})
     if is_measured:
-        tell(table, heading, f"HTTP, {era.value}, a call", rounds[1:])  # the first warms them up
+        tell(table, heading, f"HTTP, {era.value}, a call", rounds[1:])  # warm-up
 
 
 def bench_stdio(table: Table, heading: str, one_tool: Path, peers: Peers, pytestconfig: pytest.Config) -> None:

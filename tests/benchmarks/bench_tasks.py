@@ -1,6 +1,6 @@
-"""Tasks: creating one and asking until it is completed, and ten thousand open ones in one process
+"""Tasks: creating one and polling until it is completed, and ten thousand open ones in one process
 
-The tool adds two numbers. The peers are asked in turn, round after round, over one connection each.
+The tool adds two numbers. The servers are measured in turn, round after round, over one connection each.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def bench_tasks_over_http(table: Table, heading: str, tmp_path: Path, pytestconf
             for _ in range(ROUNDS + 1 if is_measured else 1)
         ]
     if is_measured:
-        tell(table, heading, "created, and polled until completed", rounds[1:])  # the first warms them up
+        tell(table, heading, "created, and polled until completed", rounds[1:])  # warm-up
 
 
 def bench_10000_open_tasks(table: Table, heading: str, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def bench_10000_open_tasks(table: Table, heading: str, tmp_path: Path) -> None:
 
 
 def _opened(server: HttpServer, connection: Connection, count: int) -> tuple[float, int]:
-    """Create tasks that do not end; the seconds for each, and the memory of the server then."""
+    """Create tasks that do not end; returns the seconds for each, and the server's memory afterwards."""
     begun = perf_counter()
     ids = [_created(server, connection, "wait") for _ in range(count)]
     took = perf_counter() - begun

@@ -1,8 +1,7 @@
-"""What it costs to be watched: a call over streamable HTTP, with what is switched on
+"""Cost of observing: a call over streamable HTTP, with what is switched on
 
-The servers are in one process, and are asked in turn, round after round, so that what else runs on the machine meets
-them all. The processor time is that of all threads of the process, until all is counted and written: what is written
-later counts.
+The servers are in one process, and are measured in turn, round after round, so that other load on the machine affects
+all of them. The processor time is that of all threads of the process, until everything is counted and written.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ EACH = "of which each is kept"
 
 
 class Cost(NamedTuple):
-    """What a call took, in seconds."""
+    """Seconds of a call."""
 
     time: float
-    """How long its client waited."""
+    """Seconds for which the client waited."""
     cpu: float
-    """How long a processor worked for the server, then and afterwards."""
+    """Processor seconds of the server, during the call and afterwards."""
 
 
 class Watched:
@@ -65,7 +64,7 @@ class Watched:
         self._worked_seconds = self._clock()
 
     def call(self, name: str, calls: int) -> Cost:
-        """Call one of them so often, one call after the other."""
+        """Call one of the servers repeatedly, one call after the other."""
         connection, request, begun_at = self._connections[name], self._request, perf_counter()
         for _ in range(calls):
             assert says_three(connection.answer(request))
@@ -97,13 +96,13 @@ def bench_what_is_switched_on(tmp_path: Path, table: Table, heading: str, pytest
         "--rate": {"limits": {"rate": 10**9}},
         "--concurrency": {"limits": {"concurrency": 64}},
     }
-    # Where traces go to is not what is measured.
+    # The destination of traces is not measured.
     environment = os.environ | {"OTEL_TRACES_EXPORTER": "none", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
     is_measured = not pytestconfig.getoption("benchmark_disable")
     costs: dict[str, list[Cost]] = {name: [] for name in variants}
     for _ in range(STARTS if is_measured else 1):
         with ExitStack() as stack:
-            # Somebody has to read the log: a file costs those who are measured no more, and others nothing.
+            # The log needs a reader; a file costs the servers no more than a pipe, and other processes nothing.
             pipes: dict[str, Any] = {
                 "stdin": subprocess.PIPE,
                 "stdout": subprocess.PIPE,
@@ -114,7 +113,7 @@ def bench_what_is_switched_on(tmp_path: Path, table: Table, heading: str, pytest
             for number in range(ROUNDS + 1 if is_measured else 1):
                 for name in variants:
                     cost = watched.call(name, CALLS if is_measured else 1)
-                    if number > 0:  # the first warms it up
+                    if number > 0:  # warm-up
                         costs[name].append(cost)
     if is_measured:
         for name, each in costs.items():

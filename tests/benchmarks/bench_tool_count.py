@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 COUNTS = (1, 100, 10_000)
 ROUNDS = 30
 SLOW_ROUNDS = {1: 30, 100: 5, 10_000: 1}
-"""How often to do what takes the longer the more tools there are."""
+"""Number of repetitions of an operation that takes longer with more tools."""
 
 
 def named(figure: str, count: int = 1) -> str:
-    """A row's name; without a number that of the row beside which the others stand."""
+    """Name of a row; without a number, that of the row with which the others are compared."""
     return f"{count:,} {'tool' if count == 1 else 'tools'}: {figure}"
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarks share. They stand in ``bench_*.py``, which only ``make bench`` collects."""
+"""Fixtures of the benchmarks, which are in ``bench_*.py`` and collected by ``make bench`` only."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def table(request: pytest.FixtureRequest) -> Table:
-    """The table that ends the run."""
+    """The table, printed at the end of the run."""
     return request.config.stash[_TABLE]
 
 
 @pytest.fixture
 def heading(request: pytest.FixtureRequest) -> str:
-    """Under which figures stand: what their module says of itself in its first line."""
+    """Heading of a module's figures: the first line of its docstring."""
     return (request.module.__doc__ or "").partition("\n")[0]
 
 
 @pytest.fixture
 def meter(benchmark: Any, table: Table, heading: str) -> Meter:
-    """Notes figures of the module in the table of the run."""
+    """Records figures of the module in the table of the run."""
     return Meter(benchmark, table, heading)
 
 
 @pytest.fixture
 def every_kind(tmp_path: Path) -> Path:
-    """A file with resources and a prompt, those of `peer_server.py`."""
+    """Path of a file with the resources and the prompt of `peer_server.py`."""
     path = tmp_path / "notes.py"
     path.write_text(
         "from bridge import prompt, resource\n\n\n"
@@ -68,7 +68,7 @@ def every_kind(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def one_tool(tmp_path: Path) -> Path:
-    """A file with one tool, as a newcomer writes it."""
+    """Path of a file with one tool, as a newcomer writes it."""
     path = tmp_path / "calculator.py"
     path.write_text(
         "from bridge import tool\n\n\n@tool\nasync def add(a: int, b: int) -> int:\n"
@@ -80,7 +80,7 @@ def one_tool(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def peers(request: pytest.FixtureRequest) -> Peers:
-    """The peers; FastMCP is left out where it cannot be installed."""
+    """The peers; FastMCP is left out if it cannot be installed."""
     found = {OFFICIAL: (sys.executable, "official"), ROUTE: (sys.executable, "route")}
     if request.config.getoption("--benchmark-disable"):
         return found

@@ -1,4 +1,4 @@
-"""A server over HTTP, and connections to it that cost little themselves."""
+"""A server over HTTP, and connections to it that take little processor time."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 _SERVING = re.compile(rb"(?:serving .* at|Uvicorn running on) http://127\.0\.0\.1:(\d+)")
 _SESSION_ID = re.compile(rb"(?im)^mcp-session-id: *(\S+)")
 _HEADERS = {
-    "host": "127.0.0.1:80",  # the official SDK wants a port
+    "host": "127.0.0.1:80",  # the official SDK needs a port
     "content-type": "application/json",
     "accept": "application/json, text/event-stream",
 }
 
 
 class Connection:
-    """One connection that is kept; requests go in as they are, and answers come out with their heads.
+    """Persistent connection; requests are sent as they are, and responses returned with their heads.
 
     Args:
-        port: Where the server listens on this machine.
+        port: The server's port on this machine.
     """
 
     def __init__(self, port: int) -> None:
@@ -50,7 +50,7 @@ class Connection:
         self._socket.sendall(raw)
 
     def receive(self) -> bytes:
-        """The next answer, whole: its body has a length or comes in chunks."""
+        """Return the next response, whole: its body has a length, or is chunked."""
         head = self._lines()
         fields = head.lower()
         if b"transfer-encoding: chunked" in fields:
@@ -59,7 +59,7 @@ class Connection:
         return head + self._reader.read(int(length.partition(b"\r\n")[0]) if found else 0)
 
     def answer(self, raw: bytes) -> bytes:
-        """Send a request, and return its answer."""
+        """Send a request, and return its response."""
         self.send(raw)
         return self.receive()
 
@@ -81,7 +81,7 @@ class HttpServer:
     """A running server.
 
     Args:
-        process: Its process, which says on standard error where it listens.
+        process: Its process, which prints its address on standard error.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -93,28 +93,28 @@ class HttpServer:
         self._session_id: str | None = None
 
     def connect(self) -> Connection:
-        """A connection of its own."""
+        """Open a connection."""
         return Connection(self.port)
 
     def open_session(self) -> None:
-        """Open a session of the handshake era, in which its requests are from now on."""
+        """Open a session of the handshake era, which later requests use."""
         with self.connect() as connection:
             self._session_id = session_id_in(connection.answer(self.post(INITIALIZE, Era.HANDSHAKE)))
             connection.answer(self.post(INITIALIZED, Era.HANDSHAKE))
 
     def post(self, message: dict[str, Any], era: Era, session_id: str | None = None) -> bytes:
-        """A request with a message, as it goes over a connection.
+        """Return a request as bytes.
 
         Args:
-            message: What it carries.
-            era: In which era it speaks.
-            session_id: Its session of the handshake era; None for the one that `open_session` opened, if it did.
+            message: The JSON-RPC message.
+            era: Era of the request.
+            session_id: ID of a session of the handshake era; None for that of `open_session`, if it was called.
         """
         return post(message, era, session_id or self._session_id)
 
 
 def post(message: dict[str, Any], era: Era, session_id: str | None = None) -> bytes:
-    """A request with a message, as it goes over a connection to any server; see `HttpServer.post`."""
+    """Return a request to any server as bytes; see `HttpServer.post`."""
     body = to_json(message)
     headers = _HEADERS | {"mcp-protocol-version": era.value, "content-length": str(len(body))}
     if era is Era.MODERN:
@@ -130,12 +130,12 @@ def post(message: dict[str, Any], era: Era, session_id: str | None = None) -> by
 
 
 def bearing(key: str, raw: bytes) -> bytes:
-    """A request with a key, made of one without."""
+    """Return a request with a key, made of one without."""
     return raw.replace(b"\r\n\r\n", b"\r\nauthorization: Bearer %b\r\n\r\n" % key.encode(), 1)
 
 
 def session_id_in(answer: bytes) -> str:
-    """The id of the session that an answer opens."""
+    """Return the session ID in a response."""
     found = _SESSION_ID.search(answer)
     assert found is not None, answer
     return found[1].decode()
@@ -154,9 +154,9 @@ def serving(
     Args:
         path: The file.
         options: Further options of the command.
-        tools: How many tools it has, if it can have many.
-        limit_seconds: How long the server may run.
-        environment: What else its environment says.
+        tools: Number of tools, for a file that can have many.
+        limit_seconds: Maximum lifetime of the server.
+        environment: Additional environment variables.
     """
     command = ("-m", "bridge", "serve", path, "--transport", "http", "--port", "0", "--log-level", "error", *options)
     variables = {**os.environ, "BENCHMARK_TOOLS": str(tools), **(environment or {})}

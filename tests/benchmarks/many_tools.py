@@ -1,4 +1,4 @@
-"""As many tools as BENCHMARK_TOOLS says, each a function of its own."""
+"""BENCHMARK_TOOLS tools, each a function of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client sends in either era, and what an answer has to say."""
+"""Messages of a client in either era, and checks of the responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _THREE = re.compile(rb'"text": ?"3"')
 
 
 class Era(Enum):
-    """The two eras of the protocol, each with the revision that is spoken here."""
+    """The two eras of the protocol, each with the revision used here."""
 
     HANDSHAKE = "2025-11-25"
     MODERN = "2026-07-28"
@@ -35,14 +35,14 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 def request(era: Era, method: str, request_id: int = 1, **params: Any) -> dict[str, Any]:
-    """A request."""
+    """Return a request."""
     if era is Era.MODERN:
         params["_meta"] = _MODERN_META
     return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
 
 
 def call(era: Era, tool: str, request_id: int = 1, **meta: Any) -> dict[str, Any]:
-    """A call that adds 1 and 2, with more in its ``_meta``."""
+    """Return a call that adds 1 and 2, with additional members in its ``_meta``."""
     message = request(era, "tools/call", request_id, name=tool, arguments={"a": 1, "b": 2})
     if meta:
         message["params"]["_meta"] = message["params"].get("_meta", {}) | meta
@@ -50,17 +50,17 @@ def call(era: Era, tool: str, request_id: int = 1, **meta: Any) -> dict[str, Any
 
 
 def line(message: dict[str, Any]) -> bytes:
-    """A message as stdio has it."""
+    """Return a message as a line, for stdio."""
     return to_json(message) + b"\n"
 
 
 def says_three(answer: bytes) -> bool:
-    """Whether an answer is that of a call that added 1 and 2."""
+    """True if a response is that of a call that added 1 and 2."""
     return _THREE.search(answer) is not None
 
 
 def message_in(answer: bytes) -> Any:
-    """The message that an answer over HTTP carries, or the last of its events; None where it carries none."""
+    """Return the message in a response over HTTP, or the last one in an event stream; None if there is none."""
     head, _, body = answer.partition(b"\r\n\r\n")
     if b"text/event-stream" in head.lower():
         body = b"".join(_EVENT.findall(body)[-1:])

@@ -1,4 +1,4 @@
-"""The meter: runs what is to be measured, by pytest-benchmark, and notes the figures in the table of the run."""
+"""Measurement by pytest-benchmark, whose figures are recorded in the table of the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CALLS_IN_A_ROUND = 1000
 
 
 class _Timed:
-    """A function, and how long each of its rounds took."""
+    """A function, and the seconds of each of its rounds."""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function = function
@@ -38,8 +38,8 @@ class Meter:
 
     Args:
         benchmark: The fixture of pytest-benchmark.
-        table: Where the figures go.
-        group: The heading under which they stand.
+        table: Receives the figures.
+        group: Heading of the figures.
     """
 
     def __init__(self, benchmark: Any, table: Table, group: str) -> None:
@@ -63,20 +63,20 @@ class Meter:
         """Run a function round after round.
 
         Args:
-            name: What is measured.
-            function: One round, called with the arguments that ``setup`` returns as pytest-benchmark wants them.
-            rounds: How many rounds count.
-            warmup_rounds: How many rounds before them do not.
-            units: How many units of work one round is; the figures are those of one.
-            beside: The name of an earlier figure of the same group with which this one is compared.
-            cpu_seconds: Says how long a processor has worked for the server so far.
+            name: Name of the figure.
+            function: One round, called with the arguments that ``setup`` returns as pytest-benchmark expects them.
+            rounds: Number of rounds that count.
+            warmup_rounds: Number of rounds before them, which do not count.
+            units: Units of work in one round; the figures are those of one unit.
+            beside: Name of an earlier figure of the same group with which this one is compared.
+            cpu_seconds: Returns the server's processor seconds so far.
             setup: Called before each round, and not measured.
             teardown: Called after each round with the arguments of the function, and not measured.
         """
         before = cpu_seconds()
         self._benchmark.pedantic(function, rounds=rounds, warmup_rounds=warmup_rounds, setup=setup, teardown=teardown)
         after = cpu_seconds()
-        if self._benchmark.stats is None:  # --benchmark-disable: it ran once, to show that it can
+        if self._benchmark.stats is None:  # --benchmark-disable: it ran once, as a test
             return
         took = sorted(seconds / units for seconds in self._benchmark.stats.stats.data)
         worked = None if before is None or after is None else (after - before) / (rounds + warmup_rounds) / units
@@ -86,7 +86,7 @@ class Meter:
                 name=name,
                 best_seconds=took[0],
                 median_seconds=took[len(took) // 2],
-                # The worst of few rounds is chance, and that of many units together is not seen.
+                # The maximum of few rounds is chance, and that of many units together is not visible.
                 p99_seconds=took[len(took) * 99 // 100] if units == 1 and rounds >= _ROUNDS_FOR_P99 else None,
                 cpu_seconds=worked,
                 beside=beside,
@@ -104,16 +104,16 @@ class Meter:
         warmup_rounds: int = 1,
         units: int = 1,
     ) -> None:
-        """Run two functions in turn, round after round, each first in every other round.
+        """Run two functions in turn, round after round; the order changes after each round.
 
         Args:
-            name: What is measured.
+            name: Name of the figure.
             function: One round of it.
-            other_name: With what it is compared.
+            other_name: Name of the figure that it is compared with.
             other_function: One round of that.
-            rounds: How many rounds of each count.
-            warmup_rounds: How many rounds before them do not.
-            units: How many units of work one round is; the figures are those of one.
+            rounds: Number of rounds of each that count.
+            warmup_rounds: Number of rounds before them, which do not count.
+            units: Units of work in one round; the figures are those of one unit.
         """
         other, own = _Timed(other_function), _Timed(function)
         turns = [other, own]
@@ -152,14 +152,14 @@ class Meter:
         rounds: int = 100,
         beside: str | None = None,
     ) -> None:
-        """Await something again and again in an event loop; the figures are those of one call.
+        """Await something repeatedly in an event loop; the figures are those of one call.
 
         Args:
-            name: What is measured.
-            call: Makes what is awaited; it is called within the measured time.
-            calls: How many calls one round is.
-            rounds: How many rounds count.
-            beside: The name of an earlier figure of the same group with which this one is compared.
+            name: Name of the figure.
+            call: Returns the awaitable; it is called within the measured time.
+            calls: Calls of one round.
+            rounds: Number of rounds that count.
+            beside: Name of an earlier figure of the same group with which this one is compared.
         """
 
         async def repeat() -> None:
@@ -171,5 +171,5 @@ class Meter:
 
 
 def _ratio(own: list[float], other: list[float]) -> float:
-    """How many times as much, round beside round."""
+    """Return the ratio of two figures, round by round."""
     return median(mine / its for mine, its in zip(own, other, strict=True) if its > 0)

@@ -1,9 +1,9 @@
-"""A tool, two resources and a prompt, as a peer serves them: ``peer_server.py official|fastmcp|route stdio|http``.
+"""A tool, two resources and a prompt, served by a peer: ``peer_server.py official|fastmcp|route stdio|http``.
 
-``peer_server.py fastmcp-proxy|mcp-proxy http FILE`` serves the servers of a configuration, as a peer passes calls on.
+``peer_server.py fastmcp-proxy|mcp-proxy http FILE`` serves the servers of a configuration through a peer's proxy.
 
-A peer may have a Python of its own, so that nothing here is imported from elsewhere in the tests. Over HTTP it says on
-standard error where it listens. ``sessions`` as a third word keeps sessions of the handshake era.
+A peer may have a Python of its own, so nothing is imported from elsewhere in the tests. Over HTTP the server prints its
+address on standard error. The third argument ``sessions`` keeps sessions of the handshake era.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def review(code: str) -> str:
 
 
 def official(transport: str, *, keeps_sessions: bool) -> Any:
-    """The high-level server of the official SDK."""
+    """Serve with the official SDK's `MCPServer`."""
     from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 - FastMCP's Python may have another version
 
     server = MCPServer("peer")
@@ -54,7 +54,7 @@ def official(transport: str, *, keeps_sessions: bool) -> Any:
 
 
 def fastmcp(transport: str, *, keeps_sessions: bool) -> Any:
-    """FastMCP."""
+    """Serve with FastMCP."""
     from fastmcp import FastMCP  # type: ignore[import-not-found]  # noqa: PLC0415 - it is installed elsewhere
 
     server = FastMCP("peer")
@@ -68,7 +68,7 @@ def fastmcp(transport: str, *, keeps_sessions: bool) -> Any:
 
 
 def fastmcp_tasks() -> Any:
-    """FastMCP with a tool that makes tasks, which it keeps in its memory."""
+    """Serve with FastMCP a tool whose calls become tasks, kept in memory."""
     from fastmcp import FastMCP  # noqa: PLC0415 - it is installed elsewhere
     from fastmcp_tasks import TasksExtension  # type: ignore[import-not-found]  # noqa: PLC0415 - it is installed elsewhere
 
@@ -79,8 +79,8 @@ def fastmcp_tasks() -> Any:
 
 
 def fastmcp_proxy(file: str) -> Any:
-    """FastMCP's proxy."""
-    os.environ["FASTMCP_LOG_LEVEL"] = "ERROR"  # nobody reads what it logs
+    """Serve through FastMCP's proxy."""
+    os.environ["FASTMCP_LOG_LEVEL"] = "ERROR"  # nobody reads its log
     from fastmcp.server import create_proxy  # type: ignore[import-not-found]  # noqa: PLC0415 - it is installed elsewhere
 
     proxy = create_proxy(json.loads(Path(file).read_text(encoding="utf-8")), name="proxy")
@@ -88,7 +88,7 @@ def fastmcp_proxy(file: str) -> Any:
 
 
 def mcp_proxy(file: str) -> None:
-    """PyPI's mcp-proxy, which serves one child over stdio here."""
+    """Serve through PyPI's mcp-proxy, which has one child over stdio here."""
     from mcp.client.stdio import StdioServerParameters  # noqa: PLC0415 - it has another version of the SDK
     from mcp_proxy.mcp_server import (  # type: ignore[import-not-found]  # noqa: PLC0415 - it is installed elsewhere
         MCPServerSettings,
@@ -101,7 +101,7 @@ def mcp_proxy(file: str) -> None:
 
 
 def route(transport: str, *, keeps_sessions: bool) -> Any:
-    """A route of Starlette that validates, adds and answers, without a protocol."""
+    """Serve a Starlette route that validates, adds and answers, without a protocol."""
     from pydantic import BaseModel  # noqa: PLC0415 - of this peer alone
     from pydantic_core import from_json, to_json  # noqa: PLC0415 - as above
     from starlette.applications import Starlette  # noqa: PLC0415 - as above

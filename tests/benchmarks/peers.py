@@ -1,4 +1,4 @@
-"""Servers of peers beside ours, and how much a request costs each of them."""
+"""Servers of peers beside ours, and the time of a request to each of them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ ROUNDS = 8
 CALLS = 2000
 
 Peers = Mapping[str, tuple[str, str]]
-"""The Python and the word of `peer_server.py` for each peer that can be had."""
+"""Return the Python and the argument of `peer_server.py` for each peer that can be installed."""
 
 
 class Cost(NamedTuple):
-    """What one of a round took, in seconds."""
+    """Seconds of one request, by round."""
 
     time: float
     cpu: float | None = None
-    """How long a processor worked for the server; None where that is not measured."""
+    """Processor seconds of the server; None if they are not measured."""
 
 
 def served_over_http(stack: ExitStack, path: str, peers: Peers, era: Era) -> dict[str, HttpServer]:
-    """Serve a file, and let the peers serve theirs; in the handshake era each has a session."""
+    """Serve a file, and the same by the peers; in the handshake era each has a session."""
     servers = {OURS: stack.enter_context(serving(path, limit_seconds=LONG_SECONDS))}
     for name, (python, word) in peers.items():
         if era is Era.MODERN or name != ROUTE:
@@ -56,7 +56,7 @@ def served_over_http(stack: ExitStack, path: str, peers: Peers, era: Era) -> dic
 def cost_over_http(
     server: HttpServer, requests: Iterable[bytes], count: int, is_right: Callable[[bytes], bool]
 ) -> Cost:
-    """Send requests over all connections, and check their answers."""
+    """Send requests over all connections, and check their responses."""
     clock = cpu_clock(server.process)
     with Crowd(server.port, CONNECTIONS) as crowd:
         worked, begun = clock(), perf_counter()
@@ -70,7 +70,7 @@ def cost_over_http(
 def tell(
     table: Table, heading: str, what: str, rounds: list[dict[str, Cost]], memory: Mapping[str, int] | None = None
 ) -> None:
-    """Add a line for each server, beside ours."""
+    """Add a row for each peer, beside ours."""
     for name in rounds[0]:
         costs = [each[name] for each in rounds]
         worked = [cost.cpu for cost in costs if cost.cpu is not None]

@@ -1,4 +1,4 @@
-"""Processes that are measured: each ends with its context, and at the latest when its time is over."""
+"""Processes that are measured; each is ended with its context, and at the latest at its time limit."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ MANY_TOOLS = str(Path(__file__).with_name("many_tools.py"))
 PEER = str(Path(__file__).with_name("peer_server.py"))
 
 LIMIT_SECONDS = 120.0
-"""How long a process may run unless told otherwise; then it is killed, and whoever reads from it finds its output
-closed."""
+"""Default lifetime in seconds; then the process is killed, and its output ends."""
 LONG_SECONDS = 5 * LIMIT_SECONDS
-"""The same for those that are measured in many rounds, on a busy machine too."""
+"""Lifetime of processes that are measured in many rounds, on a busy machine too."""
 
 
 @contextmanager
@@ -33,9 +32,9 @@ def running(
     """Run Python.
 
     Args:
-        arguments: What stands after ``python``.
-        python: Which Python.
-        limit_seconds: How long it may run.
+        arguments: Arguments after ``python``.
+        python: Path of the interpreter.
+        limit_seconds: Maximum lifetime.
         settings: As for `subprocess.Popen`.
     """
     with subprocess.Popen([python, *arguments], cwd=ROOT, **settings) as process:
@@ -49,7 +48,7 @@ def running(
 
 
 def cpu_clock(process: subprocess.Popen[bytes]) -> Callable[[], float | None]:
-    """What says how many seconds a processor has worked for a process; None where the system does not tell."""
+    """Return a function that returns the processor seconds of a process; None if the system does not report them."""
     clock = ctypes.c_int()
     find_clock = getattr(ctypes.CDLL(None), "clock_getcpuclockid", None)  # POSIX, and not on macOS
     if find_clock is None or find_clock(process.pid, ctypes.byref(clock)) != 0:
@@ -58,5 +57,5 @@ def cpu_clock(process: subprocess.Popen[bytes]) -> Callable[[], float | None]:
 
 
 def children(process: subprocess.Popen[bytes]) -> set[int]:
-    """The processes that a process has started, and that have not ended; on Linux."""
+    """Return the running child processes of a process; on Linux."""
     return set(map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()))

@@ -1,4 +1,4 @@
-"""A server over stdio, and the other end of its pipes."""
+"""A server over stdio, and its pipes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StdioServer:
-    """A running server; lines go in, and lines come out."""
+    """A running server, which reads and writes lines."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -30,36 +30,36 @@ class StdioServer:
         self._input.flush()
 
     def receive(self) -> bytes:
-        """The next line."""
+        """Return the next line."""
         received = self._output.readline()
         assert received, "the server ended"
         return received
 
     def answer(self, text: bytes) -> bytes:
-        """Send one line, and return the one that answers it."""
+        """Send one line, and return the response."""
         self.send(text)
         return self.receive()
 
     def open(self, era: Era) -> None:
-        """Open the connection, where the era wants that."""
+        """Make the handshake, in the era that has one."""
         if era is Era.HANDSHAKE:
             self.answer(line(INITIALIZE))
             self.send(line(INITIALIZED))
 
     def list_first(self, era: Era) -> bytes:
-        """Open the connection, and ask for the tools."""
+        """Make the handshake, and list the tools."""
         self.open(era)
         return self.answer(line(request(era, "tools/list")))
 
 
 @contextmanager
 def serving(path: str, *, tools: int = 1, limit_seconds: float = LIMIT_SECONDS) -> Iterator[StdioServer]:
-    """Serve a file; the process has just been started.
+    """Serve a file, in a process that has just been started.
 
     Args:
         path: The file.
-        tools: How many tools it has, if it can have many.
-        limit_seconds: How long the server may run.
+        tools: Number of tools, for a file that can have many.
+        limit_seconds: Maximum lifetime of the server.
     """
     environment = os.environ | {"BENCHMARK_TOOLS": str(tools)}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}

@@ -1,4 +1,4 @@
-"""The table that ends a run of the benchmarks: what was measured, how long it took, and beside what."""
+"""The table at the end of the benchmarks: figures, their times, and comparisons."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratios:
-    """How many times as long one thing took as another, round beside round: what disturbs one disturbs the other."""
+    """Ratio of two times, round by round: a disturbance affects both."""
 
     time: float
-    """The median of the rounds' ratios."""
+    """Median of the rounds' ratios."""
     cpu: float | None
-    """The same of the time for which a processor worked, which others on the machine change less; None if unknown."""
+    """The same for processor time, which depends less on other load of the machine; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,36 +32,36 @@ class Row:
     """One figure: the seconds that one unit of work takes, such as a call."""
 
     group: str
-    """The heading under which it stands."""
+    """Heading of its group."""
     name: str
-    """What was measured."""
+    """Name of the figure."""
     best_seconds: float
     median_seconds: float
     p99_seconds: float | None = None
-    """None where a round is many units of work, or rounds are few."""
+    """None if a round is many units of work, or rounds are few."""
     cpu_seconds: float | None = None
-    """How long a processor worked for the server; None where there is none, or where the system does not tell."""
+    """Processor seconds of the server; None without a server, or if the system does not report them."""
     memory_kib: int | None = None
-    """How much memory the server has; None where that is not measured."""
+    """Memory of the server; None if it is not measured."""
     beside: str | None = None
-    """The name of the row of the same group with which it is compared; its own, or one that is not here, is none."""
+    """Name of the row of the same group with which it is compared; none if that is its own, or is missing."""
     ratios: Ratios | None = None
-    """By how much it differs from that, where both were measured in turn."""
+    """Ratio to that row, if both were measured in turn."""
 
 
 class Table:
-    """The rows of a run, in the order in which they came."""
+    """Rows of a run, in order."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], Row] = {}
         self._load = _load()
 
     def add(self, row: Row) -> None:
-        """Add a row after those that are here."""
+        """Append a row."""
         self._rows[row.group, row.name] = row
 
     def write(self, path: Path) -> None:
-        """Write the rows to a file of JSON, by group and name; what the file has of other rows stays there."""
+        """Write the rows to a JSON file, by group and name; other rows in the file are kept."""
         groups: dict[str, dict[str, object]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         for (group, name), row in self._rows.items():
             figures = asdict(row)
@@ -70,7 +70,7 @@ class Table:
         path.write_text(json.dumps(groups, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def lines(self) -> Iterator[str]:
-        """The table as text; nothing where nothing was measured."""
+        """Return the table as text; empty without rows."""
         if not self._rows:
             return
         groups: dict[str, list[tuple[str, ...]]] = {}
@@ -94,14 +94,14 @@ class Table:
         if (ratios := row.ratios) is not None:
             cpu = "" if ratios.cpu is None else f", {_three_digits(ratios.cpu)} x in CPU"
             return f"{_three_digits(ratios.time)} x in time{cpu}, of {other.name}"
-        # Of the best rounds: what else the machine does disturbs them least.
+        # Of the best rounds, which are disturbed least.
         more = row.best_seconds - other.best_seconds
         times = row.best_seconds / other.best_seconds
         return f"{'-' if more < 0 else '+'}{duration(abs(more))}, {_three_digits(times)} x {other.name}"
 
 
 def _kept(figures: dict[str, Any]) -> dict[str, Any]:
-    """What there is of some figures, with as many digits as mean something."""
+    """Format some figures with significant digits only."""
     return {
         name: _kept(value) if isinstance(value, dict) else float(f"{value:.4g}") if isinstance(value, float) else value
         for name, value in figures.items()
@@ -110,7 +110,7 @@ def _kept(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that suits it, with three digits."""
+    """Format a time with three digits and a suitable unit."""
     size, unit = next((each for each in _UNITS if seconds >= each[0]), _UNITS[-1])
     return f"{_three_digits(seconds / size)} {unit}"
 
@@ -121,7 +121,7 @@ def _three_digits(number: float) -> str:
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A table in Markdown with its head first; cells that a row leaves out are blank."""
+    """Return a table in Markdown, header first; missing cells are blank."""
     widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
     head, *lines = [_line(row, widths) for row in rows]
     yield head
@@ -136,5 +136,5 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _load() -> str:
-    """How busy the machine was in the last minute, where the system tells."""
+    """Return the load average of the last minute; None if the system does not report it."""
     return f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "unknown"

@@ -12,7 +12,7 @@ ONCE = (
 
 
 def test_the_benchmarks_run() -> None:
-    """Each once, without measuring, but for those that take long."""
+    """Run each benchmark once without measuring, except slow ones."""
     command = [sys.executable, "-m", "pytest", "--quiet", *ONCE, "-k", QUICK, str(Path(__file__).parent)]
     run = subprocess.run(
         command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False

@@ -1,4 +1,4 @@
-"""What the benchmarks serve: one addition, in every way in which a function can be called."""
+"""Tools of the benchmarks: one addition, in every way in which a function can be called."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_in_place(a: int, b: int) -> int:
 
 @tool
 async def add_in_context(a: int, b: int, context: InvocationContext) -> int:
-    """Add two numbers; it could talk back to its caller."""
+    """Add two numbers; it has a context and does not use it."""
     return a + b
 
 

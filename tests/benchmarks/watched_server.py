@@ -1,8 +1,8 @@
-"""Servers in one process, each watched in its own way, so that nothing but the watching differs between them.
+"""Servers in one process, each observed in its own way, so that they differ in nothing else.
 
-Two processes that do the same differ by a tenth, by the memory that they happen to get: more than what is measured.
-Started with a JSON object: how each is watched, by name. It writes their ports as another; then, for each line that it
-reads, how many seconds a processor has worked for the process, when all that was called is counted and written.
+Two processes that do the same differ by a tenth, because of the memory that they happen to get: more than what is
+measured. The argument is a JSON object: how each server is observed, by name. The process prints the ports as another.
+For each line that it reads, it prints its processor seconds, after all calls are counted and written.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def watched_app(
     traced_share: float | None = None,
     limits: Mapping[str, int] | None = None,
 ) -> Iterator[BridgeApp]:
-    """An app of which is told what the arguments say.
+    """Create an app that is observed as the arguments say.
 
     Args:
-        name: What it calls itself.
-        metrics: Whether it is counted and timed.
-        log: Whether there is a line of JSON for each call.
-        audit_log: Where the audit log goes; None for none.
-        traced_share: The share of the calls whose traces are kept; None for no traces.
+        name: Name of the server.
+        metrics: Record metrics.
+        log: Write a JSON line for each call.
+        audit_log: Path of the audit log; None for none.
+        traced_share: Share of the calls whose traces are recorded; None for no traces.
         limits: Limits of each caller: calls a second (``rate``) and at once (``concurrency``); None for none.
     """
     os.environ["OTEL_TRACES_SAMPLER_ARG"] = str(traced_share)
@@ -80,7 +80,7 @@ def watched_app(
 
 @contextmanager
 def _unobserved() -> Iterator[None]:
-    """What is built in this block is not observed."""
+    """Build servers that are not observed in this block."""
     from bridge.telemetry import switch  # noqa: PLC0415 - for this alone
 
     before = switch.observer()
@@ -103,7 +103,7 @@ async def main(variants: dict[str, dict[str, Any]]) -> None:
                 app,
                 http=http_protocol(app.pre_asgi_handler(lambda: True)),
                 log_level="error",
-                access_log=False,  # there is no direct way beside it
+                access_log=False,  # only the fast path before ASGI is measured
                 proxy_headers=False,
                 timeout_keep_alive=serve.KEEP_ALIVE_SECONDS,
             )

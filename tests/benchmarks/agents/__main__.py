@@ -1,8 +1,8 @@
-"""``python -m tests.benchmarks.agents AGENT``: measures one agent, in each setting that comes as a line of JSON.
+"""``python -m tests.benchmarks.agents AGENT``: measures one agent, in each setting given by a line of JSON.
 
-What is told is the agent's own: what a turn takes without what its model and its tools take alone. A round trip is what
-ten more of them add to a turn, a tool call what a hundred more of them add to one response. Turns are told in processor
-time, which a busy machine changes less; nothing in them waits.
+The figures are the agent's own time: that of a turn without the model and the tools. A round trip is a tenth of what
+ten more of them add to a turn, a tool call a hundredth of what a hundred more of them add to one response. Times are
+processor times, which other load changes less; nothing in a turn waits.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def main() -> None:
 
 
 async def _measured(agent: Agent, seconds: float) -> dict[str, list[float]]:
-    """The best and the median time, in seconds, of each figure."""
-    await _turn(agent, _SHORT)  # what is made on first use
+    """Return the minimum and the median seconds of each figure."""
+    await _turn(agent, _SHORT)  # warm-up
     gc.collect()
     gc.freeze()
     rounds: list[dict[str, float]] = []

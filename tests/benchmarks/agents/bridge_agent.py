@@ -1,4 +1,4 @@
-"""This project's AI service in the conversation; its memory is written at the end of every turn."""
+"""An AI service of bridge in the conversation; its memory is written at the end of every turn."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Assistant(Protocol):
 
 
 class _Script:
-    """A model that says what it was told to say."""
+    """A model with scripted replies."""
 
     def __init__(self) -> None:
         self.replies: Iterator[ChatResponse] = iter(())

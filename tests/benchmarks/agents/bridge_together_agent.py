@@ -1,4 +1,4 @@
-"""This project's AI service, with the tools of one response running at the same time, as those of the others do."""
+"""An AI service of bridge that runs the tools of one response concurrently, as the other agents do."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The conversation that every agent has: a script in place of a model, and tools that add two numbers.
+"""The conversation of every agent: a script in place of a model, and tools that add two numbers.
 
-Nothing here but Python's own, so that it runs beside any of the agents.
+It imports the standard library only, so that it runs beside any of the agents.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ QUESTION = "What is the sum of 1 and 2?"
 ANSWER = "The sum is 3."
 
 ran: list[int] = []
-"""The sums that tools have found, so that nobody can be quick by leaving out the work."""
+"""Sums found by the tools; they prove that the tools ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What surrounds a turn of the conversation."""
+    """Setting of a turn."""
 
     tools: int
-    """How many the model is offered; the last is the one that it calls."""
+    """Number of tools; the model calls the last one."""
     memory: int
-    """How many messages were said before."""
+    """Number of earlier messages."""
 
 
 class Agent(Protocol):
     """An agent, ready for its turns."""
 
     async def prepared(self, calls: tuple[int, ...]) -> Callable[[], Coroutine[Any, Any, object]]:
-        """Set the stage for one turn.
+        """Prepare one turn.
 
         Args:
-            calls: How many tools each response of the model wants; after them it answers.
+            calls: Tool calls of each response of the model; afterwards it answers.
 
         Returns:
-            What takes the turn.
+            A function that takes the turn.
         """
         ...
 
     def question(self) -> Callable[[], Coroutine[Any, Any, object]]:
-        """What asks the model alone, with what it is asked in the middle of a turn."""
+        """Return a function that asks only the model, with a request as in the middle of a turn."""
         ...
 
 
 def adders(count: int) -> list[Callable[[int, int], Coroutine[Any, Any, int]]]:
-    """Functions that add two numbers, each of its own name."""
+    """Functions that add two numbers, each with its own name."""
     return [_adder(f"add_{number}") for number in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""LangChain's create_agent in the conversation, with a scripted chat model; it is run by a Python that has it."""
+"""LangChain's create_agent in the conversation, with a scripted chat model; needs a Python that has LangChain."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tests.benchmarks.agents.conversation import Setting
 
 _STEPS = 1000
-"""More than any turn takes; by default they are too few for the longest."""
+"""Recursion limit above that of any turn; the default is too low for the longest."""
 
 
 class _Script(BaseChatModel):
-    """A model that says what it was told to say."""
+    """A model with scripted replies."""
 
     replies: Any = None
 
@@ -65,7 +65,7 @@ class Agent:
         return take
 
     def question(self) -> Callable[[], Coroutine[Any, Any, object]]:
-        """See `tests.benchmarks.agents.conversation.Agent.question`: the chat model, with the callbacks that it has."""
+        """See `tests.benchmarks.agents.conversation.Agent.question`: the chat model, with its callbacks."""
         self._script.replies = iter([self._response(1)])
         messages = [*self._history, HumanMessage(QUESTION)]
         return lambda: self._script.ainvoke(messages)

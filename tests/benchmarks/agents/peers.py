@@ -1,4 +1,4 @@
-"""Agents that others wrote, installed from their registry into a cache folder of their own.
+"""Agents of other projects, installed into a cache folder.
 
 The folder is ``BRIDGE_AGENTS_CACHE``, by default ``~/.cache/bridge-bench-agents``.
 """
@@ -17,20 +17,20 @@ CACHE = Path(os.environ.get("BRIDGE_AGENTS_CACHE", "~/.cache/bridge-bench-agents
 
 
 class NotInstalledError(Exception):
-    """The agents cannot be had; the message says why."""
+    """The agents cannot be installed; the message gives the reason."""
 
 
 def python_with_agents() -> str:
-    """A Python that has them; made when it is first wanted.
+    """Return a Python in which they are installed; the first use installs them.
 
     Raises:
-        NotInstalledError: They cannot be had.
+        NotInstalledError: They cannot be installed.
     """
     folder = CACHE / "_".join(PACKAGES)
     python, done = folder / "bin" / "python", folder / "installed"
     if not done.exists():
         try:
-            shutil.rmtree(folder, ignore_errors=True)  # what an earlier attempt has left
+            shutil.rmtree(folder, ignore_errors=True)  # left by an earlier attempt
             _run(sys.executable, "-m", "venv", str(folder))
             _run(str(python), "-m", "pip", "install", "--quiet", *PACKAGES)
             done.touch()

@@ -1,4 +1,4 @@
-"""The processes that measure agents: one for each, asked setting by setting, so that they take turns."""
+"""Processes that measure agents: one for each agent, which take turns, setting by setting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).parents[3]
 _LIMIT_SECONDS = 300.0
-"""How long a process may run; then it is killed, and what was asked of it fails."""
+"""Maximum lifetime in seconds; then the process is killed, and its measurement fails."""
 
 
 class AgentProcess:
@@ -27,11 +27,11 @@ class AgentProcess:
         self._process = process
 
     def measure(self, setting: Setting, seconds: float) -> dict[str, list[float]]:
-        """The best and the median seconds of each figure.
+        """Return the minimum and the median seconds of each figure.
 
         Args:
-            setting: What surrounds a turn of the conversation.
-            seconds: How long to go on; some rounds are always done.
+            setting: Setting of a turn.
+            seconds: Duration; a few rounds are always measured.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -49,7 +49,7 @@ def measuring(python: str, agent: str) -> Iterator[AgentProcess]:
 
     Args:
         python: A Python that has the agent.
-        agent: Which one: ``bridge``, ``bridge_together``, ``pydantic_ai`` or ``langchain``.
+        agent: ``bridge``, ``bridge_together``, ``pydantic_ai`` or ``langchain``.
     """
     command = [python, "-m", "tests.benchmarks.agents", agent]
     with subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

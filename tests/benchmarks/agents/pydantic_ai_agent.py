@@ -1,4 +1,4 @@
-"""pydantic-ai's agent in the conversation, with its FunctionModel; it is run by a Python that has it."""
+"""pydantic-ai's agent in the conversation, with its FunctionModel; needs a Python that has pydantic-ai."""
 
 from __future__ import annotations
 
