@@ -1,8 +1,8 @@
-"""Clients that call all the time, and what became of each call.
+"""Clients that call continuously, and the end of each call.
 
-A call **had begun** if its id stands in the journal, which the tool writes before it does anything else. What broke
-off without having begun is called again, under the same id; what had begun never is. So of each id the journal has one
-line, however the call ended: with its own result, or, where its replica died, with nobody knowing the outcome.
+A call **had begun** if its ID is in the journal, to which the tool writes first. A call that was cut off before it had
+begun is repeated with the same ID; a call that had begun never is. So the journal has one line for each ID, however the
+call ended: with its own result, or, if its replica was killed, with an unknown outcome.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _TIMEOUT_SECONDS = 60
 
 
 class BrokeOffError(Exception):
-    """An attempt came to no answer, or to one that says that nobody knows the outcome."""
+    """An attempt without a response, or with one that says that the outcome is unknown."""
 
 
 @dataclass(kw_only=True)
 class Client:
-    """One client, with a name of its own, over one pool of connections.
+    """One client, with its own name and connection pool.
 
     Attributes:
-        answered: The results, by the call's id.
-        unknown: The calls that had begun, and whose outcome nobody knows.
-        strange: What it was told that is not its own.
-        again: How many attempts broke off before they had begun.
+        answered: The results, by the call's ID.
+        unknown: Calls that had begun, and whose outcome is unknown.
+        strange: Messages for another client.
+        again: Number of attempts that were cut off before they had begun.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Client:
     _attempts: int = 0
 
     async def call(self, number: int) -> None:
-        """Make one call, again as long as it has not begun."""
+        """Make one call, and repeat it as long as it has not begun."""
         call = f"{self.name}-{number}"
         while True:
             try:
@@ -71,7 +71,7 @@ class Client:
                 return
 
     def runs(self) -> Counter[str]:
-        """How often each call ran, as the servers wrote down."""
+        """Return the number of runs of each call, by the servers' journals."""
         return Counter(self.journal.read_text(encoding="utf-8").split()) if self.journal.exists() else Counter()
 
     async def _attempt(self, call: str) -> str:
@@ -95,7 +95,7 @@ class Client:
 
 
 class ModernClient(Client):
-    """Of the 2026-07-28 revision: each call stands alone."""
+    """Client of the 2026-07-28 revision, without a session."""
 
     async def _attempt(self, call: str) -> str:
         request = self._message("work", call, ENVELOPE)
@@ -106,7 +106,7 @@ class ModernClient(Client):
 
 
 class HandshakeClient(Client):
-    """Of an earlier revision: one session for all calls, which are answered plainly, or go on for a while, or ask."""
+    """Client of an earlier revision: one session for all calls, some of which report progress or ask."""
 
     session: str = ""
 
@@ -146,7 +146,7 @@ class HandshakeClient(Client):
         return await self._resumed(last, call, request)
 
     async def _resumed(self, place: str, call: str, request: dict[str, Any]) -> str:
-        """Read on where the stream broke off, wherever that is possible."""
+        """Resume the stream where it broke off."""
         while True:
             answer = None
             try:
@@ -163,7 +163,7 @@ class HandshakeClient(Client):
                 return self._result(answer, request)
 
     async def _is_answer(self, message: dict[str, Any], call: str) -> bool:
-        """Whether a message ends the call; a question is answered, and what is another's is noted."""
+        """Return True if a message ends the call; answer a question, and record a message for another client."""
         match message:
             case {"method": "notifications/progress", "params": {"progressToken": token}}:
                 if token != call:
@@ -180,7 +180,7 @@ class HandshakeClient(Client):
         return False
 
     async def _say(self, message: dict[str, Any]) -> None:
-        """Say something that has no answer, until a replica has taken it."""
+        """Send a message without a response until a replica accepts it."""
         while True:
             try:
                 response = await self.http.post(
@@ -194,7 +194,7 @@ class HandshakeClient(Client):
 
 
 def _check(response: httpx.Response) -> None:
-    """See that a replica has taken a request: a session that is not found would be one that was lost."""
+    """Check that a replica accepts a request: a session that is not found was lost."""
     if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
         raise BrokeOffError("not now")
     assert response.is_success, response.status_code

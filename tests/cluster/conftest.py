@@ -1,4 +1,4 @@
-"""What the show tells at its end; ``make faults`` prints it."""
+"""The summary of the cluster tests, which ``make faults`` prints at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEY = "cluster"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what became of the calls."""
+    """Print the ends of the calls."""
     for reports in terminalreporter.stats.values():
         for report in reports:
             for name, told in getattr(report, "user_properties", ()):

@@ -22,7 +22,7 @@ class Replicas:
     """The processes.
 
     Args:
-        redis_url: What they share.
+        redis_url: Redis of the replicas.
     """
 
     def __init__(self, redis_url: str) -> None:
@@ -43,7 +43,7 @@ class Replicas:
 
     @property
     def running(self) -> list[int]:
-        """Those that serve now, the longest running first."""
+        """Processes that serve, in the order of their starts."""
         return list(self._running)
 
     async def start(self, index: int) -> None:
@@ -56,7 +56,7 @@ class Replicas:
         self._running[index] = (server, stack)
 
     async def kill(self) -> int:
-        """Kill the one that has run longest, without a warning; gives which it was."""
+        """Kill the one that has run longest by SIGKILL; return which it was."""
         index = self.running[0]
         server, stack = self._running.pop(index)
         server.process.kill()

@@ -1,4 +1,4 @@
-"""What the replicas serve: each run is written into a journal before anything else is done."""
+"""Tools of the replicas, which write each run to a journal before anything else."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BLOCK = bytes(2**20)
 
 @tool
 def work(journal: str, call: str) -> str:
-    """Run, and answer with the call's id."""
+    """Run, and return the call's ID."""
     note(journal, call)
     return call
 
 
 @tool
 async def work_long(journal: str, call: str, context: InvocationContext) -> str:
-    """Run for a while, telling how far that is, and answer with the call's id."""
+    """Run for a while with progress, and return the call's ID."""
     note(journal, call)
     for step in range(STEPS):
         hashlib.sha256(BLOCK)
@@ -34,7 +34,7 @@ async def work_long(journal: str, call: str, context: InvocationContext) -> str:
 
 @tool
 async def ask(journal: str, call: str, context: InvocationContext) -> str:
-    """Run, ask who it is, and answer with the call's id and the name."""
+    """Run, ask for a name, and return the call's ID and the name."""
     note(journal, call)
     answer = await context.elicit(f"{call}?", FORM, key="name")
     return f"{call} {(answer.content or {})['name']}"
@@ -42,7 +42,7 @@ async def ask(journal: str, call: str, context: InvocationContext) -> str:
 
 @tool(task=True)
 async def work_once(journal: str, call: str) -> str:
-    """Run as a task, for a while, and answer with the call's id."""
+    """Run as a task for a while, and return the call's ID."""
     note(journal, call)
     await anyio.sleep(TASK_SECONDS)
     note(journal, f"{call}.ended")
@@ -51,7 +51,7 @@ async def work_once(journal: str, call: str) -> str:
 
 @tool(task=True, annotations={"idempotentHint": True})
 async def work_again(journal: str, call: str) -> str:
-    """Run as a task that may be run again, for a while, and answer with the call's id."""
+    """Run as a task that may be repeated, for a while, and return the call's ID."""
     note(journal, call)
     await anyio.sleep(TASK_SECONDS)
     note(journal, f"{call}.ended")

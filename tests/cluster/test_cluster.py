@@ -43,8 +43,8 @@ class Show:
     """Replicas behind a balancer, and the clients that call through it.
 
     Args:
-        folder: Where the journals are.
-        redis_url: What the replicas share.
+        folder: Folder of the journals.
+        redis_url: Redis of the replicas.
     """
 
     def __init__(self, folder: Path, redis_url: str) -> None:
@@ -57,12 +57,12 @@ class Show:
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
-        """The time during which clients of both eras call."""
+        """Context during which clients of both eras call."""
         async with self.replicas, AsyncExitStack() as stack:
             balancer = Balancer(self.replicas.ports, is_sticky=False)
             await stack.enter_async_context(balancer.running())
             for name, kind in CLIENTS.items():
-                # A connection for each request: so each may come to another replica.
+                # One connection for each request, so that each may reach another replica.
                 limits = httpx.Limits(max_keepalive_connections=0)
                 http = await stack.enter_async_context(httpx.AsyncClient(limits=limits))
                 url = f"http://127.0.0.1:{balancer.port}/mcp"
@@ -78,7 +78,7 @@ class Show:
                 self._is_over = True
 
     async def more(self, calls: int) -> None:
-        """Wait until so many further calls have ended."""
+        """Wait until this many further calls have ended."""
         until = self._calls + calls
         while self._calls < until:
             await self._called.wait()
@@ -93,7 +93,7 @@ class Show:
             self._called = anyio.Event()
 
     def check(self) -> None:
-        """See that no call was lost that had not begun, none was run twice, and nobody was told what is another's."""
+        """Check that no call that had not begun was lost, none ran twice, and no client got another's result."""
         for client in self.clients:
             runs = client.runs()
             assert client.strange == []

@@ -1,8 +1,8 @@
 """Tasks while their replicas are killed.
 
-A task whose client got its id is found until it expires. Of a task of `work_once` the journal has one line, however it
-ended: completed if it has the line of its end, else failed with an unknown outcome. A task of `work_again` is run again
-by another replica.
+A task whose client has its ID is found until it expires. The journal has one line for each task of `work_once`,
+however it ended: completed if the journal has its end, otherwise failed with an unknown outcome. A task of `work_again`
+is run again by another replica.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ SUPPORTS_TASKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks"
 
 @dataclass
 class Tasks:
-    """The tasks that clients have created, and how each ended.
+    """Tasks that clients have created, and their ends.
 
     Attributes:
-        ended: The last state of each task, by the call's id.
-        broken: Calls whose answer did not arrive, so that nobody knows their task.
+        ended: Last state of each task, by the call's ID.
+        broken: Calls whose response did not arrive, so that the ID of their task is unknown.
     """
 
     url: str
@@ -62,7 +62,7 @@ class Tasks:
     is_over: bool = False
 
     async def keep_creating(self, caller: int) -> None:
-        """Create one task after another, and wait for the end of each."""
+        """Create tasks one after another, and wait for the end of each."""
         number = 0
         while not self.is_over:
             call = f"{TOOLS[number % 2]}-{caller}-{number}"
@@ -74,13 +74,13 @@ class Tasks:
                 self._progressed = anyio.Event()
 
     async def more(self, tasks: int) -> None:
-        """Wait until so many further tasks have ended."""
+        """Wait until this many further tasks have ended."""
         until = len(self.ended) + tasks
         while len(self.ended) < until:
             await self._progressed.wait()
 
     def runs(self) -> Counter[str]:
-        """How often each call began, and ended."""
+        """Return how often each call began, and ended."""
         return Counter(self.journal.read_text(encoding="utf-8").split())
 
     async def _created(self, call: str) -> str | None:
@@ -103,7 +103,7 @@ class Tasks:
             await anyio.sleep(POLL_SECONDS)
 
     async def _answer(self, method: str, name: str, params: dict[str, Any]) -> dict[str, Any] | None:
-        """Send a request; None if its answer did not arrive, or the replica does not serve."""
+        """Send a request; return None if there is no response, or the replica is not serving."""
         message = http_server.modern(http_server.request(method, params), SUPPORTS_TASKS)
         headers = ACCEPT | {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": name}
         try:
@@ -116,7 +116,7 @@ class Tasks:
         return answer
 
     def check(self) -> dict[str, Counter[str]]:
-        """See that each task ended in a state that is true, and none ran twice; return how many ended how."""
+        """Check that each task ended in a true state, and none ran twice; return the number of tasks in each state."""
         runs, outcomes = self.runs(), {name: Counter[str]() for name in TOOLS}
         for call, state in self.ended.items():
             tool, status = call.partition("-")[0], state["status"]
@@ -135,8 +135,8 @@ class Tasks:
 
 @asynccontextmanager
 async def going_on(folder: Path, redis_url: str) -> AsyncIterator[tuple[Replicas, Tasks]]:
-    """The time during which clients create tasks at replicas behind a balancer."""
-    limits = httpx.Limits(max_keepalive_connections=0)  # so that each request may come to another replica
+    """Context during which clients create tasks at replicas behind a balancer."""
+    limits = httpx.Limits(max_keepalive_connections=0)  # so that each request may reach another replica
     async with Replicas(redis_url) as replicas, httpx.AsyncClient(limits=limits) as http:
         balancer = Balancer(replicas.ports, is_sticky=False)
         async with balancer.running():

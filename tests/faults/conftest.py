@@ -1,4 +1,4 @@
-"""What the faults share, and the table that ends their run; ``make faults`` prints it."""
+"""Fixtures of the fault tests, and the table that ``make faults`` prints at the end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def watchdog() -> None:
-    """Start the watchdog of children, whose pipe stays open while the process lasts, so that no trial counts it."""
+    """Start the watchdog of children before the trials, which would count its pipe: it stays open with the process."""
     anyio.run(_start_child)
 
 
@@ -39,17 +39,19 @@ async def _start_child() -> None:
 
 @pytest.fixture
 def trials(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trials]:
-    """Tries faults; their outcomes come into the table of the run."""
+    """Runs trials; their results are added to the table."""
     if sys.platform != "linux":
         pytest.skip("what is leaked is read from /proc, which Linux has")
-    monkeypatch.setattr(forks, "IS_POSSIBLE", False)  # a fork has sockets of the tests' own, which count as leaked
+    monkeypatch.setattr(
+        forks, "IS_POSSIBLE", False
+    )  # a fork inherits sockets of the tests, which would count as leaked
     trials = Trials(tmp_path, fast_path=not request.config.getoption(_NO_FAST_PATH, default=False))
     yield trials
     request.node.user_properties.extend((_KEY, asdict(outcome)) for outcome in trials.outcomes)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the table; reports carry the outcomes, so that it does not matter which process tried what."""
+    """Print the table; test reports carry the results, so the process that ran a trial does not matter."""
     outcomes = [
         Outcome(**value)
         for reports in terminalreporter.stats.values()

@@ -1,4 +1,4 @@
-"""A child that speaks the protocol as far as it wants to: what it writes is broken as a call tells it to."""
+"""A child process that speaks the protocol, and breaks it as a call tells it to."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def answer(message: dict[str, Any]) -> None:
 
 
 def start() -> None:
-    """Start as the first line of a file says, if one was given; each line is for one start."""
+    """Start as the first line of the file says, if there is a file; each line is for one start."""
     global is_deaf  # noqa: PLW0603 - as above
     starts = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     if starts is None or not starts.exists() or not (lines := starts.read_text(encoding="utf-8").splitlines()):

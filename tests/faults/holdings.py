@@ -1,4 +1,4 @@
-"""Holdings: the processes, tasks and sockets that are there, as the system tells, and those that should not be."""
+"""Processes, tasks and sockets that exist, as the system reports them, and those that have leaked."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 import anyio
 
 LET_GO_SECONDS = 10
-"""What has not been let go of after this long is leaked; nobody here waits so long for what is."""
+"""Seconds after which a resource that is still there counts as leaked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What an event loop and its process hold."""
+    """Resources of an event loop and its process."""
 
     tasks: frozenset[asyncio.Task[object]]
     sockets: frozenset[str]
@@ -24,17 +24,17 @@ class Holdings:
 
     @classmethod
     def now(cls) -> Holdings:
-        """What is held now."""
+        """Return the current resources."""
         return cls(frozenset(asyncio.all_tasks()), frozenset(_sockets()))
 
     async def leaked_tasks(self, seconds: float = LET_GO_SECONDS) -> list[str]:
-        """The tasks that were begun since, and do not end within this time."""
+        """Return the tasks that were started since, and do not end within this time."""
         begun = asyncio.all_tasks() - self.tasks
         _, left = await asyncio.wait(begun, timeout=seconds) if begun else ((), ())
         return [task.get_name() for task in left]
 
     async def leaked_sockets(self, seconds: float = LET_GO_SECONDS) -> list[str]:
-        """The sockets and pipes that were opened since, and are not closed within this time."""
+        """Return the sockets and pipes that were opened since, and are not closed within this time."""
         with anyio.move_on_after(seconds):
             while _sockets() - self.sockets:
                 await anyio.lowlevel.checkpoint()
@@ -42,7 +42,7 @@ class Holdings:
 
 
 async def leaked_processes(marker: str, seconds: float = LET_GO_SECONDS) -> list[str]:
-    """The processes with this text in their environment that do not end within this time."""
+    """Return the processes with this text in their environment that do not end within this time."""
     left = []
     for pid in marked_processes(marker):
         with suppress(ProcessLookupError):
@@ -58,7 +58,7 @@ async def leaked_processes(marker: str, seconds: float = LET_GO_SECONDS) -> list
 
 
 def marked_processes(marker: str) -> list[int]:
-    """The processes with this text in their environment."""
+    """Return the processes with this text in their environment."""
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A network that fails in more ways than a plain proxy: connections are forgotten on the way, or others answer."""
+"""A proxy with further failures: connections are forgotten, or something else answers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Network(Proxy):
-    """Stands before a server.
+    """Proxy in front of a server.
 
     Attributes:
-        answer: What whoever sends is answered, before its connection ends, instead of by the server; None for the
-            server's own answers.
+        answer: Bytes that each sender gets, before its connection is closed, instead of the server's response; None to
+            pass on the server's responses.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -28,7 +28,7 @@ class Network(Proxy):
         self._nears: dict[SocketStream, SocketStream] = {}
 
     def forget(self) -> None:
-        """Pass nothing on any more over the connections that there are, and let them stay; new ones work."""
+        """Pass nothing on over the current connections, and keep them open; new ones work."""
         self._forgotten |= self._open
 
     async def _pass_on(self, near: SocketStream) -> None:

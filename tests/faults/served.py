@@ -1,4 +1,4 @@
-"""Tools that write each run into a journal, and that harm their own server when they are told to."""
+"""Tools that write each run to a journal, and that damage their own server on request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridge import ToolBox, tool
 
 
 def note(journal: str, call: str) -> None:
-    """Write a run into the journal, in one piece, before anything else is done."""
+    """Write a run to the journal in one write, before anything else."""
     line = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(line, f"{call}\n".encode())
     os.close(line)
@@ -21,14 +21,14 @@ def note(journal: str, call: str) -> None:
 
 @tool
 async def work(journal: str, call: str) -> str:
-    """Run, and answer with the call's id."""
+    """Run, and return the call's ID."""
     note(journal, call)
     return call
 
 
 @tool
 async def hold(journal: str, call: str, port: int) -> str:
-    """Run, say so, and never end."""
+    """Run, write that to the journal, and never end."""
     note(journal, call)
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(b"holding")
@@ -38,13 +38,13 @@ async def hold(journal: str, call: str, port: int) -> str:
 
 @tool
 async def pid() -> int:
-    """Tell which process this is."""
+    """Return the process ID."""
     return os.getpid()
 
 
 @tool
 async def start_a_child() -> int:
-    """Start a process that keeps this one's pipes and ignores everything but being killed."""
+    """Start a process that keeps this one's pipes and ignores every signal but SIGKILL."""
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)  # noqa: ASYNC220 - short
     assert child.stdout is not None
@@ -54,19 +54,19 @@ async def start_a_child() -> int:
 
 @tool
 async def extra() -> None:
-    """Come and go."""
+    """A tool that is added and removed."""
 
 
 @tool(name="work_renamed")
 async def work_under_another_name(journal: str, call: str) -> str:
-    """Run, and answer with the call's id."""
+    """Run, and return the call's ID."""
     note(journal, call)
     return call
 
 
 @tool
 async def change_the_list(times: int) -> None:
-    """Offer one more tool, or one fewer, again and again; in the end one more."""
+    """Add and remove a tool repeatedly; at the end it is there."""
     for _ in range(times):
         TOOLS.add(extra)
         await anyio.lowlevel.checkpoint()
@@ -77,7 +77,7 @@ async def change_the_list(times: int) -> None:
 
 @tool
 async def rename_the_work() -> None:
-    """Offer the same under the other name, and no more under this one."""
+    """Rename a tool."""
     if "work" in TOOLS:
         TOOLS.remove("work")
         TOOLS.add(work_under_another_name)

@@ -1,4 +1,4 @@
-"""The table of the faults: what was tried, and what became of the calls."""
+"""The table of the faults, and of the calls during them."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _TOTAL = "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one fault over one route."""
+    """Result of one fault over one route."""
 
     fault: str
-    """What was done."""
+    """The fault."""
     route: str
-    """How the server was reached."""
+    """The route to the server."""
     survived: int
-    """1 where calls were answered again afterwards, else 0."""
+    """1 if calls were answered again afterwards, else 0."""
     calls: int
-    """How many calls were made before, during and after it."""
+    """Number of calls before, during and after the fault."""
     answered: int
-    """Those with a result."""
+    """Number of calls with a result."""
     failed: int
-    """Those with an error."""
+    """Number of calls with an error."""
     lost: int
-    """Those with neither."""
+    """Number of calls with neither."""
     run_twice: int
-    """Those that the server ran more than once, by its own journal."""
+    """Number of calls that the server ran more than once, by its own journal."""
     untrue: int
-    """Those with a result that is not theirs or that the journal does not know, or with an error that denies a run."""
+    """Number of calls with a wrong result, one that the journal does not have, or an error that denies a run."""
     leaked_processes: int
     leaked_tasks: int
     leaked_sockets: int
-    """Sockets and pipes."""
+    """Leaked sockets and pipes."""
 
 
 _SUMS = tuple(field.name for field in fields(Outcome))[2:]
@@ -48,7 +48,7 @@ _SHOWN = tuple(name for name in _SUMS if name != "untrue")
 
 
 def markdown(outcomes: Iterable[Outcome]) -> Iterator[str]:
-    """The table as docs/performance.md has it: a row for each fault, and one for all of them."""
+    """Return the table as in docs/performance.md: a row for each fault, and one for all of them."""
     faults: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         faults.setdefault(outcome.fault, []).append(outcome)

@@ -1,4 +1,4 @@
-"""Faults of the connection to a server, and of what stands before it."""
+"""Faults of the connection to a server, and of proxies in front of it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_a_proxy_that_answers_with_garbage(route: Route, trials: Trials) -
 
 
 class Spy(httpx2.Auth):
-    """Notes the session."""
+    """Record the session."""
 
     session = ""
 

@@ -1,4 +1,4 @@
-"""Faults of a server's list of tools: it changes without end, or under the feet of whoever calls."""
+"""Faults of a server's list of tools, which changes continuously, or during a call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANGES = 1000
 
 
 async def offered(provider: McpToolProvider, name: str) -> None:
-    """Wait until a tool is here."""
+    """Wait until a tool is listed."""
     came = anyio.Event()
     stop = provider.on_change(lambda change: came.set() if name in provider.tools else None)
     if name not in provider.tools:

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.anyio]
 
 
 async def held(stage: Stage, tasks: anyio.abc.TaskGroup) -> None:
-    """Have a call under way that does not end by itself."""
+    """Start a call that does not end by itself."""
     tasks.start_soon(lambda: stage.traffic.call("hold", port=stage.reports.port))
     await stage.reports.wait_for("holding")
 

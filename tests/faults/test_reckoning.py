@@ -1,4 +1,4 @@
-"""The reckoning itself: what should never be found is found where it is there."""
+"""Tests of the fault tests: each kind of damage is found if it is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traffic: calls that go on whatever happens, each with an id, and what became of each of them."""
+"""Continuous calls during a fault, each with an ID, and their results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from bridge.client import McpToolProvider
 
 PATIENCE_SECONDS = 90
-"""A call that has come to neither a result nor an error after this long is lost."""
+"""Seconds after which a call without a result or an error counts as lost."""
 CALLERS = 4
 _NEVER_RAN = re.compile(r"it is not available|did not become ready|the connection is not open")
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a call ended."""
+    """End of a call."""
 
     is_error: bool
     text: str
@@ -34,13 +34,13 @@ class Traffic:
     """Calls through a provider.
 
     Args:
-        provider: Whose tools are called.
-        journal: Where the server writes down each run.
-        patience_seconds: How long a call may take to come to a result or an error.
+        provider: The provider whose tools are called.
+        journal: File to which the server writes each run.
+        patience_seconds: Maximum seconds of a call.
 
     Attributes:
-        endings: How each call ended, by its id; None for those that did not.
-        tool: What the callers call.
+        endings: End of each call, by ID; None for those that have not ended.
+        tool: Name of the tool.
     """
 
     def __init__(self, provider: McpToolProvider, journal: Path, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -53,7 +53,7 @@ class Traffic:
         journal.touch()
 
     async def call(self, tool: str | None = None, **arguments: Any) -> bool:
-        """Make one call; returns whether it has a result."""
+        """Make one call; return True if it has a result."""
         call = f"call-{len(self.endings)}"
         self.endings[call] = None
         arguments |= {"call": call, "journal": str(self._journal)}
@@ -67,13 +67,13 @@ class Traffic:
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
-        """Have several callers call without a pause while the context lasts."""
+        """Let several callers call without a pause until the context ends."""
         is_over = False
 
         async def keep_calling() -> None:
             while not is_over:
                 await self.call()
-                await anyio.lowlevel.checkpoint()  # a tool that is not here is answered at once
+                await anyio.lowlevel.checkpoint()  # a missing tool is answered at once
 
         async with anyio.create_task_group() as tasks:
             for _ in range(CALLERS):
@@ -82,12 +82,12 @@ class Traffic:
             is_over = True
 
     async def more(self, calls: int = 2 * CALLERS) -> None:
-        """Wait until so many further calls have ended, well or not."""
+        """Wait until this many further calls have ended, with a result or an error."""
         for _ in range(calls):
             await self._ended.wait()
 
     async def until_answered(self, seconds: float) -> bool:
-        """Call until a call has a result; returns whether one had, and all those after it, within this time."""
+        """Call until a call has a result; return True if one has, and all later ones too, within this time."""
         with anyio.move_on_after(seconds):
             while not await self.call():
                 await anyio.lowlevel.checkpoint()
@@ -98,30 +98,30 @@ class Traffic:
 
     @property
     def answered(self) -> list[str]:
-        """The calls with a result."""
+        """Calls with a result."""
         return [call for call, ending in self.endings.items() if ending is not None and not ending.is_error]
 
     @property
     def failed(self) -> dict[str, str]:
-        """The calls with an error, each with its words."""
+        """Errors of the calls that failed, with their texts."""
         return {call: ending.text for call, ending in self.endings.items() if ending is not None and ending.is_error}
 
     @property
     def lost(self) -> list[str]:
-        """The calls with neither."""
+        """Calls with neither a result nor an error."""
         return [call for call, ending in self.endings.items() if ending is None]
 
     def runs(self) -> Counter[str]:
-        """How often each call ran, as the server itself wrote down."""
+        """Number of runs of each call, by the server's journal."""
         return Counter(self._journal.read_text(encoding="utf-8").split())
 
     @property
     def run_twice(self) -> list[str]:
-        """The calls that ran more than once."""
+        """Calls that ran more than once."""
         return [call for call, runs in self.runs().items() if runs > 1]
 
     def untrue(self) -> list[str]:
-        """The calls whose ending is not what happened: another call's result, one without a run, or a run denied."""
+        """Calls with a wrong end: another call's result, a result without a run, or an error that denies a run."""
         runs = self.runs()
         results = [
             call

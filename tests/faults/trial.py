@@ -1,4 +1,4 @@
-"""Trial: one fault over one route, with calls before, around and after it, and the reckoning."""
+"""A trial: one fault over one route, with calls before, during and after it, and the check of their results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RECONNECT = ReconnectPolicy(
 
 
 class Route(Enum):
-    """How a server is reached, with the protocol that is spoken."""
+    """A route to the server: the transport, and the protocol version."""
 
     STDIO = ("stdio", "2026-07-28")
     STDIO_HANDSHAKE = ("stdio (handshake)", "legacy")
@@ -52,7 +52,7 @@ class Route(Enum):
 
     @property
     def pin(self) -> ProtocolPin:
-        """The protocol that is spoken."""
+        """The protocol version."""
         return self.value[1]
 
 
@@ -63,7 +63,7 @@ ROUTES = STDIO + NETWORK
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """What a fault has at hand."""
+    """The server, the network and the provider of a trial."""
 
     provider: McpToolProvider
     traffic: Traffic
@@ -73,30 +73,30 @@ class Stage:
     network: Network | None = None
 
     async def ask(self, tool: str, **arguments: Any) -> Any:
-        """Call a tool that is no part of the traffic; it has to succeed."""
+        """Call a tool outside of the traffic; it must succeed."""
         result = await self.provider.call(tool, arguments)
         assert not result.is_error, result.text
         return result.structured_content and result.structured_content["result"]
 
     async def kill(self) -> None:
-        """End the server as by ``kill -9``; it has to be started again where it is no child."""
+        """Kill the server by SIGKILL; unless it is a child, it has to be started again."""
         if self.remote is not None:
             self.remote.kill()
         else:
             os.kill(await self.ask("pid"), signal.SIGKILL)
 
     async def restart(self) -> None:
-        """Start a server that was ended again, at the same port; a child is started by whoever owns it."""
+        """Start a killed server again, at the same port; a child is started by its owner."""
         if self.remote is not None:
             await self.remote.start()
 
 
 class Trials:
-    """Tries faults, and keeps their outcomes.
+    """Runs trials, and keeps their results.
 
     Args:
-        folder: Where journals may be written.
-        fast_path: Clients and servers use their fast paths; otherwise the SDK does all.
+        folder: Folder for the journals.
+        fast_path: Use the fast paths of clients and servers; otherwise the SDK does everything.
     """
 
     def __init__(self, folder: Path, *, fast_path: bool) -> None:
@@ -106,11 +106,11 @@ class Trials:
 
     @asynccontextmanager
     async def trying(self, fault: str, route: Route, **options: Any) -> AsyncIterator[Stage]:
-        """Inflict a fault, and lift it, in this block; calls go on meanwhile.
+        """Start a fault and end it, in this block; calls continue meanwhile.
 
         Args:
-            fault: What is done, for the table.
-            route: How the server is reached.
+            fault: Name of the fault in the table.
+            route: Route to the server.
             options: See `_staged`.
         """
         marker = f"faults-{uuid4()}"
@@ -159,16 +159,16 @@ async def _staged(
     auth: Any = None,
     **settings: Any,
 ) -> AsyncIterator[Stage]:
-    """A server, a network before it where it is no child, a provider of its tools, and whoever calls them.
+    """Start a server, a proxy in front of it unless it is a child, a provider of its tools, and callers.
 
     Args:
-        route: How the server is reached.
-        journal: Where it writes down what it runs.
-        marker: What stands in the environment of a child, and of all that it starts.
+        route: Route to the server.
+        journal: File to which the server writes each run.
+        marker: Text in the environment of a child and of all its descendants.
         fast_path: As for `Trials`.
-        child: The arguments of Python for another child than our own server.
-        auth: What signs HTTP requests.
-        settings: Of the server's configuration.
+        child: Arguments of Python for a child other than bridge's server.
+        auth: Signs HTTP requests.
+        settings: Settings of the server's configuration.
     """
     settings |= {"name": "server", "protocol": route.pin, "fast_path": fast_path}
     options = () if fast_path else ("--no-fast-path",)

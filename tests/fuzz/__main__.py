@@ -1,11 +1,11 @@
-"""``python -m tests.fuzz [http] [stdio] [client] [answers]``: spoiled messages for servers and clients, while wanted.
+"""``python -m tests.fuzz [http] [stdio] [client] [answers]``: malformed messages for servers and clients.
 
-Each way of reading HTTP and each era over stdio gets a server process of its own and its share of the time. The table
-says how many inputs were tried, how many of them got no answer or a wrong one in time, how many tracebacks the server
-logged, and how much memory it had after the first batch and after the last. Linux only: memory is read there. For
-``client`` it is a provider behind a hostile server (`tests.fuzz.hostile`) that is counted so (`tests.fuzz.client`).
-For ``answers``, calls are answered in strange ways (`tests.client.mutated_answers`), and a problem is an outcome on the
-client's fast path that differs from that over the SDK.
+Each HTTP parser and each era over stdio gets a server process of its own and its share of the time. The table has the
+number of inputs, of those with no response or a wrong one in time, and of tracebacks in the server's log, and the
+memory after the first batch and after the last. It needs Linux, which reports memory. For ``client``, a provider behind
+a hostile server (`tests.fuzz.hostile`) is tested in the same way (`tests.fuzz.client`). For ``answers``, calls get
+unusual responses (`tests.client.mutated_answers`); a problem is a result of the client's fast path that differs from
+that of the SDK.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ COMMAND = {
     "httptools": ["-m", "bridge"],
     "h11": ["-c", "import sys; sys.modules['httptools'] = None\nfrom bridge.__main__ import main\nsys.exit(main())"],
 }
-"""How `bridge` is started, by the parser that it reads HTTP with."""
+"""Arguments of Python that start `bridge`, by its HTTP parser."""
 
 CLIENTS = [("http", "modern"), ("http", "handshake"), ("sse", "handshake"), ("stdio", "modern"), ("stdio", "handshake")]
-"""The transports and eras of hostile servers."""
+"""Transports and eras of hostile servers."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of one server."""
+    """Results of one server."""
 
     name: str
     tried: int = 0
@@ -75,23 +75,23 @@ class Outcome:
     last_kib: int = 0
 
     def note_memory(self, process_id: int) -> None:
-        """Note how much memory the server has now."""
+        """Record the current memory of the server."""
         self.last_kib = usage(process_id).resident_kib
         self.first_kib = self.first_kib or self.last_kib
 
     def note_log(self, log: str) -> None:
-        """Note how many tracebacks the server logged, and the first of them."""
+        """Record the number of tracebacks in the server's log, and the first of them."""
         _, _, first = log.partition("Traceback")
         self.tracebacks, self.first_traceback = log.count("Traceback"), first[:SHOWN_CHARS]
 
     def row(self) -> str:
-        """The line of the table."""
+        """Return the row of the table."""
         memory = f"{mib(self.first_kib):>10} {mib(self.last_kib):>10}"
         return f"{self.name:<26} {self.tried:>9} {len(self.problems):>9} {self.tracebacks:>10} {memory}"
 
 
 def fuzz_http(parser: str, seconds: float, seed: int) -> Outcome:
-    """Send spoiled requests to a server that reads HTTP with this parser."""
+    """Send malformed requests to a server that uses this HTTP parser."""
     outcome = Outcome(f"http, {parser}")
     options = ["--transport", "http", "--port", "0"]
     with processes.serving(*COMMAND[parser], "serve", TOOLS, *options) as server:
@@ -150,7 +150,7 @@ async def _batch(port: int, sessions: Sessions, outcome: Outcome, seed: int) -> 
 
 
 def fuzz_stdio(era: str, seconds: float, seed: int) -> Outcome:
-    """Send spoiled lines to a server over stdio."""
+    """Send malformed lines to a server over stdio."""
     outcome, random, is_modern = Outcome(f"stdio, {era}"), Random(seed), era == "modern"
     messages, make, end = seeds(is_modern=is_modern), modern_request if is_modern else request, monotonic() + seconds
     good = make("good", "tools/call", **CALL)
@@ -170,7 +170,7 @@ def fuzz_stdio(era: str, seconds: float, seed: int) -> Outcome:
                     answer = server.receive()
                     if "method" not in answer:
                         answered[NULL if answer["id"] is None else answer["id"]] += 1
-                # Of a spoiled line with too many values the server reads the id, which may be more than is awaited.
+                # The server reads the ID of a malformed line with too many values: there may be more responses.
                 if (awaited - answered).keys() - {NULL}:
                     outcome.problems.append(f"{outcome.name}, line {outcome.tried}: {awaited - answered} not answered")
                 outcome.tried += BATCH
@@ -183,7 +183,7 @@ def fuzz_stdio(era: str, seconds: float, seed: int) -> Outcome:
 
 
 def fuzz_client(transport: str, era: str, seconds: float, seed: int) -> Outcome:
-    """Have a provider call a hostile server."""
+    """Let a provider call a hostile server."""
     outcome = Outcome(f"client, {transport}, {era}")
     with TemporaryDirectory() as folder, ExitStack() as stack:
         flag, target = f"{folder}/behave", ""
@@ -215,9 +215,9 @@ def fuzz_client(transport: str, era: str, seconds: float, seed: int) -> Outcome:
 
 
 def fuzz_answers(era: str, seconds: float, seed: int) -> Outcome:
-    """Have a client call with its fast path and without, and compare."""
+    """Let a client call with its fast path and without, and compare the results."""
     outcome, end = Outcome(f"answers, {era}"), monotonic() + seconds
-    logging.disable()  # the SDK logs what it cannot read
+    logging.disable()  # the SDK logs messages that it cannot read
 
     async def compare() -> None:
         async with Pair.serving("legacy" if era == "handshake" else MODERN) as pair:
@@ -237,7 +237,7 @@ def fuzz_answers(era: str, seconds: float, seed: int) -> Outcome:
 
 
 def main() -> None:
-    """Fuzz what is named, or all; the exit code is 1 where something is not as it should be."""
+    """Fuzz the named targets, or all; the exit code is 1 if there are problems."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("what", nargs="*", choices=[*WHAT, []], help="what to fuzz; by default all")
     parser.add_argument("--seconds", type=float, default=120.0, help="how long each process is fuzzed")

@@ -1,7 +1,7 @@
 """``python -m tests.fuzz.client TRANSPORT ERA FLAG TARGET SEED SECONDS``: a provider behind `tests.fuzz.hostile`.
 
-It writes a line of JSON for each batch: what was tried, what went wrong, and its memory. A call of the hostile tool may
-fail with any of bridge's errors, within its time. After each batch the server behaves, and has to be usable.
+It writes a line of JSON for each batch: the number of inputs, the problems, and its memory. A call of the hostile tool
+may fail with any of bridge's errors, in time. After each batch the server behaves well, and has to be usable.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ RECONNECT = ReconnectPolicy(
 
 
 class Fuzzing:
-    """The calls of one provider.
+    """Calls of one provider.
 
     Args:
         provider: The provider of the server ``hostile``.
-        flag: The file that tells the server to behave.
-        seed: Where the random numbers begin.
+        flag: File that exists while the server has to behave well.
+        seed: Seed of the random numbers.
     """
 
     def __init__(self, provider: McpToolProvider, flag: Path, seed: int) -> None:
@@ -50,7 +50,7 @@ class Fuzzing:
         self.problems: list[str] = []
 
     async def batch(self) -> None:
-        """Call a hostile server, and then one that behaves."""
+        """Call the server while it is hostile, then while it behaves well."""
         self._flag.unlink(missing_ok=True)
         limit = anyio.CapacityLimiter(AT_ONCE)
         async with anyio.create_task_group() as tasks:
@@ -98,7 +98,7 @@ class Fuzzing:
 
 
 async def main(transport: str, era: str, flag: Path, target: str, seed: int, seconds: float) -> None:
-    """Call for so many seconds."""
+    """Call for this many seconds."""
     at: StdioTransport | HttpTransport
     if transport == "stdio":
         words = ("-m", "tests.fuzz.hostile", "stdio", era, str(flag))

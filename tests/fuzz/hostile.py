@@ -1,6 +1,6 @@
-"""``python -m tests.fuzz.hostile TRANSPORT ERA FLAG``: a server whose answers are spoiled unless the file FLAG exists.
+"""``python -m tests.fuzz.hostile TRANSPORT ERA FLAG``: a server with malformed responses unless the file FLAG exists.
 
-Over HTTP it writes its port first. Calls of the tool ``fuzz`` are spoiled always, other requests now and then.
+Over HTTP it writes its port first. The responses to calls of the tool ``fuzz`` are always malformed, others sometimes.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ ENDLESS_BYTES = 2 * 1024 * 1024
 
 
 class Hostile:
-    """What the server answers.
+    """Responses of the server.
 
     Args:
         era: ``modern`` or ``handshake``.
-        flag: The file that exists while the server behaves.
+        flag: File that exists while the server has to behave well.
     """
 
     def __init__(self, era: str, flag: Path) -> None:
@@ -77,7 +77,7 @@ class Hostile:
         self._lists = 0
 
     def dice(self, message: Any) -> Random | None:
-        """Random numbers to spoil an answer with; None where it is to be a good one."""
+        """Return random numbers for a malformed response; None for a correct one."""
         if self._flag.exists():
             return None
         if message.get("method") == "tools/call" and message["params"]["name"] == "fuzz":
@@ -85,7 +85,7 @@ class Hostile:
         return self._random if self._random.random() < 0.1 else None
 
     def messages(self, message: Any, random: Random | None) -> list[bytes]:
-        """The messages that answer one, the last being the answer, if it is a request."""
+        """Return the messages that answer one; for a request, the last is the response."""
         if "id" not in message or "method" not in message:
             return []
         answer = {"jsonrpc": "2.0", "id": message["id"], **self._answer(message, random)}
@@ -142,13 +142,13 @@ class Hostile:
 
 
 def pieces(random: Random, raw: bytes) -> list[bytes]:
-    """Bytes in pieces that are cut anywhere."""
+    """Split bytes at random positions."""
     cuts = sorted(random.randint(0, len(raw)) for _ in range(random.choice([0, 1, 2, 10])))
     return [raw[start:end] for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
 
 
 def as_events(random: Random | None, texts: list[bytes]) -> bytes:
-    """The messages as events."""
+    """Return the messages as events."""
     if random is None:
         return b"".join(b"data: " + text + b"\n\n" for text in texts)
     raw = b""
@@ -162,7 +162,7 @@ def as_events(random: Random | None, texts: list[bytes]) -> bytes:
 
 
 def framed(random: Random | None, texts: list[bytes], session: str) -> tuple[list[bytes], bool]:
-    """A response in the pieces in which it is sent, and whether the connection goes on."""
+    """Return a response in the pieces in which it is sent, and True if the connection stays open."""
     common = f"Mcp-Session-Id: {session}\r\n" if session else ""
     if random is None:
         body = texts[-1] if texts else b""
@@ -203,7 +203,7 @@ def framed(random: Random | None, texts: list[bytes], session: str) -> tuple[lis
 
 
 class HttpServer:
-    """Answers over streamable HTTP and over SSE."""
+    """Handles connections of streamable HTTP and SSE."""
 
     def __init__(self, hostile: Hostile, session: str) -> None:
         self._hostile = hostile
@@ -274,7 +274,7 @@ class HttpServer:
 
 
 async def over_http(hostile: Hostile, era: str) -> None:
-    """Serve until killed."""
+    """Serve until the process is killed."""
     http = HttpServer(hostile, "" if era == "modern" else "session")
     server = await asyncio.start_server(http.serve, "127.0.0.1", 0)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
@@ -283,7 +283,7 @@ async def over_http(hostile: Hostile, era: str) -> None:
 
 
 def over_stdio(hostile: Hostile) -> None:
-    """Serve until the input ends, or not so long."""
+    """Serve until the input ends, or for a shorter time."""
     for line in sys.stdin.buffer:
         message = json.loads(line)
         random = hostile.dice(message)

@@ -1,4 +1,4 @@
-"""The tools of the servers that `python -m tests.fuzz` starts."""
+"""Tools of the servers that `python -m tests.fuzz` starts."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ async def add(a: int, b: int, context: InvocationContext) -> int:
 
 @tool
 async def echo(value: Any) -> Any:
-    """Return what came."""
+    """Return the argument."""
     return value

@@ -1,8 +1,8 @@
 """Builds the Dockerfile without an engine: a stage is an overlay of this machine's files, in which its lines are run.
 
-Run as root in a mount namespace of its own, ``unshare --mount python -m tests.image.build STORE``: all that it mounts
-goes when it ends, which it does when its input closes. When the image is built it prints the directory of what the last
-stage changed. This machine takes the place of the base image, so that what the base image has is not tested.
+It runs as root in a mount namespace of its own, ``unshare --mount python -m tests.image.build STORE``, and all mounts
+end with it, when its standard input closes. When the image is built, it prints the directory with the changes of the
+last stage. This machine replaces the base image, whose contents are not tested.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Build:
         self._roots: dict[str, Path] = {}
 
     def stage(self, stage: Stage) -> Path:
-        """Build one; where its changes are."""
+        """Build one stage; return the directory of its changes."""
         changes, work, root = (self._store / stage.name / part for part in ("changes", "work", "root"))
         for directory in (changes, work, root):
             directory.mkdir(parents=True)
         mount("-t", "overlay", "overlay", "-o", f"lowerdir=/,upperdir={changes},workdir={work}", root)
         mount("-t", "proc", "proc", root / "proc")
         mount("-t", "tmpfs", "tmpfs", root / "tmp")
-        for parent in [*PYTHON_DIRECTORY.parents][:-1]:  # where Python is, the image's user has to get
+        for parent in [*PYTHON_DIRECTORY.parents][:-1]:  # the image's user needs access to Python
             (root / parent.relative_to("/")).chmod(0o755)
         self._roots[stage.name] = root
         directory = Path("/")
@@ -79,7 +79,7 @@ class Build:
 
 
 def is_sent(source: str) -> bool:
-    """Whether a file of the project is sent to the builder."""
+    """Return True if a file of the project is sent to the builder."""
     sent = True
     top = source.removeprefix("./").split("/")[0]
     for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
@@ -89,7 +89,7 @@ def is_sent(source: str) -> bool:
 
 
 def mount(*words: str | Path) -> None:
-    """Mount something, in this namespace alone."""
+    """Mount a directory in this namespace."""
     subprocess.run(["mount", *words], check=True, stdout=sys.stderr)
 
 
@@ -101,7 +101,7 @@ def run(root: Path, directory: Path, script: str) -> None:
 
 
 def main() -> None:
-    """Build, say where the image is, and keep it until the input closes."""
+    """Build, print the path of the image, and keep it until standard input closes."""
     store = Path(sys.argv[1])
     mount("-t", "tmpfs", "tmpfs", store)
     build = Build(store)

@@ -42,7 +42,7 @@ exec chroot $root setpriv --reuid {user} --regid {group} --clear-groups --no-new
 
 @dataclass(frozen=True)
 class Image:
-    """What was built, and the process that keeps it."""
+    """The built image, and the process that keeps it mounted."""
 
     changes: Path
     builder: int
@@ -55,13 +55,13 @@ class Image:
         environment: Mapping[str, str] | None = None,
         volumes: Mapping[str, Path] | None = None,
     ) -> Iterator[subprocess.Popen[str]]:
-        """Run a container: its root read-only, its user the image's, its first process the entry point's.
+        """Run a container with a read-only root, the image's user and the entry point's first process.
 
         Args:
-            command: Instead of the image's own.
-            entrypoint: Instead of the image's entry point and command.
-            environment: Beside the image's own.
-            volumes: What is mounted, by where.
+            command: Command, instead of the image's own.
+            entrypoint: Entry point and command, instead of the image's.
+            environment: Environment variables, beside the image's own.
+            volumes: Mounted directories, by their places.
         """
         stage = stages()[-1]
         user, group = stage.last("USER").split(":")
@@ -106,11 +106,11 @@ class Image:
                 yield process
             finally:
                 if process.poll() is None:
-                    os.kill(first_process(process), signal.SIGKILL)  # and with it all others
+                    os.kill(first_process(process), signal.SIGKILL)  # and all other processes of the container
 
 
 def first_process(container: subprocess.Popen[str]) -> int:
-    """The container's process 1, as this machine numbers it."""
+    """Return the process ID of the container's process 1 on this machine."""
     children = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text(encoding="ascii")
     return int(children)
 

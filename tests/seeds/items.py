@@ -217,4 +217,4 @@ DIFFERENT = {
         "defining_tools::test_metadata_is_kept_with_the_specification",
     ),
 }
-"""Statements that do not hold here on purpose: what holds instead, and the test of it."""
+"""Statements that deliberately do not hold: the behaviour instead, and the test of it."""

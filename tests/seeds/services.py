@@ -1,4 +1,4 @@
-"""The interface that most of the examples use, and a word for calls."""
+"""The interface of most examples, and helpers for calls."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from bridge.models.scripted import Reply
 
 DEADLINE_SECONDS = 20.0
-"""How long anything here may take before it is taken to hang."""
+"""Maximum seconds of a test; then it has hung."""
 
 
 class Assistant(Protocol):
-    """Answers, and tells how."""
+    """Answer, and return the details."""
 
     async def chat(self, message: str) -> Result[str]: ...
 
 
 def call(name: str, **arguments: Any) -> ToolExecutionRequest:
-    """A call as a model wants it."""
+    """Return a call as a model requests it."""
     return ToolExecutionRequest(name, arguments, id=f"call_{name}")
 
 
 def assistant(*replies: Reply, **options: Any) -> tuple[Assistant, ScriptedChatModel]:
-    """A service whose model gives these replies, and the model."""
+    """Return a service whose model gives these replies, and the model."""
     model = ScriptedChatModel(replies)
     return ai_service(Assistant, chat_model=model, **options), model
 
 
 def told(model: ScriptedChatModel) -> list[str | None]:
-    """What the model was told of tools, request after request: the last message of each but the first."""
+    """Messages that the model received after its first request: the last one of each request."""
     return [request.messages[-1].text for request in model.requests[1:]]

@@ -179,7 +179,7 @@ async def test_a_tool_is_specified_by_program() -> None:
 
 
 class BookingProvider:
-    """Gives the tool for bookings where the user's message speaks of a booking."""
+    """Provides the tool for bookings if the user's message mentions a booking."""
 
     is_dynamic = False
 

@@ -1,4 +1,4 @@
-"""Best practices: descriptions, short results, limits of time and rate, caches, breakers, and who may do what."""
+"""Best practices: descriptions, short results, limits of time and rate, caches, circuit breakers, permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Debugging: what tools do, logged, measured and inspected, and tools for debugging themselves."""
+"""Debugging: calls of tools are logged, measured and inspected; tools for debugging."""
 
 from __future__ import annotations
 

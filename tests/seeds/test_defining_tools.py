@@ -1,4 +1,4 @@
-"""Defining tools: which methods can be tools, what they take, what they return, and how it is described."""
+"""Defining tools: methods that can be tools, their parameters, return types and descriptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Unit(Enum):
 
 @dataclass
 class Person:
-    """Somebody with children."""
+    """A person with children."""
 
     name: str
     children: list[Person] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What goes wrong: tools that raise, arguments that do not fit, names that do not exist; and who decides."""
+"""Errors: tools that raise, invalid arguments, unknown names; and the handlers that decide."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_a_handler_may_stop_the_invocation() -> None:
 
 
 class RetryingErrorHandler:
-    """Tells the model to try again, a number of times for each tool, and then stops."""
+    """Tells the model to try again, up to a maximum for each tool."""
 
     max_retries = 3
 
@@ -213,7 +213,7 @@ async def test_a_strategy_may_fail_at_once() -> None:
 
 
 def weather_from(*apis: Callable[[str], str]) -> Tool:
-    """A tool that asks one service after another."""
+    """A tool that calls one service after another."""
 
     @tool("Get current weather")
     def get_weather(location: str) -> str:

@@ -71,7 +71,7 @@ async def test_what_a_callback_raises_before_a_tool_stops_the_invocation() -> No
 
 
 class Meeting:
-    """Tools that wait for one another, and so end only where they run at the same time."""
+    """Tools that wait for one another: they end only if they run concurrently."""
 
     def __init__(self, size: int) -> None:
         self.barrier = threading.Barrier(size, timeout=DEADLINE_SECONDS)
@@ -152,7 +152,7 @@ async def test_a_streamed_call_runs_before_the_response_is_whole(wanted: list[To
         return f"{city}: sunny"
 
     class Hesitating(ScriptedChatModel):
-        """Says nothing after its first call until the tool has run."""
+        """Model that answers its second request only after the tool has run."""
 
         async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
             async for event in super().stream(request):

@@ -1,4 +1,4 @@
-"""Every snippet of the documentation of tools that this project follows, and the test in which its counterpart runs.
+"""Every snippet of the documentation of tools that this project follows, and the test of its counterpart.
 
 The documents: LangChain4j's tutorial "Tools (Function Calling)" in its older and its newer edition, the reference of
 its ``@Tool``, the guide to its tools of version 1.11 (Tessl's ``tools.md``), and Bedrock's "Call a tool with the

@@ -51,7 +51,7 @@ def pieces_of_a_call(index: int, call_id: str) -> list[dict[str, object]]:
 
 @asynccontextmanager
 async def answering(*answers: Answer) -> AsyncIterator[OpenAiChatModel]:
-    """A model behind a provider that streams these answers."""
+    """Return a model behind a provider that streams these responses."""
     with running_provider() as provider:
         provider.will_answer(*answers)
         model = openai_wire.model(provider)
