@@ -1,4 +1,4 @@
-"""A collector of traces: takes what OpenTelemetry's exporters send over OTLP, as HTTP with protobuf, and keeps it."""
+"""Collector of traces, which receives OTLP over HTTP with protobuf, as OpenTelemetry's exporters send it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CollectedSpan:
 
 
 class Collector:
-    """What was sent so far, and where to send it."""
+    """The received spans, and the address of the collector."""
 
     def __init__(self, port: int) -> None:
         self.environment = {
@@ -64,7 +64,7 @@ class Collector:
                 ]
 
     def of(self, trace_id: str) -> list[CollectedSpan]:
-        """The spans of one trace."""
+        """Return the spans of one trace."""
         return [span for span in self.spans if span.trace_id == trace_id]
 
 

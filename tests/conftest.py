@@ -1,4 +1,4 @@
-"""What every test may use, and which tests are run only when all are."""
+"""Fixtures of all tests, and the marks of slow ones."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ SLOW = (
     "image",
     "interop",
 )
-"""Where tests take seconds each, for they start several processes, or programs of others: `make test-all` runs them."""
+"""Folders whose tests take seconds each, because they start several processes, or programs of other projects."""
 
-settings.register_profile("all", deadline=None)  # how long an example takes is no property of ours
-# Tests that draw examples themselves take a multiple of this number.
+settings.register_profile("all", deadline=None)  # the time of an example is not tested
+# Tests that draw examples themselves use a multiple of this number.
 settings.register_profile("bridge", settings.get_profile("all"), max_examples=40)
 settings.load_profile("bridge")
 
 
 def pytest_configure() -> None:
-    """Let programs that tests start receive SIGINT, which a shell's background jobs ignore."""
+    """Let programs that tests start receive SIGINT, which background jobs of a shell ignore."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Asynchronous tests run on asyncio unless they ask for more."""
+    """Run asynchronous tests on asyncio unless they choose otherwise."""
     return "asyncio"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Mark what is slow, and keep together what shares a server and a connection."""
+    """Mark slow tests, and group tests that share a server and a connection."""
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
         spec = getattr(item, "callspec", None)

@@ -1,7 +1,7 @@
 """Python processes that are forked from one that has imported the package, so that no test waits for imports.
 
-Such a process is real: it has its own number, streams, signals, environment and working directory. Unlike one that
-``python`` starts, it has modules of the package from the start; where that counts, tests start Python itself.
+Such a process is real: it has its own ID, streams, signals, environment and working directory. Unlike one that
+``python`` starts, it has modules of the package from the start; tests for which that matters start Python itself.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ IMPORTED = (
     *("anyio._backends._asyncio", "filelock", "httpcore2", "mcp.client.auth", "openai", "truststore"),
     *("uvicorn.lifespan.on", "uvicorn.protocols.http.httptools_impl", "uvloop"),
 )
-"""What every process has from the start. Nothing here reads of the environment what tests set."""
+"""Modules that every process has from the start. None of them reads environment variables that tests set."""
 
 
 class ForkedPython:
-    """A running Python; has the part of `subprocess.Popen` that tests use.
+    """A running Python, with the methods of `subprocess.Popen` that tests use.
 
     Args:
-        arguments: What stands after ``python``: ``-m`` and a module, or the path of a script; and their arguments.
-        cwd: The working directory.
-        env: The environment.
-        streams: The three standard streams: descriptors, `subprocess.DEVNULL`, or None for pipes of this object's.
+        arguments: Arguments after ``python``: ``-m`` and a module, or the path of a script; and their arguments.
+        cwd: Working directory.
+        env: Environment variables.
+        streams: The three standard streams: descriptors, `subprocess.DEVNULL`, or None for pipes of this object.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ForkedPython:
 
     def __exit__(self, *_: object) -> None:
         for stream in (self.stdin, self.stdout, self.stderr):
-            with suppress(BrokenPipeError):  # something was written that nobody has read
+            with suppress(BrokenPipeError):  # buffered output that nobody has read
                 if stream is not None:
                     stream.close()
         self.wait()
@@ -112,10 +112,10 @@ def popen(
     env: Mapping[str, str],
     streams: Sequence[int | None] = (None, None, None),
 ) -> ForkedPython | Popen[str]:
-    """Start Python: by a fork, unless a program stands after ``-c``, or the environment has options for Python.
+    """Start Python: by a fork, unless the program follows ``-c``, or the environment has options for Python.
 
     Args:
-        arguments: As for `ForkedPython`, and so are the others.
+        arguments: As for `ForkedPython`, as are the others.
     """
     told_python = {name: value for name, value in env.items() if name.startswith("PYTHON")}
     if IS_POSSIBLE and arguments[0] != "-c" and told_python.items() <= os.environ.items():
@@ -128,12 +128,12 @@ def popen(
 def run(
     arguments: Sequence[str], *, cwd: Path | str, env: Mapping[str, str], timeout: float, stdin: str = ""
 ) -> CompletedProcess[str]:
-    """Run Python to its end.
+    """Run Python until it ends.
 
     Args:
-        arguments: As for `ForkedPython`, and so are ``cwd`` and ``env``.
-        timeout: After how many seconds it is killed.
-        stdin: What it reads.
+        arguments: As for `ForkedPython`, as are ``cwd`` and ``env``.
+        timeout: Seconds after which it is killed.
+        stdin: Standard input.
 
     Raises:
         TimeoutExpired: It was killed.
@@ -155,7 +155,7 @@ def run(
 
 
 def _ends(stream: int | None, mode: str) -> tuple[Connection[Any, Any], TextIO | None]:
-    """The ends of a stream: that of the process, and ours where it is a pipe."""
+    """Return the ends of a stream: the process's, and this one's if it is a pipe."""
     if stream is not None:
         return Connection(os.open(os.devnull, os.O_RDWR) if stream == DEVNULL else os.dup(stream)), None
     reader, writer = os.pipe()
@@ -165,7 +165,7 @@ def _ends(stream: int | None, mode: str) -> tuple[Connection[Any, Any], TextIO |
 
 
 def _run(arguments: list[str], cwd: str, env: dict[str, str], streams: Sequence[Connection[Any, Any]]) -> None:
-    """Be what ``python`` would be, in a process that was forked."""
+    """Become the process that ``python`` would be, after the fork."""
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()
@@ -175,7 +175,7 @@ def _run(arguments: list[str], cwd: str, env: dict[str, str], streams: Sequence[
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115 - for good
     sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # type: ignore[misc]  # noqa: SIM115
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background are told to ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background inherit SIG_IGN
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)

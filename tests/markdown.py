@@ -28,18 +28,18 @@ class Block:
     language: str
     text: str
     title: str | None
-    """The name of the file that the block is; None where it is no file."""
+    """Name of the file with this content; None if the block is no file."""
     heading: str
     """The nearest heading above it."""
     line: int
-    """The line of its fence."""
+    """Line of its fence."""
     is_comment: bool = False
     """True for an HTML comment, which readers do not see."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A line that a reader types, and the answer that is shown."""
+    """A line that a reader types, and its output."""
 
     line: str
     shown: tuple[str, ...]
@@ -60,12 +60,12 @@ class Document:
 
     @cached_property
     def prose(self) -> str:
-        """The text outside the blocks."""
+        """Text outside the blocks."""
         return _BLOCK.sub("", self.text)
 
     @cached_property
     def sentences(self) -> str:
-        """The prose in one line."""
+        """Text outside the blocks in one line."""
         return " ".join(self.prose.split())
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A server as a process of its own, whose words are kept."""
+"""A server in a process of its own, whose output is kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READY = re.compile(r"serving .* at (http://[^/\s]+)")
 
 
 class ServerProcess:
-    """A process that says ``serving … at URL`` on standard error when it listens."""
+    """A process that writes ``serving … at URL`` to standard error when it listens."""
 
     def __init__(self, process: ForkedPython | subprocess.Popen[str]) -> None:
         assert process.stderr is not None
@@ -34,24 +34,24 @@ class ServerProcess:
             assert line, f"the server did not start: {self._lines}"
             self._lines.append(line)
         self.origin = found[1]
-        """Where it listens, such as ``http://127.0.0.1:4711``."""
+        """Its origin, such as ``http://127.0.0.1:4711``."""
         self._reader = Thread(target=self._lines.extend, args=(process.stderr,))
         self._reader.start()
 
     def join(self) -> None:
-        """Wait until all that it says has been read."""
+        """Wait until all of its output has been read."""
         self._reader.join(DEADLINE_SECONDS)
 
     @property
     def log(self) -> str:
-        """All that it said, once it has ended."""
+        """Return all of its output, once it has ended."""
         self.join()
         return "".join(self._lines)
 
 
 @contextmanager
 def serving(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
-    """Run Python with these arguments, and more in its environment; the process is ended with the context."""
+    """Run Python with these arguments and environment variables; the process is ended with the context."""
     with forks.popen(arguments, cwd=ROOT, env=os.environ | (environment or {})) as process:
         server: ServerProcess | None = None
         try:

@@ -1,4 +1,4 @@
-"""A real Redis, as a process of its own."""
+"""A real Redis in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class RedisServer:
-    """A Redis that can be taken away, and comes back empty.
+    """A Redis that can be stopped, and is empty when it is started again.
 
     Args:
-        folder: Where it works.
+        folder: Its working directory.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,7 +35,7 @@ class RedisServer:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it can be used."""
+        """Start it, and wait until it is ready."""
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -44,7 +44,7 @@ class RedisServer:
         raise AssertionError("redis-server did not start")
 
     def end(self) -> None:
-        """End it, with all that it kept."""
+        """Stop it, and delete its data."""
         if self._process is not None:
             self._process.terminate()
             self._process.communicate()
@@ -52,7 +52,7 @@ class RedisServer:
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """The time in which it keeps its connections, and answers nothing."""
+        """Suspend it in this block: connections stay open, and nothing is answered."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
@@ -63,7 +63,7 @@ class RedisServer:
 
 @contextmanager
 def redis_server(folder: Path) -> Iterator[RedisServer]:
-    """A Redis, for the time of a context."""
+    """Run a Redis in this block."""
     server = RedisServer(folder)
     server.start()
     try:

@@ -29,7 +29,7 @@ def test_there_is_one_portal_thread() -> None:
 
 
 class Outcome(BaseException):
-    """No Exception, as a suspension is none."""
+    """BaseException that is no Exception, like the one of a suspension."""
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), Outcome("x")])

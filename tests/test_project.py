@@ -1,4 +1,4 @@
-"""The project as it is handed over: what the wheel holds, what it needs, and what no file of it may hold."""
+"""The project as distributed: the contents and dependencies of the wheel, and rules for all files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def shown(path: Path) -> str:
 
 
 def tracked_files() -> list[Path]:
-    """What git keeps; in a copy without git, what the project's folders hold."""
+    """Files that git tracks; in a copy without git, those of the project's folders."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
     )
@@ -143,7 +143,7 @@ ELSEWHERE = {
         "xllamacpp",
     },
 }
-"""What programs that run on trio, or agents of a framework, have already; what is run by a Python that has it."""
+"""Packages that programs have which run on trio, or agents of a framework, and those of a Python that tests start."""
 
 
 def normal(name: str) -> str:
@@ -158,7 +158,7 @@ def required_by(name: str) -> list[str]:
 
 
 def imported(path: Path) -> set[str]:
-    """The packages that a module imports, without Python's own and this project's."""
+    """Return the packages that a module imports, without Python's own and this project's."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
@@ -168,7 +168,7 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_what_is_imported_is_installed_by_the_project(folder: str) -> None:
-    """Named in pyproject, or brought by what is named there (pydantic_core by pydantic, mcp_types by mcp)."""
+    """Return True for a package that pyproject names, or that a named one brings (pydantic_core by pydantic)."""
     lists = [PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
     lists += [PROJECT["dependency-groups"]["test"]] if folder == "tests" else []
     named = {normal(requirement) for requirements in lists for requirement in requirements} - {"mcp-toolbridge"}

@@ -54,7 +54,7 @@ PUBLIC = """
 
 
 def imported_for_type_checkers() -> dict[str, str]:
-    """The names that a type checker sees, each with the module that it sees it come from."""
+    """Return the names that a type checker finds, each with the module that defines it for the type checker."""
     tree = ast.parse(Path(bridge.__file__).read_text(encoding="utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
@@ -105,7 +105,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 
 def programs() -> Iterator[tuple[str, str]]:
-    """Each program of the documentation and of the examples by name; the Python blocks of a page are one program."""
+    """Yield each program of the docs and the examples with its name; the Python blocks of a page are one program."""
     for path in sorted((ROOT / "examples").rglob("*.py")):
         yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:

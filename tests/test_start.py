@@ -18,13 +18,13 @@ NOT_FOR_STDIO = {
     "sse_starlette", "starlette", "tenacity", "trio", "uvicorn", "uvloop", "watchfiles",
     "ctypes", "html", "http", "multiprocessing", "sqlite3", "unittest", "xml",
 }  # fmt: skip
-"""Heavy packages, some of the standard library, that a start over stdio has no use for."""
+"""Heavy packages, some of the standard library, that a start over stdio does not need."""
 
 NOT_FOR_AN_IMPORT = NOT_FOR_STDIO | {
     "annotated_types", "anyio", "click", "pydantic", "pydantic_core",
     "asyncio", "dataclasses", "email", "inspect", "json", "logging", "ssl",
 }  # fmt: skip
-"""Those that offering the public names needs not, either."""
+"""Packages that the public names do not need either."""
 
 TOOLS = """
 import atexit, sys
@@ -62,7 +62,7 @@ def packages(modules: str) -> set[str]:
 
 
 def loaded_by_serving(directory: Path, *messages: dict[str, Any]) -> set[str]:
-    """Serve a tool over stdio, send messages, and give the packages that were loaded until the process ended."""
+    """Serve a tool over stdio, send messages, and return the packages that were loaded until the process ended."""
     (directory / "tools.py").write_text(TOOLS, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "bridge", "serve", "tools.py"],

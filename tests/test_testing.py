@@ -1,4 +1,4 @@
-"""Doubles for the tests of programs."""
+"""Test doubles for programs."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_tool_may_be_told_who_calls(protocol: Any) -> None:
 
     @tool
     async def note(context: InvocationContext) -> str:
-        """Note who calls."""
+        """Record the caller."""
         seen.append(context.caller)
         return "noted"
 

@@ -1,4 +1,4 @@
-"""Reading JSON that someone else wrote."""
+"""JSON that other programs wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JSON = st.recursive(
 
 
 def counts(value: Any) -> tuple[int, int]:
-    """The objects and arrays of a value, and what its JSON has of them, colons and commas, outside of texts."""
+    """Return the numbers of objects and arrays in a value, and of colons and commas outside of texts in its JSON."""
     if not isinstance(value, dict | list):
         return 0, 0
     inner = [counts(each) for each in (value.values() if isinstance(value, dict) else value)]

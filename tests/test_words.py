@@ -50,7 +50,7 @@ def test_the_nearest_names_differ_by_little_whatever_their_case() -> None:
 
 
 class Counted(str):
-    """A name that counts how often its letters are looked at."""
+    """A name that counts how often its letters are read."""
 
     __slots__ = ()
     looks = 0

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for everything that crosses the wire, and for what somebody may have made of it on the way."""
+"""Hypothesis strategies for all messages, and for malformed versions of them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ answered_questions: st.SearchStrategy[tuple[Question, Answer]] = st.one_of(
 
 
 def spoiled(valid: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Any JSON at all, or valid JSON with one part of it taken away or replaced by any JSON."""
+    """Return any JSON, or valid JSON with one part removed or replaced by any JSON."""
     return json_values | st.composite(_spoil)(valid)
 
 

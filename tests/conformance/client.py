@@ -1,8 +1,8 @@
-"""The client that the official conformance suite tests: ``python tests/conformance/client.py WAY URL``.
+"""The client for the official conformance suite: ``python tests/conformance/client.py WAY URL``.
 
-It is written as any user of the package would write it: it opens the server, calls every tool, reads every resource and
-gets every prompt. What each scenario wants beyond that stands in `CALLS`. The suite tells the scenario and the
-protocol's version in the environment. The way is ``fast``, or ``sdk`` to send all requests by the SDK.
+It is written as a user of the package would write it: it opens the server, calls every tool, reads every resource and
+gets every prompt. `CALLS` has the further steps of each scenario. The suite sets the scenario and the protocol version
+in the environment. The way is ``fast``, or ``sdk`` to send all requests through the SDK.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def main(way: str, url: str) -> None:
 
 
 async def signing(scenario: str) -> Callable[[ServerConfig], SignIn | None]:
-    """What signs the requests: whoever the suite tells, else a person whom the suite's authorization server trusts."""
+    """Return the sign-in: with the suite's credentials, or as a user whom its authorization server trusts."""
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     make_grant = GRANTS.get(scenario, a_person)
     grant = await make_grant(context, sys.argv[-1])
@@ -129,7 +129,7 @@ async def a_workload(context: Mapping[str, Any], url: str) -> Grant:
 
 
 async def issuer_of(url: str) -> str:
-    """The authorization server, which the suite does not tell, and a person who configures a program knows."""
+    """Return the authorization server, which a user configures: the suite does not announce it."""
     parts = urlsplit(url)
     async with httpx2.AsyncClient() as http:
         found = await http.get(f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}")
@@ -148,7 +148,7 @@ GRANTS: dict[str, Callable[[Mapping[str, Any], str], Awaitable[Grant]]] = {
 
 
 def every_tool(provider: McpToolProvider) -> Calls:
-    """Every tool, with a value for whatever it requires."""
+    """Call every tool, with a value for each required argument."""
     for tool in provider.tools:
         schema = tool.specification.parameters
         properties = schema.get("properties", {})
@@ -156,13 +156,13 @@ def every_tool(provider: McpToolProvider) -> Calls:
 
 
 def told_calls(provider: McpToolProvider) -> Calls:
-    """The calls that the suite tells."""
+    """Make the calls that the suite specifies."""
     context = json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])
     return [(call["name"], call["arguments"]) for call in context["toolCalls"]]
 
 
 def echoed_schema(provider: McpToolProvider) -> Calls:
-    """The schema of one tool, to the other."""
+    """Send the schema of one tool to the other."""
     schema = provider.tools.get("json_schema_2020_12_tool").specification.parameters
     return [("json_schema_echo", {"schema": schema})]
 
@@ -180,7 +180,7 @@ def sample(schema: Mapping[str, Any]) -> Any:
 
 
 async def everything_else(connection: Connection) -> None:
-    """What a server has beside tools."""
+    """Use the resources and prompts of a server."""
     capabilities = connection.server_info.capabilities if connection.server_info is not None else {}
     if "resources" in capabilities:
         for resource in (await connection.request("resources/list"))["resources"]:
@@ -194,7 +194,7 @@ async def everything_else(connection: Connection) -> None:
 
 
 async def fill_in(question: Elicitation | UrlElicitation, context: InvocationContext) -> ElicitationAnswer:
-    """Agree, with the defaults of the form."""
+    """Accept, with the defaults of the form."""
     if isinstance(question, UrlElicitation):
         return ElicitationAnswer("accept")
     fields = question.schema.get("properties", {})

@@ -1,4 +1,4 @@
-"""The resources and prompts that the official conformance suite asks of a server, and all features together."""
+"""Resources and prompts for the official conformance suite, and all features together."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""The tools that the official conformance suite asks of a server, by their exact names.
+"""Tools for the official conformance suite, by the names that it requires.
 
-What each has to do stands in the suite's own scenario descriptions; `test_simple_text` comes first, because one
-scenario calls the first tool of the list without arguments.
+The suite's scenario descriptions specify their behaviour. `test_simple_text` comes first, because one scenario calls
+the first tool of the list without arguments.
 """
 
 import json
@@ -40,7 +40,7 @@ SILENCE = b64decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA
 
 
 def form(**properties: str) -> dict[str, Any]:
-    """A form of required fields, each with its JSON type."""
+    """Return a form of required fields, each with its JSON type."""
     return {
         "type": "object",
         "properties": {name: {"type": kind} for name, kind in properties.items()},

@@ -2,8 +2,8 @@
 
     python tests/conformance/run.py [--side client] [--requirements 2026-07-28] [--way fast] [--scenario NAME]
 
-It passes if exactly the scenarios of `expected_failures.toml` do not pass: one that fails unexpectedly counts as much
-as one that passes unexpectedly, and a warning counts as a failure. A surprise is run once more, alone, because a few
+It passes if exactly the scenarios of `expected_failures.toml` fail: an unexpected failure counts as much as an
+unexpected success, and a warning counts as a failure. An unexpected result is run once more, alone, because a few
 scenarios measure time. The suite and Node come from npm into a cache folder: ``BRIDGE_CONFORMANCE_CACHE``, by default
 ``~/.cache/bridge-conformance``.
 """
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def run_sets(suite: Suite, tested: Tested, options: argparse.Namespace) -> list[str]:
-    """Run the requirement sets and report them; returns the surprises."""
+    """Run the requirement sets and report them; returns the unexpected results."""
     surprises: list[str] = []
     for requirements in options.requirements or REQUIREMENTS:
         expected = expected_failures(tested.side)[requirements]
@@ -96,7 +96,7 @@ def parsed_options() -> argparse.Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the suite found in one scenario."""
+    """Result of one scenario."""
 
     checks: tuple[dict[str, Any], ...]
 
@@ -117,7 +117,7 @@ class Outcome:
 
 
 def expected_failures(side: str) -> dict[str, dict[str, str]]:
-    """For each requirement set, a side's scenarios that may not pass, each with the reason."""
+    """Return a side's scenarios that are expected to fail, with the reasons, by requirement set."""
     reasons: dict[str, dict[str, str]] = {requirements: {} for requirements in REQUIREMENTS}
     for entry in tomllib.loads((HERE / "expected_failures.toml").read_text()).get(side, ()):
         for requirements in REQUIREMENTS:
@@ -155,13 +155,13 @@ def report(name: str, requirements: str, outcomes: dict[str, Outcome], expected:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What the suite is run against."""
+    """The program under test."""
 
     side: str
     name: str
-    """What to call it in the report."""
+    """Its name in the report."""
     options: tuple[str, ...]
-    """How the suite is told where it is."""
+    """Arguments of the suite that name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class Suite:
     def run_again(
         self, tested: Tested, requirements: str, outcomes: dict[str, Outcome], expected: dict[str, str]
     ) -> dict[str, Outcome]:
-        """Those that failed unexpectedly, each once more and alone."""
+        """Run the unexpected failures once more, each alone."""
         again: dict[str, Outcome] = {}
         for scenario, outcome in outcomes.items():
             if not outcome.passed and scenario not in expected:
@@ -201,7 +201,7 @@ class Suite:
 
 
 def outcomes_in(results: Path, group: str = "") -> Iterator[tuple[str, Outcome]]:
-    """What stands in a folder of results; some scenarios are grouped in folders."""
+    """Return the results in a folder; some scenarios are grouped in folders."""
     for folder in sorted(results.iterdir(), key=lambda folder: folder.stat().st_mtime_ns):
         checks = folder / "checks.json"
         if (matched := RESULTS_NAME.fullmatch(folder.name)) is None:
@@ -213,7 +213,7 @@ def outcomes_in(results: Path, group: str = "") -> Iterator[tuple[str, Outcome]]
 
 
 def installed_suite() -> Suite:
-    """The suite from the cache, put there from npm where it is missing."""
+    """Return the suite in the cache, installed from npm if it is missing."""
     cache = Path(os.environ.get("BRIDGE_CONFORMANCE_CACHE", "~/.cache/bridge-conformance")).expanduser()
     node = cache / "node_modules" / node_package()
     installed = cache / SUITE
@@ -233,7 +233,7 @@ def installed_suite() -> Suite:
 
 
 def node_package() -> str:
-    """The npm package that holds Node itself for this machine."""
+    """Return the npm package with Node for this machine."""
     machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine())
     return f"node-{platform.system().lower()}-{machine}"
 
@@ -242,7 +242,7 @@ def node_package() -> str:
 
 
 class Server:
-    """A running server; what it says on stderr is kept."""
+    """A running server, whose standard error is kept."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None
@@ -255,7 +255,7 @@ class Server:
         self._reader.start()
 
     def errors(self) -> list[str]:
-        """What was logged as an error, once the server has ended."""
+        """Return the errors in its log, once the server has ended."""
         self._reader.join()
         return [line.rstrip() for line in self._lines if re.search(r"\b(ERROR|CRITICAL|Traceback)\b", line)]
 
@@ -273,7 +273,7 @@ def running_server(way: str) -> Iterator[Server]:
 
 @contextmanager
 def running_redis() -> Iterator[str]:
-    """A Redis of its own; gives its URL."""
+    """Start a Redis; yields its URL."""
     program = shutil.which("redis-server")
     if program is None:
         raise SystemExit("the ways of Redis need redis-server, which is not installed")

@@ -1,6 +1,6 @@
-"""The server that the official conformance suite tests: ``python tests/conformance/server.py --port 3001``.
+"""The server for the official conformance suite: ``python tests/conformance/server.py --port 3001``.
 
-It is written as any user of the package would write it. ``--way fast`` runs on uvloop and httptools, and ``--way sdk``
+It is written as a user of the package would write it. ``--way fast`` runs on uvloop and httptools, and ``--way sdk``
 without the fast path. The ways of ``redis`` need ``--redis-url``.
 """
 

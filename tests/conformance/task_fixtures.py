@@ -1,4 +1,4 @@
-"""The tools that the suite's scenarios of tasks ask of a server, by their exact names."""
+"""Tools for the suite's scenarios of tasks, by the names that they require."""
 
 import anyio
 
@@ -6,7 +6,7 @@ from bridge import Elicitation, InvocationContext, TaskPolicy, ToolBox, ToolErro
 
 
 def form(**properties: str) -> dict[str, object]:
-    """A form of required fields, each with its JSON type."""
+    """Return a form of required fields, each with its JSON type."""
     return {
         "type": "object",
         "properties": {name: {"type": kind} for name, kind in properties.items()},

@@ -1,6 +1,6 @@
-"""``python -m tests.docs.figures``: the charts of docs/performance.md, made of what ``make bench`` has stored.
+"""``python -m tests.docs.figures``: draw the charts of docs/performance.md from the figures of ``make bench``.
 
-A chart has no background, and colours that stand out from a light page as from a dark one.
+A chart has no background, and colours that are legible on light and dark pages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLDER = ROOT / "docs" / "figures"
 STORED = FOLDER / "benchmarks.json"
 TEXT, OURS, OTHERS = "#7b7f87", "#5f78e0", "#8a8078"
-"""The colours: of words, of bars that are about the bridge, and of other bars."""
+"""Colours of text, of bars of bridge, and of other bars."""
 WIDTH, LABELS, VALUES = 800, 360, 90
 BAR, STEP, TOP = 20, 30, 40
 PEERS = (bench_peers.__doc__ or "").partition("\n")[0]
@@ -42,21 +42,21 @@ class Chart:
     """Bars of rows of one group, in the order in which they were measured."""
 
     name: str
-    """The name of the file, without its suffix."""
+    """Name of the file, without its suffix."""
     title: str
     group: str
-    """The heading of the rows; see `tests.benchmarks.table.Row`."""
+    """Heading of the rows; see `tests.benchmarks.table.Row`."""
     starts_with: str = ""
-    """How the names of the rows begin; the rest of a name is the label of its bar."""
+    """Prefix of the rows' names; the rest of a name is the label of its bar."""
     figure: str
-    """Which figure of a row: a key, or keys with points between them."""
+    """The figure of a row: a key, or keys separated by points."""
     unit: str
-    """What stands after a value."""
+    """Unit of the values."""
     times: float = 1.0
-    """What a figure is multiplied with to be in that unit."""
+    """Factor that converts a figure to the unit."""
 
     def bars(self, stored: dict[str, Any]) -> Iterator[Bar]:
-        """The bars of what is stored."""
+        """Return the bars of stored figures."""
         for name, row in stored.get(self.group, {}).items():
             figure = row
             for key in self.figure.split("."):
@@ -68,10 +68,10 @@ class Chart:
                 yield Bar(label, value, f"{value:,.{digits}f} {self.unit}", is_ours)
 
     def svg(self, stored: dict[str, Any]) -> str:
-        """The chart.
+        """Return the chart.
 
         Raises:
-            ValueError: Nothing of it was measured.
+            ValueError: It has no stored figures.
         """
         bars = list(self.bars(stored))
         if not bars:
@@ -131,7 +131,7 @@ CHARTS = (
 
 
 def drawn(stored: dict[str, Any]) -> dict[Path, str]:
-    """All charts, by the files in which they stand."""
+    """Return all charts, by file name."""
     return {FOLDER / f"{chart.name}.svg": chart.svg(stored) for chart in CHARTS}
 
 

@@ -28,14 +28,14 @@ PICTURES = {
     "doctor": (PAGES / "doctor.md", "doctor notes.py"),
     "list": (PAGES / "list.md", "list --full trips.py"),
 }
-"""By name: the page whose files the command reads, and its words."""
+"""By name: the page with the files of the command, and its arguments."""
 _TIME = re.compile(r"[0-9.]+ m?s\b")
 _FONT = re.compile(r"@font-face \{[^}]*\}\s*")
-"""Rich refers to fonts on the web, which a picture should not load."""
+"""Web fonts that Rich refers to, which a picture should not load."""
 
 
 def picture_of(name: str) -> str:
-    """Run a command, and return what it shows as SVG."""
+    """Run a command, and return its output as SVG."""
     page, words = PICTURES[name]
     with tempfile.TemporaryDirectory() as folder, running_chat_api() as model:
         model.will_reply({"add": {"a": 1, "b": 2}}, "It is 3.")

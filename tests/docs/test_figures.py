@@ -1,4 +1,4 @@
-"""The charts are those of the stored figures, and can be read on a light and on a dark page."""
+"""The charts show the stored figures, and are legible on light and dark pages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.markdown import ROOT, Document
 
 PAGE = Document(ROOT / "docs" / "performance.md")
 BACKGROUNDS = ("#ffffff", "#1e2129")
-"""Of the two schemes of the documentation."""
+"""Background colours of the documentation's two schemes."""
 MIN_CONTRAST = 3.0
-"""What WCAG 2.2 asks of graphics."""
+"""Minimum contrast of graphics by WCAG 2.2."""
 MIN_CONTRAST_OF_WORDS = 3.9
-"""No colour has more than 4.03 on both pages."""
+"""Minimum contrast of text; a colour can have 4.03 at most on both pages."""
 
 
 def test_the_charts_are_those_of_the_stored_figures_and_stand_on_the_page() -> None:
@@ -51,7 +51,7 @@ def test_a_chart_of_what_was_not_measured_is_refused() -> None:
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast of two colours, as WCAG 2.2 defines it."""
+    """Return the contrast of two colours, as WCAG 2.2 defines it."""
     darker, lighter = sorted(map(luminance, (one, other)))
     return (lighter + 0.05) / (darker + 0.05)
 

@@ -1,16 +1,16 @@
 r"""A page of the documentation, followed as a reader would: in an empty folder, block after block.
 
-The rules for who writes a page:
+Rules for authors of a page:
 
 - A block with a title (```` ```python title="tools.py" ````) is written to that file.
-- Any other Python block is run; the blocks of a page share one namespace. It has to print the lines that stand behind
-  ``# > `` in it. A block of the language ``py``, which shows another library, is only compiled.
-- Each command of a console is run, and has to answer what is shown below it. A server over HTTP goes on until the page
+- Any other Python block is run; the blocks of a page share one namespace. Its output has to be the lines after
+  ``# > ``. A block of the language ``py``, which shows another library, is only compiled.
+- Each command of a console is run, and its output has to be the lines below it. A server over HTTP runs until the page
   ends, or until the next server at its port. A command that fails has to show its error.
 - JSON and YAML are parsed; JSON with servers in it is read as a configuration.
 - In expected output ``…`` stands for any text, and a line of it alone for any lines.
-- ``<!-- replies`` … ``-->`` holds what the chat model says next: a JSON array of texts, and of objects that call tools.
-  ``<!-- python`` … ``-->`` is run, and no reader sees it.
+- ``<!-- replies`` … ``-->`` holds the next replies of the chat model: a JSON array of texts, and of objects that call
+  tools. ``<!-- python`` … ``-->`` is run, and not visible to readers.
 - Ports are replaced by free ones, in commands, code and expected output alike.
 """
 
@@ -130,7 +130,7 @@ class Walkthrough:
                 del sys.modules[name]
 
     def follow(self) -> None:
-        """Do all that the page says, in order."""
+        """Follow the page from beginning to end."""
         for block in self._document.all_blocks:
             try:
                 self._do(block)
@@ -262,9 +262,9 @@ def run_line(line: str, folder: Path, environment: dict[str, str]) -> subprocess
 
 
 def python_in(line: str) -> tuple[list[str] | None, dict[str, str]]:
-    """What stands after ``python`` in a line of a console, or would for our commands, and the settings before it.
+    """Return the arguments of ``python`` in a line of a console, or those of our commands, and its environment.
 
-    The first is None where the line is another command, or more than one.
+    The arguments are None if the line is another command, or more than one.
     """
     words = shlex.split(line)
     settings = dict(word.split("=", 1) for word in takewhile(_SETTING.match, words))
@@ -275,7 +275,7 @@ def python_in(line: str) -> tuple[list[str] | None, dict[str, str]]:
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -283,11 +283,11 @@ def free_port() -> int:
 
 
 def check(language: str, text: str) -> None:
-    """Check that a block is what its language says, without running it.
+    """Check the syntax of a block without running it.
 
     Raises:
-        ValueError: It is not.
-        bridge.ConfigError: It has servers, and is no configuration.
+        ValueError: It is invalid.
+        bridge.ConfigError: It has servers, and is not a configuration.
     """
     if language in {"py", "python"}:
         compile(text, "page.py", "exec")
@@ -300,11 +300,11 @@ def check(language: str, text: str) -> None:
 
 
 def read_json(text: str) -> None:
-    """Parse JSON, and read it as a configuration where it has servers.
+    """Parse JSON, and read it as a configuration if it has servers.
 
     Raises:
-        ValueError: It is no JSON.
-        bridge.ConfigError: It is no configuration.
+        ValueError: It is not JSON.
+        bridge.ConfigError: It is not a configuration.
     """
     document = json.loads(text)
     if isinstance(document, dict) and "mcpServers" in document:

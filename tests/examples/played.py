@@ -30,7 +30,7 @@ _PIECE_CHARS = 7
 
 
 def playing(script: Script) -> Callable[[Received], Answer]:
-    """What answers requests by a script, once they are found to be what the API takes."""
+    """Server that answers valid requests by a script."""
     model = ScriptedChatModel(script)
 
     def answer(received: Received) -> Answer:
@@ -45,10 +45,10 @@ def playing(script: Script) -> Callable[[Received], Answer]:
 
 
 def assert_valid(body: Any) -> None:
-    """A request is what the SDK's own types say, with schemas that are some."""
+    """Check a request against the SDK's own types, and its schemas."""
     kind = CompletionCreateParamsStreaming if body.get("stream") else CompletionCreateParamsNonStreaming
     known = TypeAdapter(with_config(ConfigDict(extra="forbid"))(kind))
-    json.loads(known.dump_json(known.validate_python(body)))  # what is iterable is looked at when it is written
+    json.loads(known.dump_json(known.validate_python(body)))  # iterables are validated when they are serialised
     schemas = [tool["function"]["parameters"] for tool in body.get("tools", ())]
     if "response_format" in body:
         schemas.append(body["response_format"]["json_schema"]["schema"])
@@ -59,7 +59,7 @@ def assert_valid(body: Any) -> None:
 
 
 def request_of(body: Any) -> ChatRequest:
-    """The request as a script reads it."""
+    """Return the request as a script reads it."""
     tools = [each["function"] for each in body.get("tools", ())]
     return ChatRequest(
         messages=tuple(_messages(body["messages"])),

@@ -1,4 +1,4 @@
-"""The deployment examples: each is judged by what its users give it to, and says only what the command line takes."""
+"""The deployment examples: each is accepted by the tool that reads it, and has only options of the command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEADLINE_SECONDS = 60
 
 
 def judged_by(program: str, *arguments: str) -> str:
-    """What a program of the tests' environment says; it is done."""
+    """Run a program of the tests' environment successfully; return its output."""
     done = subprocess.run(
         [str(Path(sys.executable).parent / program), *arguments],
         capture_output=True,
@@ -37,18 +37,18 @@ def judged_by(program: str, *arguments: str) -> str:
 
 
 def parts_of(manifest: Path) -> dict[str, Any]:
-    """The resources of a manifest by their kind."""
+    """Return the resources of a manifest by their kind."""
     return {part["kind"]: part for part in yaml.safe_load_all(manifest.read_text(encoding="utf-8"))}
 
 
 def containers_of(manifest: Path) -> list[dict[str, Any]]:
-    """The containers of a manifest that run the image."""
+    """Return the containers of a manifest that run the image."""
     pod = parts_of(manifest)["Deployment"]["spec"]["template"]["spec"]
     return [each for each in pod.get("initContainers", []) + pod["containers"] if each["image"].startswith("bridge:")]
 
 
 def variables() -> set[str]:
-    """The variables that ``bridge serve`` reads."""
+    """Return the environment variables that ``bridge serve`` reads."""
     return {option.envvar for option in import_module("bridge.cli.serve").command.params if option.envvar}
 
 
@@ -108,7 +108,9 @@ def test_what_is_deployed_is_protected_and_grows_with_the_calls_in_its_hands(man
     assert [ports.get(port, port) for port in let_in] == [*([] if is_worker else [ports["http"]]), ports["admin"]]
     scaler = parts["HorizontalPodAutoscaler"]["spec"]
     assert scaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
-    assert "replicas" not in deployment["spec"]  # or each application of the manifest would undo what the scaler did
+    assert (
+        "replicas" not in deployment["spec"]
+    )  # or each application of the manifest would undo the autoscaler's change
     assert scaler["minReplicas"] > parts["PodDisruptionBudget"]["spec"]["minAvailable"]
     (metric,) = scaler["metrics"]
     in_flight = import_module("bridge.telemetry.conventions").IN_FLIGHT
@@ -184,7 +186,7 @@ def test_the_entry_of_the_registry_is_this_package() -> None:
     assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
     assert len(entry["description"]) <= 100
     assert {each["name"] for each in package["environmentVariables"]} <= variables()
-    # The registry takes an entry whose package says in its description that it is meant.
+    # The registry accepts an entry if the description of its package names the entry.
     assert f"<!-- mcp-name: {entry['name']} -->" in (ROOT / project["readme"]).read_text(encoding="utf-8")
 
 
@@ -192,7 +194,7 @@ def test_what_clients_of_the_registry_run_is_the_command(tmp_path: Path) -> None
     entry = json.loads((DEPLOY / "server.json").read_text(encoding="utf-8"))
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
     (package,) = entry["packages"]
-    # Clients run `uvx PACKAGE@VERSION ARGUMENTS`, and uvx what is called as the package.
+    # Clients run `uvx PACKAGE@VERSION ARGUMENTS`, and uvx runs the command with the package's name.
     assert (package["runtimeHint"], package.get("runtimeArguments")) == ("uvx", None)
     assert scripts[package["identifier"]] == scripts["bridge"]
     tools = tmp_path / "tools.py"

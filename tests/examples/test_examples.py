@@ -1,4 +1,4 @@
-"""Every example runs, shows something, and keeps the promises that it asserts itself; and it can be served."""
+"""Every example runs, prints something, and passes its own assertions; and it can be served."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_an_example_is_a_target_of_the_command(name: str, offered: list[str], tm
 
 
 def script_of(name: str) -> Script:
-    """What a model would say in an example, by the example itself."""
+    """Replies of the model, by example."""
     specification = spec_from_file_location(f"played_{name}", EXAMPLES / f"{name}.py")
     assert specification is not None
     assert specification.loader is not None

@@ -1,4 +1,4 @@
-"""The dashboard asks for what ``/metrics`` has: a gateway in a process of its own, after a few calls."""
+"""The dashboard queries metrics that ``/metrics`` of a gateway has after a few calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DASHBOARD = json.loads((ROOT / "examples/deploy/grafana-dashboard.json").read_text(encoding="utf-8"))
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 OF_PROMETHEUS = {"le", "job"}
-"""Labels that Prometheus adds, or that stand for buckets."""
+"""Labels that Prometheus adds, and labels of buckets."""
 TOOLS = """
 import os
 
@@ -57,7 +57,7 @@ def work() -> None:
 
 @pytest.fixture(scope="module")
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[str]]:
-    """The names of all samples, each with its labels."""
+    """Return the names of all samples, each with its labels."""
     directory = tmp_path_factory.mktemp("served")
     samples: dict[str, set[str]] = defaultdict(set)
     with serving(*served(directory)) as server, httpx.Client(timeout=DEADLINE_SECONDS) as client:

@@ -29,7 +29,7 @@ pytestmark = [
 
 @contextmanager
 def nginx(folder: Path, ports: dict[int, int]) -> Iterator[None]:
-    """The example, at other ports and as one process, whose word on who is away is then the only one."""
+    """The example with other ports, and with one process, which alone decides which servers are down."""
     text = CONFIGURATION.read_text(encoding="utf-8").replace("worker_processes auto;", "worker_processes 1;")
     text = re.sub(r"127\.0\.0\.1:(\d+)", lambda found: f"127.0.0.1:{ports[int(found[1])]}", text)
     file = folder / "nginx.conf"
@@ -57,7 +57,7 @@ async def _answer(stream: SocketStream) -> None:
 
 @asynccontextmanager
 async def replica(port: int) -> AsyncIterator[None]:
-    """Whoever answers at a port."""
+    """Return the name of the server that answers at a port."""
     async with (
         await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port) as listener,
         anyio.create_task_group() as tasks,

@@ -1,4 +1,4 @@
-"""One connection a route, shared by all tests: opened and closed by the fixture's task, as the SDK asks."""
+"""One connection for each route, shared by all tests: the fixture's task opens and closes it, as the SDK requires."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE_SIZE = 4
 
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
-    """As in all tests, and long enough for the connections."""
+    """The backend, with the scope of the connections."""
     return "asyncio"
 
 
@@ -52,6 +52,6 @@ async def connection(route: Route, origin: str) -> AsyncIterator[Counterpart]:
 
 @pytest.fixture
 def counterpart(connection: Counterpart) -> Counterpart:
-    """The official client, connected, with no memory of earlier tests."""
+    """The official client, connected, without the records of earlier tests."""
     connection.forget()
     return connection

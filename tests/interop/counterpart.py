@@ -1,4 +1,4 @@
-"""The official SDK's own client on one side, ``bridge serve`` as a process on the other, and what joins them."""
+"""The official SDK's own client, ``bridge serve`` as a process, and the routes between them."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ DEADLINE_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A transport, and how the client negotiates over it."""
+    """A transport, and the client's way to negotiate over it."""
 
     transport: str
     mode: str
 
     @property
     def is_modern(self) -> bool:
-        """Which era comes of it: SSE exists only in the handshake era."""
+        """Era of the route: SSE exists only in the handshake era."""
         return self.mode != "legacy" and self.transport != "sse"
 
     def __str__(self) -> str:
@@ -58,23 +58,23 @@ ROUTES += [Route("sse", "auto"), Route("sse", "legacy")]
 
 @dataclass(slots=True)
 class Counterpart:
-    """A connected client, what it was asked, and what it was told."""
+    """A connected client, and a record of the server's messages."""
 
     route: Route
     client: Client = field(init=False)
     asked: list[str] = field(default_factory=list)
-    """The methods by which the server asked, and with what, since the test began."""
+    """Methods and parameters of the server's requests since the test began."""
     answers_with: str = "accept"
-    """What the person answers to a form."""
+    """Answers to forms."""
     logged: list[LoggingMessageNotificationParams] = field(default_factory=list)
-    """What the server logged since the test began."""
+    """Log messages of the server since the test began."""
     was_told: anyio.Event = field(default_factory=anyio.Event)
-    """Set whenever something was logged."""
+    """Set at each log message."""
     list_changed: anyio.Event = field(default_factory=anyio.Event)
-    """Set when the server said that its list has changed."""
+    """Set when the server announces a changed list."""
 
     def forget(self) -> None:
-        """Be as new, for the next test."""
+        """Forget everything, for the next test."""
         self.asked.clear()
         self.answers_with = "accept"
         self.logged.clear()
@@ -112,14 +112,14 @@ class Counterpart:
 
 @contextmanager
 def serving(*options: str, target: str = TOOLS) -> Iterator[str]:
-    """A server over HTTP as a process; gives its origin."""
+    """Serve over HTTP in a process; yields the origin."""
     with processes.serving("-m", "bridge", "serve", "--transport", "http", "--port", "0", *options, target) as server:
         yield server.origin
 
 
 @asynccontextmanager
 async def connected(route: Route, origin: str, *options: str, target: str = TOOLS) -> AsyncIterator[Counterpart]:
-    """The official client, connected by a route; over stdio it starts a server of its own with the options."""
+    """Connect the official client by a route; over stdio it starts a server of its own with the options."""
     counterpart = Counterpart(route)
     with TemporaryFile("w") as log:
         match route.transport:

@@ -1,4 +1,4 @@
-"""FastMCP's client, run by a Python that has it: ``fastmcp_client.py SERVER MODE`` prints what it saw, as JSON.
+"""FastMCP's client, run by a Python that has it: ``fastmcp_client.py SERVER MODE`` prints the results as JSON.
 
 SERVER is a URL, or a JSON array with a command line for a server over stdio.
 """
@@ -42,7 +42,7 @@ def transport(server: str) -> Any:
 
 
 async def seen(server: str, mode: str) -> dict[str, Any]:
-    """Go through everything once."""
+    """Use every feature once."""
     handlers = {"elicitation_handler": elicit, "sampling_handler": sample, "roots": roots, "progress_handler": told}
     async with Client(transport(server), mode=mode, timeout=60, **handlers) as client:
         names = [tool.name for tool in await client.list_tools()]

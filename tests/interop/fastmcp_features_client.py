@@ -1,4 +1,4 @@
-"""FastMCP's client with resources and prompts: ``fastmcp_features_client.py SERVER`` prints what it saw, as JSON.
+"""FastMCP's client with resources and prompts: ``fastmcp_features_client.py SERVER`` prints the results as JSON.
 
 SERVER is a URL, or a JSON array with a command line for a server over stdio.
 """

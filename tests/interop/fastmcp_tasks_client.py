@@ -1,4 +1,4 @@
-"""FastMCP's client of tasks, run by a Python that has it: ``… URL PORT PREFIX`` prints what it saw, as JSON."""
+"""FastMCP's client of tasks, run by a Python that has it: ``… URL PORT PREFIX`` prints the results as JSON."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ async def elicit(message: str, response_type: Any, params: Any, context: Any) ->
 
 
 async def seen(url: str, port: int, prefix: str) -> dict[str, Any]:
-    """Go through everything once."""
+    """Use every feature once."""
     async with Client(url, elicitation_handler=elicit, timeout=60) as client:
         added = await client.call_tool(f"{prefix}add", {"a": 1, "b": 2})
         directly = await client.call_tool(f"{prefix}add_directly", {"a": 1, "b": 2})

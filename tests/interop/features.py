@@ -1,4 +1,4 @@
-"""What clients of others list, read, render and complete: the server of `tests.interop.test_feature_clients`."""
+"""Resources and prompts for clients of other projects: the server of `tests.interop.test_feature_clients`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that others wrote, installed from their registries into a cache folder; without them, tests are skipped.
+"""Servers of other projects, installed from their registries into a cache folder; without them, tests are skipped.
 
 The folder is ``BRIDGE_INTEROP_CACHE``, by default ``~/.cache/bridge-interop``.
 """
@@ -32,13 +32,13 @@ CACHE = Path(os.environ.get("BRIDGE_INTEROP_CACHE", "~/.cache/bridge-interop")).
 
 
 def npm_server(name: str) -> tuple[str, str]:
-    """The command of one of npm's reference servers, such as ``everything``; skips the test where it cannot be had."""
+    """Return the command of a reference server of npm, such as ``everything``; skip the test if it is unavailable."""
     package = npm_package(f"@modelcontextprotocol/server-{name}", NPM_VERSION)
     return str(shutil.which("node")), str(package / "dist" / "index.js")
 
 
 def npm_package(package: str, version: str) -> Path:
-    """The folder of a package of npm; skips the test where it cannot be had."""
+    """Return the folder of an npm package; skip the test if it is unavailable."""
     npm = shutil.which("npm")
     if shutil.which("node") is None or npm is None:
         pytest.skip(f"{package} runs on Node.js and comes from npm, which are not here")
@@ -52,22 +52,22 @@ def npm_package(package: str, version: str) -> Path:
 
 
 def fastmcp_python() -> str:
-    """A Python that has FastMCP; skips the test where that cannot be had."""
+    """Return a Python that has FastMCP; skip the test if it is unavailable."""
     return python_with("fastmcp", FASTMCP_VERSION)
 
 
 def pydantic_ai_python() -> str:
-    """A Python that has pydantic-ai with its MCP client; skips the test where that cannot be had."""
+    """Return a Python that has pydantic-ai with its MCP client; skip the test if it is unavailable."""
     return python_with("pydantic-ai-slim[mcp]", PYDANTIC_AI_VERSION)
 
 
 def fastmcp_tasks_python() -> str:
-    """A Python that has FastMCP with its tasks; skips the test where that cannot be had."""
+    """Return a Python that has FastMCP with its tasks; skip the test if it is unavailable."""
     return python_with("fastmcp[tasks]", FASTMCP_VERSION)
 
 
 def python_with(package: str, version: str) -> str:
-    """A Python that has a package; skips the test where that cannot be had."""
+    """Return a Python that has a package; skip the test if it is unavailable."""
 
     def install(folder: Path) -> None:
         _run(sys.executable, "-m", "venv", str(folder))
@@ -77,12 +77,13 @@ def python_with(package: str, version: str) -> str:
 
 
 def _installed(name: str, install: Callable[[Path], None], *, moves: bool = True) -> Path:
-    """A folder of the cache, made where it is missing; several processes may want it at once.
+    """Return a folder of the cache, created if it is missing; several processes may create it at once.
 
     Args:
         name: The folder's name.
         install: Fills a folder.
-        moves: What is installed works wherever it is moved to. Otherwise each process makes its own, if none is there.
+        moves: True if the content works after the folder is renamed. Otherwise each process creates its own, if there
+            is none.
     """
     folder, done = CACHE / name, CACHE / f"{name}.done"
     if done.exists():
@@ -94,7 +95,7 @@ def _installed(name: str, install: Callable[[Path], None], *, moves: bool = True
     except (OSError, subprocess.SubprocessError) as error:
         pytest.skip(f"{name} cannot be installed: {error}")
     if moves:
-        with suppress(OSError):  # somebody else was quicker
+        with suppress(OSError):  # another process was faster
             made.rename(folder)
         made = folder
     done.write_text(str(made))
@@ -108,7 +109,7 @@ def _run(*command: str) -> None:
 
 
 def free_port() -> int:
-    """A port for a server that cannot say which one it was given."""
+    """Return a free port, for a server that cannot report the one it was given."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
@@ -116,7 +117,7 @@ def free_port() -> int:
 
 @contextmanager
 def running(*command: str, says: str, **environment: str) -> Iterator[None]:
-    """Run a server until it says that it listens, on standard error, and while the context lasts."""
+    """Run a server, until it reports on standard error that it listens, and then until the context ends."""
     with subprocess.Popen(
         command, env=os.environ | environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     ) as process:

@@ -1,4 +1,4 @@
-"""pydantic-ai's client with resources and prompts: ``pydantic_ai_client.py SERVER`` prints what it saw, as JSON.
+"""pydantic-ai's client with resources and prompts: ``pydantic_ai_client.py SERVER`` prints the results as JSON.
 
 SERVER is a URL, or a JSON array with a command line for a server over stdio.
 """

@@ -64,7 +64,7 @@ def test_doctor_finds_what_the_scanner_finds_and_leaves_statements_alone(scanned
 
 @pytest.fixture(autouse=True)
 def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the ready servers what they serve."""
+    """Return the arguments of the ready servers."""
     sqlite3.connect(tmp_path / "notes.sqlite").close()
     monkeypatch.setenv("FILES_ROOT", str(tmp_path))
     monkeypatch.setenv("DATABASE_FILE", str(tmp_path / "notes.sqlite"))

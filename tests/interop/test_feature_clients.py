@@ -1,6 +1,7 @@
-"""Clients of others list, read and render what ``bridge serve`` offers, over stdio and HTTP; and complete, if they can.
+"""Clients of other projects list, read and render the features of ``bridge serve``, over stdio and HTTP.
 
-The official client for Python, the TypeScript SDK's, FastMCP's, pydantic-ai's, and MCP Inspector's command line.
+The official client for Python, the TypeScript SDK's, FastMCP's, pydantic-ai's, and MCP Inspector's command line. Those
+that can complete arguments do so.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ SEEN: dict[str, Any] = {
     "messages": MESSAGES,
     "completed": ["strict", "sparse"],
 }
-"""What a client sees that gives MCP's JSON."""
+"""Results of a client that returns MCP's JSON."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def server(request: pytest.FixtureRequest, origin: str) -> str:
 
 
 def printed(*command: str, **environment: str) -> Any:
-    """What a client printed, as JSON."""
+    """Return the JSON that a client printed."""
     done = subprocess.run(
         command,
         cwd=processes.ROOT,

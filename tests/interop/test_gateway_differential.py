@@ -1,4 +1,4 @@
-"""Servers of others answer through a gateway as directly, over both transports of the gateway and in both eras."""
+"""Servers of other projects answer through a gateway as directly, over both of its transports and in both eras."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OF_ONE_MESSAGE = {"_meta", "resultType", "ttlMs", "cacheScope"}
 
 
 def command_of(name: str, tmp_path: Path) -> tuple[str, ...]:
-    """The command of a server over stdio; skips the test where it cannot be had."""
+    """Return the command of a server over stdio; skip the test if it cannot be installed."""
     if name == "official":
         return (sys.executable, str(HERE / "official_server.py"), "stdio")
     if name == "fastmcp":
@@ -45,7 +45,7 @@ def command_of(name: str, tmp_path: Path) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def directly(command: tuple[str, ...]) -> AsyncIterator[Connection]:
-    """The server itself, in the era that it has, by a client that can be asked as much as a gateway can."""
+    """Connect to the server itself, in its era, by a client with the capabilities of a gateway."""
     transport = StdioTransport(command[0], args=command[1:], cwd=str(ROOT))
     async with Connection(ServerConfig(name="direct", transport=transport), handlers=HANDLERS) as connection:
         yield connection
@@ -53,7 +53,7 @@ async def directly(command: tuple[str, ...]) -> AsyncIterator[Connection]:
 
 @asynccontextmanager
 async def through(kind: str, era: Any, command: tuple[str, ...]) -> AsyncIterator[Connection]:
-    """The server behind ``bridge serve``."""
+    """Connect to the server behind ``bridge serve``."""
     words = ("-m", "bridge", "serve", "--transport", kind, *(("--port", "0") if kind == "http" else ()))
     if kind == "stdio":
         transport = StdioTransport(sys.executable, args=(*words, "--", *command), cwd=str(ROOT))
@@ -71,7 +71,7 @@ async def through(kind: str, era: Any, command: tuple[str, ...]) -> AsyncIterato
 
 
 async def said(connection: Connection, method: str, params: Json) -> Any:
-    """The result of a request without what belongs to one message, or its error."""
+    """Return the result of a request without the members of a single message, or its error."""
     try:
         result = await connection.request(method, params)
     except ServerRefusedError as error:
@@ -83,7 +83,7 @@ async def said(connection: Connection, method: str, params: Json) -> Any:
 
 
 async def everything_of(connection: Connection) -> dict[str, Any]:
-    """All lists of a server, and what it answers to the requests that follow from them."""
+    """Return all lists of a server, and its responses to the requests that follow from them."""
     found: dict[str, Any] = {"tools": [_of_today(each) for each in (await connection.list_tools()).tools]}
     for method in (RESOURCES, TEMPLATES, PROMPTS):
         try:

@@ -1,4 +1,4 @@
-"""What a served tool does for the official SDK's own client: the same over every transport and in both eras.
+"""The official SDK's own client calls served tools: the results are the same over every transport and in both eras.
 
 Every test runs once for each route of `tests.interop.counterpart.ROUTES`.
 """
@@ -184,7 +184,7 @@ async def test_any_text_comes_back_as_it_went(counterpart: Counterpart, text: st
 
 
 async def test_a_big_text_comes_back_whole(counterpart: Counterpart) -> None:
-    text = "0123456789abcdé\n" * 2**15  # the client takes no event over a mebibyte
+    text = "0123456789abcdé\n" * 2**15  # the client accepts no event over a mebibyte
     assert text_of(await call(counterpart, "echo", text=text)) == text
 
 
@@ -198,7 +198,7 @@ async def test_an_argument_that_travels_in_a_header_too_arrives(counterpart: Cou
 
 
 async def progress_of(counterpart: Counterpart, name: str, count: int) -> list[tuple[float, float | None, str | None]]:
-    """What a call reports; a report may come after the result."""
+    """Return the progress of a call, which may arrive after the result."""
     send, receive = anyio.create_memory_object_stream[tuple[float, float | None, str | None]](math.inf)
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -222,7 +222,7 @@ async def test_progress_that_nobody_asked_for_is_dropped(counterpart: Counterpar
 
 
 async def test_messages_of_the_wanted_severity_are_logged_to_the_client(counterpart: Counterpart, route: Route) -> None:
-    if not route.is_modern:  # there the level travels with every request
+    if not route.is_modern:  # there each request has the level
         await counterpart.client.set_logging_level("info")
     await call(counterpart, "chatter")
     with anyio.fail_after(DEADLINE_SECONDS):
@@ -316,7 +316,7 @@ async def test_a_change_of_the_list_reaches_the_client(counterpart: Counterpart,
             with anyio.fail_after(DEADLINE_SECONDS):
                 await anext(changes)
     else:
-        # A client's stream for news opens after its handshake, and what happened before is not told.
+        # A client's stream for notifications opens after its handshake, and earlier changes are not announced.
         with anyio.fail_after(DEADLINE_SECONDS):
             while not counterpart.list_changed.is_set():
                 is_here = (await call(counterpart, "change_the_list")).structured_content

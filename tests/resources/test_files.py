@@ -117,7 +117,7 @@ async def test_a_file_over_the_limit_is_refused(folder: Path) -> None:
 
 
 def test_a_file_that_grows_after_its_size_was_read_is_read_up_to_the_limit() -> None:
-    """Files of devices and processes have the size 0."""
+    """Test that files of devices and processes, whose size is 0, are read within the limit."""
     with pytest.raises(ToolError, match="1,001 bytes"):
         _content_of(Path("/dev/zero"), "grows.txt", 1000)
     if (grown := Path("/proc/self/stat")).exists():

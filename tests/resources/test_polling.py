@@ -31,7 +31,7 @@ URI = "notes://milk"
 
 
 class Notes:
-    """Notes that change without telling anybody."""
+    """Notes that change without a notification."""
 
     def __init__(self) -> None:
         self.texts = {"milk": "2 litres"}
@@ -144,7 +144,7 @@ async def test_clients_are_notified_of_both(era: Any, is_combined: bool) -> None
 
     @resource("other://x")
     def other() -> str:
-        """Beside the box."""
+        """Read a resource beside those of the box."""
         return "x"
 
     @tool

@@ -30,7 +30,7 @@ START_SECONDS = 30
 
 @dataclass(frozen=True)
 class Loaded:
-    """A server's file, imported."""
+    """Import a server's file."""
 
     module: Any
     tools: ToolBox
@@ -38,7 +38,7 @@ class Loaded:
     async def call(
         self, name: str, /, *, memory_id: str | None = None, caller: Caller | None = None, **arguments: Any
     ) -> ToolExecutionResult:
-        """Run a tool as everybody's call is run."""
+        """Run a tool as each call is run."""
         context = InvocationContext(memory_id=memory_id, caller=caller)
         return await execute(self.tools, ToolExecutionRequest(name, arguments), context)
 
@@ -79,7 +79,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
 
 @pytest.fixture(params=["stdio", "http"])
 def serve(request: pytest.FixtureRequest) -> Serve:
-    """Serves a server in a process of its own, and connects the official SDK's client; over each transport."""
+    """Serves a server in a process of its own, and connects the official SDK's client, over each transport."""
 
     def serve(name: str, /, **environment: object) -> AbstractAsyncContextManager[Client]:
         command = [sys.executable, "-m", "bridge", "serve", str(SERVERS / f"{name}.py")]

@@ -1,4 +1,4 @@
-"""What a statement for servers/database.py may not do, and that what it may do is done as a whole or not at all."""
+"""Statements that servers/database.py refuses; permitted ones are executed completely or not at all."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ async def test_a_file_that_exists_is_replaced_only_when_asked_and_keeps_its_perm
 async def test_a_full_disk_loses_nothing_and_leaves_nothing_behind(files: Loaded, root: Path, overwrite: bool) -> None:
     (root / "old").write_text("precious")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))  # the system refuses to write on, as where a disk is full
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))  # writing fails, as on a full disk
     try:
         name = "old" if overwrite else "new"
         result = await files.call("write_file", path=name, text="x" * 100_000, overwrite=overwrite)

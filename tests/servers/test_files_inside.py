@@ -1,4 +1,4 @@
-"""Nothing outside the root of servers/files.py can be reached; nor can what is no plain file."""
+"""Nothing outside the root of servers/files.py can be reached, and nothing that is not a plain file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def files(load: Load, root: Path) -> Loaded:
 
 
 def uses(path: str) -> list[tuple[str, dict[str, Any]]]:
-    """Every way in which a path can be used."""
+    """Every operation that takes a path."""
     return [
         ("read_file", {"path": path}),
         ("list_directory", {"path": path}),
@@ -230,7 +230,7 @@ async def test_a_swap_between_any_two_system_calls_reaches_nothing(
             said = repr(getattr(files.module, name)(**context, **arguments))
         except ToolError as error:
             said = str(error)
-    assert next(calls) > min(step, 3)  # every use makes at least four system calls, so the swap was made
+    assert next(calls) > min(step, 3)  # every operation makes at least four system calls, so the swap was made
     assert SECRET not in said
     assert state_of(outside) == {"file": SECRET}
 

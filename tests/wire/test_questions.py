@@ -1,4 +1,4 @@
-"""What is written for the wire is read back as it was, and what nobody of ours wrote is refused in one way."""
+"""Questions and answers survive the conversion to JSON and back, and malformed ones raise one kind of error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def sent(wire: Any) -> Any:
-    """What arrives after a trip as JSON text."""
+    """Return a value after conversion to JSON text and back."""
     return json.loads(json.dumps(wire, allow_nan=False))
 
 

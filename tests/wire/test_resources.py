@@ -1,4 +1,4 @@
-"""Contents of another server, which a gateway passes on: as they came, but for their URIs."""
+"""Contents of another server, which a gateway passes on unchanged except for their URIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of other servers are passed on as they came, and read for those who look at them."""
+"""Results of other servers are passed on unchanged, and parsed only on access."""
 
 from __future__ import annotations
 
