@@ -96,7 +96,7 @@ class Coercion:
 
     def _fit(self, value: Any, schema: Any) -> Fit:
         if not isinstance(schema, dict):
-            return Fit(value)
+            return Fit(value, _MISFIT if schema is False else 0)
         if "$ref" in schema:
             return self.fit(value, self._referred(schema["$ref"]))
         if "enum" in schema or "const" in schema:

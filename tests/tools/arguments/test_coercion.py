@@ -71,6 +71,15 @@ class Flag:
     on: bool
 
 
+class Batch(BaseModel, extra="forbid"):
+    ids: list[int]
+
+
+class Note(BaseModel, extra="forbid"):
+    ids: str
+    pages: int
+
+
 class Cat(BaseModel):
     kind: Literal["cat"]
     lives: int
@@ -213,6 +222,7 @@ TAKEN: list[tuple[Any, Any, Any]] = [
     (list[int] | list[str], [1, "a"], ["1", "a"]),
     (Cat | Dog, {"kind": "dog", "age": "3"}, Dog(kind="dog", age=3.0)),
     (Pet, {"kind": "dog", "age": "3"}, Dog(kind="dog", age=3.0)),
+    (Batch | Note, {"ids": "[1]", "pages": "2"}, Note(ids="[1]", pages=2)),
     (Pet, '{"kind": "cat", "lives": 9.0}', Cat(kind="cat", lives=9)),
     (list[Pet], [{"kind": "cat", "lives": "9"}], [Cat(kind="cat", lives=9)]),
     # anything
