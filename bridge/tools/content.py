@@ -14,6 +14,7 @@ from __future__ import annotations
 import mimetypes
 from base64 import b64encode
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -99,7 +100,7 @@ class File(Block):
 
     @classmethod
     def from_path(cls, path: str | Path, mime_type: str | None = None) -> Self:
-        """Read a file; as text if its media type is a text format, otherwise as bytes.
+        """Read a file; as text if its media type is a text format and it is UTF-8, otherwise as bytes.
 
         Args:
             path: The file; read completely and at once.
@@ -111,8 +112,10 @@ class File(Block):
         path = Path(path).resolve()
         kind = mime_type or mimetypes.guess_type(path.name)[0]
         data = path.read_bytes()
-        is_text = kind is not None and (kind.startswith("text/") or kind in {"application/json", "application/xml"})
-        return cls(path.as_uri(), data.decode() if is_text else data, kind)
+        if kind is not None and (kind.startswith("text/") or kind in {"application/json", "application/xml"}):
+            with suppress(UnicodeDecodeError):
+                return cls(path.as_uri(), data.decode(), kind)
+        return cls(path.as_uri(), data, kind)
 
     def inline(self) -> Content:
         """Return the content as a model reads it: text, an image or audio; the file itself for other media types."""

@@ -18,7 +18,7 @@ from anyio.lowlevel import current_token
 
 from bridge.errors import BridgeError, DefinitionError
 from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
-from bridge.tools.context import InvocationContext
+from bridge.tools.context import BlockingContext, InvocationContext
 from bridge.tools.results import ResultWriter
 from bridge.tools.schema.signature import source_of, unwrap_function
 from bridge.tools.threads import run_in_thread
@@ -326,10 +326,6 @@ class ThreadContext(InvocationContext):
             setattr(copy, name, getattr(context, name))
         return copy
 
-    progress = _awaitable(InvocationContext.progress)
-    start_task = _awaitable(InvocationContext.start_task)
-    log = _awaitable(InvocationContext.log)
-    ask = _awaitable(InvocationContext.ask)
-    elicit = _awaitable(InvocationContext.elicit)
-    sample = _awaitable(InvocationContext.sample)
-    roots = _awaitable(InvocationContext.roots)
+
+for _name in vars(BlockingContext).keys() & {name for name in vars(InvocationContext) if not name.startswith("_")}:
+    setattr(ThreadContext, _name, _awaitable(getattr(InvocationContext, _name)))

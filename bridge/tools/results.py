@@ -53,8 +53,8 @@ _SCALARS = frozenset({bool, int, str})
 _SEQUENCES = (list, tuple, set, frozenset)
 _BLOCK_LIKE = (Block, *_BINARY)
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
-_CONTENT = (Block, bytes, bytearray, memoryview, ToolExecutionResult)
-_SEQUENCE_TYPES = (list, tuple, set, frozenset, Sequence, MutableSequence, Collection)
+_CONTENT = (*_BLOCK_LIKE, ToolExecutionResult)
+_SEQUENCE_TYPES = (*_SEQUENCES, Sequence, MutableSequence, Collection)
 
 
 class ResultWriter:
@@ -91,18 +91,20 @@ class ResultWriter:
             self.write_json = self._scalar_as_json if self._is_scalar and self._wraps else self._declared_as_json
 
     def _declare(self, annotation: Any) -> bool:
-        """Prepare the adapter and output schema of a declared type; return False if the schema accepts every value."""
+        """Prepare the adapter and output schema of a declared type; return False if no schema restricts its values."""
         try:
             self._adapter = _adapter(annotation)
             schema = output_schema(self._adapter)
         except SCHEMA_ERRORS:  # no output schema; the value may still be serializable
+            return False
+        if not schema:
             return False
         self._wraps = not _is_object(schema, schema)
         self._is_scalar = schema.get("type") in ("integer", "boolean", "string")
         self._validate = self._adapter.validator.validate_python
         self._dump = self._adapter.serializer.to_json
         self.output_schema = _wrapped_schema(schema) if self._wraps else {**schema, "type": "object"}
-        return bool(schema)
+        return True
 
     def _write_declared(self, value: Any) -> ToolExecutionResult:
         if isinstance(value, ToolExecutionResult):

@@ -55,6 +55,8 @@ def test_a_text_file_is_carried_as_text_and_another_as_bytes(tmp_path: Path) -> 
     (tmp_path / "unknown").write_bytes(b"\xff")
     assert File.from_path(tmp_path / "a.csv") == File((tmp_path / "a.csv").as_uri(), "é,1", "text/csv")
     assert File.from_path(tmp_path / "a.zip").content == b"\xff"
+    (tmp_path / "latin.txt").write_bytes(b"\xe9")
+    assert File.from_path(tmp_path / "latin.txt") == File((tmp_path / "latin.txt").as_uri(), b"\xe9", "text/plain")
     assert File.from_path(tmp_path / "unknown").mime_type is None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from inspect import Signature
-from typing import Annotated, Any, Literal, NamedTuple, NewType
+from typing import Annotated, Any, Literal, NamedTuple, NewType, TypeVar
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -179,7 +179,12 @@ def test_declared_data_is_compact_json_and_conforms_to_the_output_schema(
     Draft202012Validator(write.output_schema).validate(structured)
 
 
-@pytest.mark.parametrize("annotation", [Unsaid, Any, object, int | str, Annotated[Any, "x"], Item | Image], ids=named)
+T = TypeVar("T")
+
+
+@pytest.mark.parametrize(
+    "annotation", [Unsaid, Any, object, int | str, Annotated[Any, "x"], Item | Image, T], ids=named
+)
 @pytest.mark.parametrize(
     ("value", "text", "structured"),
     [

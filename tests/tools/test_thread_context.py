@@ -44,6 +44,8 @@ async def call(function: Callable[..., Any], context: InvocationContext) -> str:
 
 FORGOTTEN: dict[str, Callable[[InvocationContext], object]] = {
     "progress": lambda context: context.progress(1, 2),
+    "start_task": lambda context: context.start_task(),
+    "close_stream": lambda context: context.close_stream(),
     "log": lambda context: context.log("info", "a"),
     "ask": lambda context: context.ask({}),
     "elicit": lambda context: context.elicit("Where?", {}),
