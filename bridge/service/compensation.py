@@ -176,7 +176,9 @@ class Compensations:
                 except Exception as error:  # noqa: BLE001 - continue with the other calls
                     _report_failure(execution, f"{error!s} ({type(error).__name__})", cause, error)
         if scope.cancelled_caught:
-            _report_failure(execution, f"not finished within {UNDO_SECONDS:g} seconds", cause, None)
+            for each in (execution, *(execution for _, execution in reversed(done))):
+                _report_failure(each, f"not finished within {UNDO_SECONDS:g} seconds", cause, None)
+            done.clear()
 
     async def _undo(self, undo: Undo | str, execution: ToolExecution, tools: ToolBox) -> None:
         if not isinstance(undo, str):

@@ -191,11 +191,8 @@ class Engine:
         own: InvocationContext | None = None if method.context is None else values[method.context]
         context = InvocationContext() if own is None else own.fork()
         if own is None and called_by is not None:
-            context.caller, context.headers, context.memory_id = (
-                called_by.caller,
-                called_by.headers,
-                called_by.memory_id,
-            )
+            for name in ("caller", "account", "headers", "memory_id"):
+                setattr(context, name, getattr(called_by, name))
         context.service, context.timestamp = method.source, datetime.now(UTC)
         if method.memory_id is not None:
             context.memory_id = values[method.memory_id]

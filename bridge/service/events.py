@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import anyio
 from pydantic_core import to_json
 
+from bridge.errors import UnknownToolError
 from bridge.service.chat_model import (
     CompleteResponse,
     CompleteToolCall,
@@ -241,7 +242,9 @@ class ToolPerformance(InvocationListener):
         self._lock = Lock()
 
     def after_tool(self, execution: ToolExecution, context: InvocationContext) -> None:  # noqa: ARG002 - the base's
-        """Add an execution to the statistics."""
+        """Add an execution to the statistics, unless there is no such tool: a model may write any name."""
+        if isinstance(execution.error, UnknownToolError):
+            return
         name, seconds = execution.request.name, execution.duration_seconds
         with self._lock:
             before = self._statistics.get(name, _NO_CALLS)

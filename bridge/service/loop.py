@@ -193,7 +193,8 @@ class Invocation:
             requests = (await self._receive(request)).message.tool_execution_requests
         if not requests:
             return True
-        calls.cut_off = self._cut_off(self.responses[-1])
+        uncertain = self.responses[-1].doubtful_call
+        calls.cut_off = None if uncertain in self._announced else uncertain
         await self._run_calls(calls, requests)
         return await self._collect_results(calls)
 
@@ -287,10 +288,6 @@ class Invocation:
                 f"max_tool_calls_per_response={settings.max_tool_calls_per_response}; raise it, or tell the model to "
                 "call fewer tools at once"
             )
-
-    def _cut_off(self, response: ChatResponse) -> int | None:
-        uncertain = response.doubtful_call
-        return None if uncertain in self._announced else uncertain
 
     def _calls(
         self, executed: dict[int, ToolExecution] | None = None, decisions: dict[int, Decision] | None = None

@@ -131,9 +131,7 @@ def message_to_json(message: ChatMessage) -> Json:
                 "toolName": message.tool_name,
                 "content": [block_to_json(b) for b in message.content],
                 "isError": message.is_error,
-            } | without_none(
-                id=message.id, attributes=_json_only(message.attributes) or None if message.attributes else None
-            )
+            } | without_none(id=message.id, attributes=_json_only(message.attributes) or None)
 
 
 def message_from_json(json: Mapping[str, Any]) -> ChatMessage:

@@ -34,7 +34,7 @@ IT = "it"
 """Name of the only parameter in a template, as in LangChain4j."""
 
 _SYSTEM, _USER = "__bridge_system_message__", "__bridge_user_message__"
-_PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}|\{([^\W\d]\w*)\}")
+_PLACEHOLDER = re.compile(r"\{\{\s*([^\W\d]\w*)\s*\}\}|\{([^\W\d]\w*)\}")
 
 _NOW: Mapping[str, Callable[[], str]] = {
     "current_date": lambda: datetime.now().astimezone().date().isoformat(),
@@ -111,7 +111,7 @@ class PromptTemplate:
         for name in sorted(self.used - set(names) - {IT}):
             raise DefinitionError(
                 f"the template of {source} uses {name!r}, but there is no such parameter; "
-                "add it, or put a space inside the braces if they are text"
+                "add it, or write single braces with a space inside them if they are text"
             )
 
     def render(self, values: Mapping[str, Any]) -> str:

@@ -233,9 +233,6 @@ def returns_immediately(tools: ToolBox, executions: Sequence[ToolExecution]) -> 
     """
     if any(execution.result.is_error for execution in executions):
         return False
-    behaviors = [_behavior(tools.find(execution.request.name)) for execution in executions]
+    found = [tools.find(execution.request.name) for execution in executions]
+    behaviors = [ReturnBehavior.TO_LLM if tool is None else tool.return_behavior for tool in found]
     return behaviors[-1] is ReturnBehavior.IMMEDIATE_IF_LAST or ReturnBehavior.TO_LLM not in behaviors
-
-
-def _behavior(tool: Tool | None) -> ReturnBehavior:
-    return ReturnBehavior.TO_LLM if tool is None else tool.return_behavior

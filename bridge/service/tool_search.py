@@ -68,7 +68,7 @@ def match_words(request: ToolSearchRequest) -> list[str]:
         for query_word in set(_words(query)):
             score += max(
                 (
-                    weight * _rarity(frequency[word], len(indexed))
+                    weight * math.log(1 + len(indexed) / frequency[word])
                     for word, weight in words.items()
                     if _matches(query_word, word)
                 ),
@@ -223,10 +223,6 @@ def _words_of(tool: ToolSpecification) -> Mapping[str, float]:
 
 def _words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
-
-
-def _rarity(frequency: int, total: int) -> float:
-    return math.log(1 + total / frequency)
 
 
 def _matches(query_word: str, word: str) -> bool:

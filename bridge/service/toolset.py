@@ -78,8 +78,7 @@ class Toolset:
         self._methods = tuple(methods)
         self._approval = approval
         self.search = search
-        self._fixed: Offer | None = None
-        self._tools.on_change(self._forget)
+        self._fixed: tuple[int, Offer] | None = None
         self.fixed()
 
     def check_choice(self, choice: ToolChoice | None) -> None:
@@ -92,9 +91,10 @@ class Toolset:
 
     def fixed(self) -> Offer:
         """Return the tools of an invocation without providers; cached until the ToolBox changes."""
-        if self._fixed is None:
-            self._fixed = self.made_with((), may_miss=bool(self._providers))
-        return self._fixed
+        version = self._tools.version
+        if self._fixed is None or self._fixed[0] != version:
+            self._fixed = version, self.made_with((), may_miss=bool(self._providers))
+        return self._fixed[1]
 
     def made_with(self, provided: Iterable[Tool], *, may_miss: bool = False) -> Offer:
         """Combine the service's tools with provided ones; ``may_miss`` accepts that tools for undo are still missing.
@@ -151,9 +151,6 @@ class Toolset:
             dynamic=dynamic,
             request=request,
         )
-
-    def _forget(self) -> None:
-        self._fixed = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -33,6 +33,8 @@ class Box(Generic[T]):
 
     def __init__(self, *sources: object) -> None:
         self._items: dict[str, T] = {}
+        self.version = 0
+        """Number of changes so far."""
         self._listeners: list[Callable[[], None]] = []
         self.add(*sources)
 
@@ -87,6 +89,7 @@ class Box(Generic[T]):
         return lambda: self._listeners.remove(listener)
 
     def _notify(self) -> None:
+        self.version += 1
         for listener in tuple(self._listeners):
             listener()
 

@@ -115,6 +115,18 @@ async def test_a_service_that_is_a_tool_keeps_the_conversation_of_its_caller() -
     assert (await memory.of("ada").messages())[-1] == AiMessage("Sue.")
 
 
+async def test_a_service_that_is_a_tool_counts_towards_the_limits_of_its_caller() -> None:
+    accounts: list[str] = []
+
+    @tool
+    async def look(context: InvocationContext) -> None:
+        accounts.append(context.account)
+
+    expert = ai_service(Expert, chat_model=FakeModel(calls(call("look")), "Rest."), tools=[look])
+    await ToolBox(expert).call("medical_request", request="my leg", context=InvocationContext(account="192.0.2.1"))
+    assert accounts == ["192.0.2.1"]
+
+
 def test_the_tools_of_a_service_are_those_of_its_interface() -> None:
     (made,) = tools_from(ai_service(Expert, chat_model=FakeModel()))
     assert made.specification.parameters == {

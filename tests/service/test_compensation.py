@@ -8,6 +8,7 @@ import pytest
 
 from bridge import ToolError, tool
 from bridge.errors import ChatModelError, DefinitionError, ToolLimitError
+from bridge.service import compensation
 from bridge.service.ai_service import ai_service, resume
 from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspended, SuspendedInvocation, for_tools
 from bridge.service.compensation import compensated
@@ -131,6 +132,27 @@ async def test_what_cannot_be_undone_is_noted_and_the_rest_is_undone(
     note = "the call of the tool 'pay' could not be undone: 'too late' (KeyError)"
     assert caught.value.__notes__ == [note]
     assert note in caplog.text
+    caught.value.__notes__.clear()
+
+
+async def test_all_that_is_not_undone_within_the_limit_is_noted(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compensation, "UNDO_SECONDS", 0.01)
+    trip = Trip()
+
+    async def hang(execution: ToolExecution, context: object) -> None:
+        await anyio.sleep_forever()
+
+    async def pay() -> None: ...
+
+    booked = calls(call("book_flight", city="Rome"), call("book_hotel", city="Rome"), call("pay"))
+    service = assistant(booked, ERROR, tools=[*trip.tools(), compensated(pay, hang)])
+    with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(ChatModelError) as caught:
+        await ask(service, way)
+    late = "could not be undone: not finished within 0.01 seconds"
+    assert caught.value.__notes__ == [
+        f"the call of the tool {name!r} {late}" for name in ("pay", "book_hotel", "book_flight")
+    ]
+    assert trip.done == ["flight to Rome", "hotel in Rome"]
     caught.value.__notes__.clear()
 
 

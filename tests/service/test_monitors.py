@@ -51,6 +51,7 @@ async def test_performance_counts_and_times_each_tool() -> None:
     performance = ToolPerformance()
     policy = ExecutionPolicy(after=(performance.after_tool,))
     await run(policy, *[ToolExecutionRequest("add", SECRET)] * 3, ToolExecutionRequest("fail"))
+    await run(policy, ToolExecutionRequest("invented"))
     counts = {name: (known.calls, known.failures) for name, known in performance.statistics.items()}
     assert counts == {"add": (3, 0), "fail": (1, 1)}
     known = performance.statistics["add"]

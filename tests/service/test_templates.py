@@ -33,7 +33,7 @@ class Unit(StrEnum):
         ("Translate {{ x }}.", "Translate it."),
         ("{x}{{x}}", "itit"),
         ('Reply {"a": 1} about {x}', 'Reply {"a": 1} about it'),
-        ("{ x } and {} and {1}", "{ x } and {} and {1}"),
+        ("{ x } and {} and {1} and {{1}}", "{ x } and {} and {1} and {{1}}"),
     ],
 )
 def test_a_parameter_stands_in_one_pair_of_braces_or_two(template: str, text: str) -> None:

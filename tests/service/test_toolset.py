@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge import tool, tools_from
+from bridge import ToolBox, tool, tools_from
 from bridge.errors import NameClashError
 from bridge.service.ai_service import ai_service
+from bridge.service.toolset import Toolset
 from tests.service.fakes import Assistant, FakeModel, ask, call, calls
 
 if TYPE_CHECKING:
@@ -45,6 +48,13 @@ class WhenAskedFor:
 
 def names_in(model: FakeModel) -> list[list[str]]:
     return [[each.name for each in request.tool_specifications] for request in model.requests]
+
+
+def test_a_box_keeps_no_service_that_has_used_it() -> None:
+    box = ToolBox(unlock)
+    toolset = weakref.ref(Toolset(box))
+    gc.collect()
+    assert toolset() is None
 
 
 async def test_a_provider_gives_tools_by_what_the_user_says(way: str) -> None:
