@@ -1,4 +1,4 @@
-"""A clock that stands still until the test says so."""
+"""A clock that a test advances."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ DEADLINE_SECONDS = 60
 
 
 class Clock:
-    """Those who wait for a time, which comes when the test says so; `wait` is given to `bridge.client.ReconnectPolicy`.
+    """Sleeping tasks, which the test wakes; `wait` is given to `bridge.client.ReconnectPolicy`.
 
     Attributes:
-        asked: For how many seconds somebody wanted to wait at most, in order.
+        asked: Maximum seconds of each wait, in order.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Clock:
         self._came = anyio.Event()
 
     async def wait(self, event: anyio.Event, seconds: float) -> None:
-        """Wait for an event, or until the test says that the time has come."""
+        """Wait for an event, or until the test ends the wait."""
         self.asked.append(seconds)
         sleeper = (seconds, anyio.Event())
         self._sleepers.append(sleeper)
@@ -32,7 +32,7 @@ class Clock:
             self._sleepers.remove(sleeper)
 
     async def sleeping(self, seconds: float) -> anyio.Event:
-        """Wait until somebody sleeps for so long; returns what wakes them."""
+        """Wait until a task sleeps for this time; returns the event that wakes it."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:
                 for asked, wake in self._sleepers:
@@ -41,7 +41,7 @@ class Clock:
                 await self._came.wait()
 
     async def elapse(self, seconds: float) -> None:
-        """Wake somebody who sleeps for so long, as soon as there is one."""
+        """Wake a task that sleeps for this time, as soon as there is one."""
         (await self.sleeping(seconds)).set()
 
 

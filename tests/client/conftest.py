@@ -1,4 +1,4 @@
-"""What the tests of connections may use."""
+"""Fixtures of the tests of connections."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ DEADLINE_SECONDS = 60
 
 @pytest.fixture
 async def reports() -> AsyncIterator[Reports]:
-    """What servers say."""
+    """The reports of the servers."""
     async with reporting.listening() as listening:
         yield listening
 
 
 @pytest.fixture
 async def deadline() -> AsyncIterator[None]:
-    """No test waits for ever."""
+    """Fail each test at a deadline."""
     with anyio.fail_after(DEADLINE_SECONDS):
         yield
 
 
 def stdio_config(**settings: Any) -> ServerConfig:
-    """Our own server as a child."""
+    """A server of bridge as a child process."""
     transport = StdioTransport(sys.executable, args=("-m", "bridge", "serve", SERVED), cwd=str(ROOT))
     return replace(ServerConfig(name="served", transport=transport), **settings)
 
 
 def python_config(code: str, *, env: dict[str, str] | None = None, **settings: Any) -> ServerConfig:
-    """A child that runs some Python code."""
+    """Return the command of a child that runs some Python code."""
     transport = StdioTransport(sys.executable, args=("-c", code), env=env or {})
     return replace(ServerConfig(name="child", transport=transport), **settings)
 
 
 class RemoteServer:
-    """Our own server over HTTP, which can be killed and started again at the same port."""
+    """A server of bridge over HTTP, which can be killed and started again at the same port."""
 
     def __init__(self, served: str = SERVED, *options: str) -> None:
         self._served = (served, *options)
@@ -64,35 +64,35 @@ class RemoteServer:
         self.port = 0
 
     async def start(self, transport: str = "http") -> None:
-        """Start it; at the port that it had, if it had one."""
+        """Start it; at its earlier port if it had one."""
         words = ("-m", "bridge", "serve", *self._served, "--transport", transport, "--port", str(self.port))
         self.process = await anyio.to_thread.run_sync(partial(self._stack.enter_context, serving(*words)))
         self.port = int(self.process.origin.rpartition(":")[2])
 
     def kill(self) -> None:
-        """End it as by ``kill -9``."""
+        """End it by SIGKILL."""
         assert self.process is not None
         self.process.process.kill()
         self._stack.close()
 
     async def end(self) -> None:
-        """End it as whoever restarts it does: it may say goodbye."""
+        """End it gracefully by SIGTERM."""
         await anyio.to_thread.run_sync(self._stack.close)
 
     @property
     def url(self) -> str:
-        """Where it is, over streamable HTTP."""
+        """URL of streamable HTTP."""
         return f"http://127.0.0.1:{self.port}/mcp"
 
     @property
     def sse_url(self) -> str:
-        """Where it is, over SSE."""
+        """URL of SSE."""
         return f"http://127.0.0.1:{self.port}/sse"
 
 
 @pytest.fixture
 async def remote() -> AsyncIterator[RemoteServer]:
-    """Our own server over HTTP."""
+    """A server of bridge over HTTP."""
     server = RemoteServer()
     await server.start()
     yield server
@@ -101,7 +101,7 @@ async def remote() -> AsyncIterator[RemoteServer]:
 
 @pytest.fixture(scope="module")
 def steady() -> Iterator[RemoteServer]:
-    """Our own server over HTTP, for the tests that do it no harm."""
+    """A server of bridge over HTTP, for tests that do not kill it."""
     server = RemoteServer()
     anyio.run(server.start)
     yield server
@@ -110,19 +110,19 @@ def steady() -> Iterator[RemoteServer]:
 
 @pytest.fixture
 def guard() -> Iterator[Guard]:
-    """Our own server over HTTP, behind a guard."""
+    """A server of bridge over HTTP, behind a guard."""
     with guarded() as guard:
         yield guard
 
 
 def proxied(server: RemoteServer) -> AbstractAsyncContextManager[Proxy]:
-    """A proxy before a server."""
+    """Run a proxy in front of a server."""
     return Proxy(server.port).running()
 
 
 @asynccontextmanager
 async def opened(config: ServerConfig, **options: Any) -> AsyncIterator[Connection]:
-    """An open connection; nothing in here takes for ever."""
+    """Open a connection; the block has a deadline."""
     with anyio.fail_after(DEADLINE_SECONDS):
         async with Connection(config, **options) as connection:
             yield connection

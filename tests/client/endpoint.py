@@ -1,4 +1,4 @@
-"""A server over HTTP that answers each message as a test says, in a thread of its own."""
+"""A server over HTTP that answers each message as a test specifies, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ MODERN = "2026-07-28"
 
 
 class Endpoint:
-    """Answers the greeting of its era, and whatever a test has an answer for; anything else is no method of its.
+    """Answers the handshake of its era, and methods for which the test has an answer; others are unknown.
 
     Args:
         era: ``legacy``, with sessions, or the modern version.
-        answers: What answers a method, or a tool by its name.
+        answers: Answers by method, or by name of a tool.
 
     Attributes:
-        seen: The methods that were asked for, and the names of the tools that were called, in order.
-        url: Where it is.
+        seen: Methods of the requests, and names of the called tools, in order.
+        url: Its URL.
     """
 
     def __init__(self, era: str, answers: dict[str, Answer]) -> None:
@@ -45,7 +45,7 @@ class Endpoint:
         self._sessions = 0
 
     def config(self, **settings: Any) -> ServerConfig:
-        """How to reach it, with a key."""
+        """Return its configuration, with a key."""
         transport = HttpTransport(self.url, kind="http", headers={"Authorization": "Bearer key"})
         pin: Any = self._era
         return ServerConfig(name="remote", transport=transport, protocol=pin, **settings)
@@ -80,14 +80,14 @@ class Endpoint:
 
 
 def result_of(message: Json, result: Json, **options: Any) -> Response:
-    """A result."""
+    """Return a response with a result."""
     return JSONResponse(
         {"jsonrpc": "2.0", "id": message["id"], "result": {"resultType": "complete", **result}}, **options
     )
 
 
 def error_of(call_id: Any, code: int, text: str, *, status: int = 200) -> Response:
-    """An error."""
+    """Return a response with an error."""
     error = {"code": code, "message": text}
     return JSONResponse({"jsonrpc": "2.0", "id": call_id, "error": error}, status_code=status)
 
@@ -103,6 +103,6 @@ def running(made: Endpoint) -> Iterator[Endpoint]:
 
 @contextmanager
 def endpoint(era: str = "legacy", **answers: Answer) -> Iterator[Endpoint]:
-    """An endpoint; the methods of MCP that a test answers have an underscore for their slash."""
+    """Serve an endpoint; the methods of MCP that a test answers have an underscore for their slash."""
     with running(Endpoint(era, {name.replace("_", "/"): answer for name, answer in answers.items()})) as made:
         yield made

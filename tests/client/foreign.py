@@ -1,4 +1,4 @@
-"""The official SDK's own server, in this process, with what a test wants of it."""
+"""The official SDK's own server, in this process, with behaviour that a test specifies."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class ForeignServer:
-    """A server that lists what it is told to, answers with the ``_meta`` that it got, and announces no changes.
+    """A server that lists given tools, answers with the ``_meta`` that it got, and announces no changes.
 
     Attributes:
-        names: The tools that it lists.
-        ttl_ms: How long it says a list may be kept.
-        lists: How often it has been asked for a list.
-        resource_lists: How often it has been asked for a page of resources.
-        told: What ``_meta`` said when a resource was last read.
+        names: Names of its tools.
+        ttl_ms: Time for which a list may be cached, in milliseconds.
+        lists: Number of requests for a list.
+        resource_lists: Number of requests for a page of resources.
+        told: ``_meta`` of the last read of a resource.
     """
 
     def __init__(self, *names: str, ttl_ms: int = 0) -> None:
@@ -35,7 +35,7 @@ class ForeignServer:
         self.told: dict[str, Any] = {}
 
     def config(self, **settings: Any) -> ServerConfig:
-        """How to reach it."""
+        """Return its configuration."""
         server = Server(
             "foreign",
             on_list_tools=self._list,

@@ -1,4 +1,4 @@
-"""A guard before a server over HTTP, in a thread of its own: it refuses, or notes what passes."""
+"""A guard in front of a server over HTTP, in a thread of its own, which refuses requests or records them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class Guard:
-    """Stands before an app.
+    """Guard in front of an app.
 
     Attributes:
-        status: What messages are refused with.
-        error: The error of the protocol with which they are; None for none.
-        refusals: How many of the next messages are refused.
-        key: Who does not bring this key is refused with 401; None to ask for none.
-        seen: The methods of HTTP and the paths that came.
-        url: Where it is, over streamable HTTP.
+        status: HTTP status of refusals.
+        error: JSON-RPC error of refusals; None for none.
+        refusals: Number of next messages that are refused.
+        key: Required key; requests without it get 401; None for no key.
+        seen: HTTP methods and paths of the requests.
+        url: URL of streamable HTTP.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Guard:
 
 @contextmanager
 def guarded() -> Iterator[Guard]:
-    """A guarded server."""
+    """Run a guarded server."""
     guard = Guard()
     app = Starlette(routes=[Mount("/", app=guard)], lifespan=guard.app.router.lifespan_context)
     app.state = guard.app.state

@@ -88,11 +88,11 @@ class Answer(NamedTuple):
     body: Any
     """Message without ID, or text."""
     spoiled: int | None
-    """Seed of what is spoiled in the message; None for nothing."""
+    """Seed of the mutations of the message; None for none."""
     asides: list[Any]
     """Names of progress, and messages, before the response in an event stream."""
     later: list[Any]
-    """The same behind the response."""
+    """The same after the response."""
     lines: list[bytes]
     """Further lines of the first event."""
     newline: str
@@ -225,9 +225,9 @@ class Outcome(NamedTuple):
     progressed: list[Any]
     logged: list[Any]
     sent: int
-    """How often it was sent."""
+    """Number of times that it was sent."""
     next_result: Any
-    """Result of the call after it, which is answered well."""
+    """Result of the next call, whose response is correct."""
 
 
 class Pair:
@@ -235,7 +235,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.opened = 0
-        """How often they were opened."""
+        """Number of times that they were opened."""
         self._server: RawServer
         self._is_plain = False
         self._connections: list[Connection] = []
@@ -251,7 +251,7 @@ class Pair:
             yield pair
 
     async def outcomes(self, answer: Answer) -> tuple[Outcome, Outcome]:
-        """Outcomes of a call that is answered so: with the fast path, and without."""
+        """Outcomes of a call with this response: with the fast path, and without."""
         with anyio.fail_after(DEADLINE_SECONDS):
             if not self._connections:
                 await self._open()
@@ -278,7 +278,7 @@ class Pair:
         result = await _result(connection, heard)
         ids = [each.call_id for each in self._server.calls]
         assert (ids[0] >= FIRST_PLAIN_ID) == connection.config.fast_path
-        # The server ran nothing: the SDK sends again what was sent without it.
+        # The server ran nothing: the SDK repeats what was sent without it.
         is_sent_again = answer.status in NOT_RUN and [each >= FIRST_PLAIN_ID for each in ids[:2]] == [True, False]
         self._answer = None
         next_result = await _result(connection, Heard())

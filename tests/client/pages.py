@@ -1,4 +1,4 @@
-"""A server over HTTP that lists what a test writes down, right or wrong: it knows nothing of the protocol."""
+"""A server over HTTP that lists what a test specifies, valid or not, and knows nothing else of the protocol."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Pages:
         return JSONResponse(self._answer(message)) if "id" in message else Response(status_code=202)
 
     async def messages(self, request: Request) -> Response:
-        """What comes to a server over SSE."""
+        """Answer a message to a server over SSE."""
         message = await request.json()
         if "id" in message:
             await self._answers.put(json.dumps(self._answer(message)))
         return Response(status_code=202)
 
     async def stream(self, request: Request) -> Response:
-        """What a server over SSE answers with."""
+        """Return the response of a server over SSE."""
 
         async def events() -> AsyncIterator[str]:
             yield "event: endpoint\ndata: /messages\n\n"
@@ -69,7 +69,7 @@ class Pages:
 
 @contextmanager
 def listing(tools: Sequence[Any], kind: Any, protocol: Any) -> Iterator[ServerConfig]:
-    """A server that lists these, and how to reach it."""
+    """Serve a list; yields the configuration of the server."""
     pages = Pages(tools)
     routes = [
         Route("/mcp", pages.post, methods=["POST"]),

@@ -1,4 +1,4 @@
-"""A proxy for TCP that can be cut, silenced, slowed down, or told to break off in the middle of an answer."""
+"""A TCP proxy that can cut connections, pass nothing on, slow down, or break off in the middle of a response."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from anyio.abc import SocketStream, TaskGroup
 
 GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError)
-"""What it is to have the other end of a connection go away."""
+"""Errors of a connection that the other side has closed."""
 
 
 class Proxy:
-    """Stands before a server.
+    """Proxy in front of a server.
 
     Attributes:
-        port: Where it listens.
-        target_port: Where the server listens.
-        is_silent: Take bytes, and pass nothing on, in either direction.
-        is_slow: Pass answers on one byte at a time.
-        bytes_left: Break off after this many further bytes of answers; None for never.
-        connections: How many connections were made to it.
+        port: Port of the proxy.
+        target_port: Port of the server.
+        is_silent: Accept bytes, and pass nothing on, in either direction.
+        is_slow: Pass responses on byte by byte.
+        bytes_left: Break off after this many further bytes of responses; None for never.
+        connections: Number of connections that were made to it.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -41,18 +41,18 @@ class Proxy:
         self._tasks: TaskGroup | None = None
 
     async def cut(self) -> None:
-        """Break every connection there is."""
+        """Cut all connections."""
         for stream in tuple(self._open):
             await stream.aclose()
 
     async def refuse(self) -> None:
-        """Break every connection, and take no more."""
+        """Cut all connections, and accept no more."""
         assert self._listener is not None
         await self._listener.aclose()
         await self.cut()
 
     async def accept(self) -> None:
-        """Take connections, at the port that it had, if it had one."""
+        """Accept connections, at its earlier port if it had one."""
         assert self._tasks is not None
         multi = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self.port, reuse_port=False)
         (self._listener,) = (listener for listener in multi.listeners if isinstance(listener, SocketListener))
@@ -61,7 +61,7 @@ class Proxy:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Proxy]:
-        """Take connections while the context lasts."""
+        """Accept connections in this block."""
         async with anyio.create_task_group() as self._tasks:
             await self.accept()
             yield self

@@ -45,16 +45,16 @@ class Request(NamedTuple):
 
 
 class RawServer:
-    """Answers the handshake, and each call as the test says.
+    """Answers the handshake, and each call as the test specifies.
 
     Args:
         era: ``legacy``, with a session, or the modern version.
-        answer: Returns the bytes that answer a call or a GET, in the pieces that they are sent in. The connection is
+        answer: Returns the bytes that answer a call or a GET, in the pieces in which they are sent. The connection is
             closed after a piece that is None.
 
     Attributes:
         requests: All requests, in order.
-        open: Number of connections that are open.
+        open: Number of open connections.
     """
 
     def __init__(self, era: str, answer: Callable[[Request], list[bytes | None]], *, scheme: str = "http") -> None:
@@ -184,7 +184,7 @@ def stream(*events: bytes | None, chunked: bool = True) -> list[bytes | None]:
 
 
 class Heard:
-    """A channel that records what the caller hears."""
+    """A channel that records its messages."""
 
     def __init__(self) -> None:
         self.progressed: list[tuple[float, float | None, str | None]] = []
@@ -204,7 +204,7 @@ class Heard:
 
 @asynccontextmanager
 async def opened(config: ServerConfig) -> AsyncIterator[Connection]:
-    """A connection that has sent a request over the SDK, and sends calls without it."""
+    """A connection that has sent a request through the SDK, and sends calls without it."""
     async with opened_at_all(config) as connection:
         await connection.request("ping")
         yield connection

@@ -1,4 +1,4 @@
-"""Reports: what servers under test tell the test, over a socket, so that nothing has to be guessed or waited for."""
+"""Reports of servers under test, which reach the test over a socket, so that no test has to poll or guess."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ DEADLINE_SECONDS = 60
 
 
 class Reports:
-    """The words that came, in their order; each can be waited for once."""
+    """The received reports, in order; each can be awaited once."""
 
     def __init__(self, port: int) -> None:
         self.port = port
-        """Where words are to be sent."""
+        """Address for the reports."""
         self.words: list[str] = []
-        """All that came."""
+        """All reports."""
         self._unread: list[str] = []
         self._came = anyio.Event()
 
     async def receive(self, stream: SocketStream) -> None:
-        """Take one word, which is all that a connection says."""
+        """Receive one report: the whole text of a connection."""
         async with stream:
             text = b"".join([chunk async for chunk in stream]).decode()
         self.words.append(text)
@@ -37,7 +37,7 @@ class Reports:
         self._came = anyio.Event()
 
     async def wait_for(self, word: str) -> None:
-        """Wait until a word has come that was not waited for before."""
+        """Wait until a report has arrived that was not awaited before."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while word not in self._unread:
                 await self._came.wait()
@@ -46,7 +46,7 @@ class Reports:
 
 @asynccontextmanager
 async def listening() -> AsyncIterator[Reports]:
-    """Take words while the context lasts."""
+    """Receive reports in this block."""
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         reports = Reports(listener.extra(SocketAttribute.local_port))
         tasks.start_soon(listener.serve, reports.receive)

@@ -1,4 +1,4 @@
-"""A server that answers what a test writes down, right or wrong: a child that knows nothing of the protocol."""
+"""A child with scripted responses, valid or not, which knows nothing else of the protocol."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scripted_config(
     version: str = "1",
     **settings: Any,
 ) -> ServerConfig:
-    """A server with these tools, which answers calls with these results by the tools' names; pages may say more."""
+    """Return the configuration of a server with these tools in pages, and results by the tools' names."""
     starts = range(0, max(len(tools), 1), page_size)
     pages: list[dict[str, Any]] = [{"tools": tools[start : start + page_size], **(page or {})} for start in starts]
     for number, each in enumerate(pages[:-1], 1):
@@ -53,12 +53,12 @@ def scripted_config(
 
 
 def scripted_command(tools: Sequence[Mapping[str, Any]], *arguments: Any, **settings: Any) -> list[str]:
-    """The command line of such a server."""
+    """Return the command line of such a server."""
     transport = scripted_config(tools, *arguments, **settings).transport
     assert isinstance(transport, StdioTransport)
     return [transport.command, *transport.args]
 
 
 def listed(name: str, **more: Any) -> dict[str, Any]:
-    """A tool as a server lists it."""
+    """Return a tool as a server lists it."""
     return {"name": name, "inputSchema": {"type": "object"}, **more}

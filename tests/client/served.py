@@ -1,4 +1,4 @@
-"""Tools that the tests of connections have served by a process of its own; they report what becomes of them."""
+"""Tools for the tests of connections, served by a process of its own; they report to the test."""
 
 from __future__ import annotations
 

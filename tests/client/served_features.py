@@ -1,4 +1,4 @@
-"""Resources and prompts that the tests of providers have served by a process of its own."""
+"""Resources and prompts for the tests of providers, served by a process of its own."""
 
 from __future__ import annotations
 

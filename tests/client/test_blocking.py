@@ -1,4 +1,4 @@
-"""The synchronous facade, as a program without an event loop uses it."""
+"""The synchronous facade, in a program without an event loop."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RESULTS = {"add": {"content": [{"type": "text", "text": "3"}], "structuredConten
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A configuration as people have it."""
+    """A typical configuration."""
     transport = scripted_config([ADD], RESULTS).transport
     assert isinstance(transport, StdioTransport)
     server = {"command": transport.command, "args": [arg.replace("${", "$${") for arg in transport.args]}

@@ -1,4 +1,4 @@
-"""What cannot be used is refused, naming file, server, key and remedy; all of it at once."""
+"""Invalid configurations are refused, with all errors at once, naming file, server, key and remedy."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ READY, DEGRADED = ConnectionState.READY, ConnectionState.DEGRADED
 
 
 class States:
-    """The states of a connection, which can be waited for."""
+    """States of a connection, which can be awaited."""
 
     def __init__(self, connection: Connection) -> None:
         self.seen: list[ConnectionState] = []

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("deadline")]
 
 
 class Made:
-    """A pool, and the connections that it made."""
+    """A pool, and the connections that it has made."""
 
     def __init__(self, config: ServerConfig | None = None) -> None:
         self.connections: list[Connection] = []

@@ -1,4 +1,4 @@
-"""Calls that run while their server ends in good order."""
+"""Calls that run while their server shuts down gracefully."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUTES = {"modern": ("2026-07-28", "mcp"), "handshake": ("legacy", "mcp"), "SSE"
 
 def config_of(server: ServerProcess, route: str) -> ServerConfig:
     protocol, path = ROUTES[route]
-    # A new call needs a new connection, and so finds out that the server takes none.
+    # A new call needs a new connection, and finds that the server accepts none.
     headers = {"Connection": "close"}
     transport = HttpTransport(f"{server.origin}/{path}", kind="sse" if path == "sse" else "http", headers=headers)
     pin: Any = protocol
@@ -33,7 +33,7 @@ def config_of(server: ServerProcess, route: str) -> ServerConfig:
 
 
 class Held:
-    """A call that runs until it is told to end."""
+    """A call that runs until it is released."""
 
     def __init__(self, provider: McpToolProvider, hearing: Hearing) -> None:
         self.answers: list[str] = []
@@ -45,7 +45,7 @@ class Held:
 
 
 async def answered_while_it_drains(server: ServerProcess, route: str) -> None:
-    """Have a call run while a server drains and another call finds that out; the first is answered all the same."""
+    """Start a call, drain the server, and let another call find that out; the first is answered nevertheless."""
     async with heard() as hearing, McpToolProvider([config_of(server, route)]) as provider:
         held, lost = Held(provider, hearing), anyio.Event()
         provider.on_state(lambda _name, state: lost.set() if state is ConnectionState.DEGRADED else None)

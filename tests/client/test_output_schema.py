@@ -77,7 +77,7 @@ async def test_a_schema_that_cannot_be_used_judges_nothing_and_fetches_nothing(
 
 
 def doubling(keyword: str, depth: int = 60) -> dict[str, Any]:
-    """A schema whose size doubles with each definition, when its references are written out."""
+    """Return a schema whose size doubles with each definition, when its references are inlined."""
     definitions: dict[str, Any] = {
         f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]} for n in range(depth)
     }
@@ -166,7 +166,7 @@ async def test_what_is_large_and_honest_is_judged(schema: dict[str, Any], value:
 
 
 async def test_the_event_loop_goes_on_while_a_large_value_is_judged() -> None:
-    """The judgement cannot end before the loop has run something else."""
+    """The validation cannot end before the loop has run another task."""
     went_on = threading.Event()
     judged_by: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What goes wrong while servers are opened is one plain error, never a group, and says what there is to know."""
+"""A failure to open servers is one plain error, never a group, with all details."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def config(kind: str, protocol: Any = "auto", name: str = "dead") -> ServerConfi
 
 
 def told(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and all that a traceback of it shows."""
+    """An error, and its traceback as text."""
     while error is not None:
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

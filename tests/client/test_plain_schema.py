@@ -1,4 +1,4 @@
-"""Plain schemas: a proof says no more than the general validator does."""
+"""Plain schemas: the fast check accepts only what the general validator accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening servers, what is listed, what it is called, and which of it is taken."""
+"""Opening of servers, and the lists, names and selection of their tools."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_the_tools_of_all_servers_are_here_and_are_called_where_they_live(
 
 
 async def test_servers_are_opened_all_at_once() -> None:
-    """Each waits for the other two before it greets."""
+    """Servers each of which waits for the other two before its handshake."""
     gathering = """
 import socket, sys
 with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as gate:

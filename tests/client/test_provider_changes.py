@@ -1,4 +1,4 @@
-"""What happens to a provider while the program runs: lists change, servers come and go."""
+"""Changes while a provider is open: lists change, servers are lost and return."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("deadline")]
 
 
 class Changes:
-    """The changes of a provider, which can be waited for."""
+    """Changes of a provider, which can be awaited."""
 
     def __init__(self, provider: McpToolProvider) -> None:
         self.seen: list[ToolsChange] = []
@@ -259,7 +259,7 @@ async def test_a_server_that_comes_later_brings_its_tools(remote: RemoteServer) 
 
 
 class States:
-    """The states of a provider's servers, which can be waited for."""
+    """States of a provider's servers, which can be awaited."""
 
     def __init__(self, provider: McpToolProvider) -> None:
         self.seen: list[Any] = []

@@ -1,4 +1,4 @@
-"""Who calls: headers and ``_meta`` from suppliers, and nothing of one user ever sent for another."""
+"""Identity of the caller: headers and ``_meta`` from suppliers, and no user's data is sent for another."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ CALLS = 8
 
 @tool
 async def whoami(context: InvocationContext, nonce: int) -> str:
-    """Tell who calls."""
+    """Return the caller."""
     await anyio.lowlevel.checkpoint()
     return f"{context.headers.get('authorization')} {nonce}"
 
 
 @dataclass
 class Journal:
-    """What a server was sent, of every request: the session, whose key, and the other headers."""
+    """What a server received with each request: session, key, and other headers."""
 
     url: str = ""
     requests: list[dict[str, str]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Journal:
 
 @contextmanager
 def journalled() -> Iterator[Journal]:
-    """A server over HTTP that keeps a journal."""
+    """A server over HTTP with a journal."""
     journal, app = Journal(), http_app(ToolBox(whoami), name="whoami")
 
     async def note(scope: Scope, receive: Receive, send: Send) -> None:

@@ -19,7 +19,7 @@ WANTED = ToolExecutionRequest("add", {"a": 1, "b": 2}, "1")
 
 
 class Assistant(Protocol):
-    """Answers in each way."""
+    """Interface with a method for each way to answer."""
 
     def chat(self, message: str) -> str: ...
 
@@ -35,7 +35,7 @@ def local() -> str:
 
 
 def answers() -> ScriptedChatModel:
-    """A model that calls add, and answers with the result."""
+    """Model that calls add, and answers with the result."""
     return ScriptedChatModel(
         lambda request: WANTED if len(request.messages) == 1 else f"It is {request.messages[-1].text}."
     )

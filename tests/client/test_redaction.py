@@ -1,4 +1,4 @@
-"""What is secret is not shown: not in a repr, not in an error, not in a log."""
+"""Secrets are not shown: not in a repr, an error or a log."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_foreign_texts_are_scrubbed_of_what_a_url_and_its_headers_hold() -> None
 
 
 def everything_said(document: dict[str, Any], caplog: pytest.LogCaptureFixture, environ: dict[str, str]) -> str:
-    """Whatever a person could read of a configuration: values, warnings, logs, and the error, with its traceback."""
+    """Return all texts about a configuration: values, warnings, logs, and the error with its traceback."""
     caplog.clear()
     with caplog.at_level(logging.DEBUG):
         try:

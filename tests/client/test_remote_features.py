@@ -56,7 +56,7 @@ def http() -> Iterator[str]:
 
 @pytest.fixture(params=["stdio", "http"])
 def transport(request: pytest.FixtureRequest, http: str) -> Any:
-    """How the server is reached."""
+    """The route to the server."""
     if request.param == "stdio":
         return StdioTransport(sys.executable, args=("-m", "bridge", "serve", SERVED), cwd=str(ROOT))
     return HttpTransport(http)

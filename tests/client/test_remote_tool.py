@@ -1,4 +1,4 @@
-"""Results of remote tools: what a model reads, what code gets, and what is no result."""
+"""Results of remote tools: their text for a model, their data for code, and malformed results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ EVERY_KIND = [
 
 
 class Answering:
-    """A server that answers every call the same, and keeps what it was sent."""
+    """A server that answers every call the same, and records its requests."""
 
     name = "there"
 

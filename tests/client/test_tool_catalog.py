@@ -25,7 +25,7 @@ def named(
     taken: tuple[str, ...] = (),
     prefixes: dict[str, str] | None = None,
 ) -> dict[str, str]:
-    """The names of tools written as ``server/tool``, each of which wishes for its own name."""
+    """Return the names of tools given as ``server/tool``, each with its preferred name."""
     keys = {RemoteName(*origin.split("/")): origin for origin in origins}
     texts = prefixes or {}
     servers = [NamedServer(name, mode, texts.get(name, "")) for name in dict.fromkeys((*beside, *(k[0] for k in keys)))]

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 class StillClosing(Connection):
-    """A connection that is opened again while it is being closed, which takes its time."""
+    """A connection that is opened again while it is being closed, which takes time."""
 
     def __init__(self, config: ServerConfig) -> None:
         super().__init__(config)

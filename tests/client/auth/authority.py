@@ -35,20 +35,20 @@ class Authority:
     """The authorization server.
 
     Attributes:
-        origin: Where it is; its issuer.
-        expires_in: How many seconds access tokens are good for.
-        refuses: The error of its next answers to token requests; None to answer them.
-        status: The status of those.
-        denies: Whether the person says no.
-        says: What its metadata says in the place of what is usual; None for nothing.
-        metadata_path: Where its metadata is.
-        issues_assertions: Whether what it exchanges an ID token for is an assertion.
-        gate: What token requests wait for.
-        grants: What was asked of the token endpoint, in order.
-        scopes: What was asked of the person, in order.
-        registered: The clients that were registered.
-        revoked: Tokens that are no good any more.
-        judge: Who judges proofs, to whose keys tokens are bound (DPoP); None to bind none.
+        origin: Its URL, and issuer.
+        expires_in: Lifetime of access tokens in seconds.
+        refuses: Error of the next responses to token requests; None to answer them.
+        status: HTTP status of those.
+        denies: True if the user denies access.
+        says: Members of its metadata that replace the usual ones; None for none.
+        metadata_path: Path of its metadata.
+        issues_assertions: True if it exchanges an ID token for an assertion.
+        gate: Event that token requests wait for.
+        grants: Requests to the token endpoint, in order.
+        scopes: Scopes that the user was asked for, in order.
+        registered: Clients that were registered.
+        revoked: Tokens that are no longer valid.
+        judge: Verifier of proofs, to whose keys tokens are bound (DPoP); None to bind none.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Authority:
         )
 
     def claims(self, token: str, audience: str) -> dict[str, Any] | None:
-        """What a token says; None where it is no good."""
+        """Return the claims of a token; None if it is invalid."""
         if token in self.revoked:
             return None
         try:
@@ -149,7 +149,7 @@ class Authority:
             case "authorization_code":
                 asked = self._codes.pop(fields["code"])
             case "refresh_token":
-                asked = self._refresh_tokens.pop(fields["refresh_token"])  # each is good for one use
+                asked = self._refresh_tokens.pop(fields["refresh_token"])  # each is valid for one use
             case _:
                 asked = fields
         is_of_person = asked is not fields
@@ -207,7 +207,7 @@ class Authority:
         return answer
 
     async def _exchange(self, request: Request) -> Response:
-        """Be an identity provider (RFC 8693)."""
+        """Exchange tokens as an identity provider (RFC 8693)."""
         fields = dict(parse_qsl((await request.body()).decode()))
         if fields["subject_token"] != "id token":
             return JSONResponse({"error": "invalid_grant"}, 400)
@@ -224,7 +224,7 @@ class Authority:
 
 @contextmanager
 def running() -> Iterator[Authority]:
-    """An authorization server, in this block."""
+    """Run an authorization server in this block."""
     authority = Authority()
     with http_server.serving(authority.app) as origin:
         authority.origin = origin

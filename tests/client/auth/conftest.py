@@ -1,4 +1,4 @@
-"""What the tests of signing in share: an authorization server, a server that it guards, and a place for logins."""
+"""Fixtures of the tests of signing in: an authorization server, a server that trusts it, and a folder for logins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEADLINE_SECONDS = 60
 
 @pytest.fixture
 def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where logins are kept, for this process and those that it starts."""
+    """Folder of logins, for this process and those that it starts."""
     monkeypatch.setenv(STATE_VARIABLE, str(tmp_path / "state"))
     return tmp_path / "state"
 
@@ -44,14 +44,14 @@ def authority() -> Iterator[Authority]:
 
 @pytest.fixture
 def resource(authority: Authority, state_folder: Path) -> Iterator[Resource]:
-    """A server that it guards."""
+    """A server that trusts the authorization server."""
     with resources.running(authority) as resource:
         yield resource
 
 
 @pytest.fixture
 def authority_judge(authority: Authority) -> Judge:
-    """Who judges proofs at the authorization server, which then offers to bind tokens to a key."""
+    """Verifier of proofs at the authorization server, which then offers to bind tokens to a key."""
     authority.says = {"dpop_signing_alg_values_supported": ["ES256"]}
     authority.judge = Judge()
     return authority.judge
@@ -59,25 +59,25 @@ def authority_judge(authority: Authority) -> Judge:
 
 @pytest.fixture
 def judge(authority_judge: Judge, resource: Resource) -> Judge:
-    """Who judges proofs at the server, which then takes such tokens."""
+    """Verifier of proofs at the server, which then accepts such tokens."""
     resource.judge = Judge()
     return resource.judge
 
 
 async def browse(url: str) -> None:
-    """Do as a person does who agrees."""
+    """Open the page as a user does who agrees."""
     async with httpx2.AsyncClient(follow_redirects=True) as browser:
         await browser.get(url)
 
 
 async def log_in(url: str) -> None:
-    """Have a person who agrees log in."""
+    """Log in as a user who agrees."""
     with anyio.fail_after(DEADLINE_SECONDS):
         await SignIn(url, OAuthLogin(), show_page=browse).log_in()
 
 
 async def sum_by(url: str, grant: Grant | None = None) -> object:
-    """The sum of 1 and 2, asked of a server by a grant; None for the login that is kept."""
+    """Call the tool that adds 1 and 2, with a grant; None for the stored login."""
     config = ServerConfig(name="guarded", transport=HttpTransport(url, auth=grant))
     with anyio.fail_after(DEADLINE_SECONDS):
         async with Connection(config) as connection:
@@ -85,19 +85,19 @@ async def sum_by(url: str, grant: Grant | None = None) -> object:
 
 
 def program_with_key(authority: Authority) -> ClientCredentials:
-    """A program that signs with the key that an authorization server knows."""
+    """Return the grant of a program that signs with a key that the authorization server knows."""
     key = authority.client_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     return ClientCredentials(client_id="program", private_key=key, signing_algorithm="ES256", issuer=authority.origin)
 
 
 async def stored_login(url: str) -> Login:
-    """What is kept of a login."""
+    """Return the stored login."""
     login = await LoginStore().load(login_key(url))
     assert login is not None
     return login
 
 
 async def age(url: str, *, ends_at: float = 1.0) -> None:
-    """Have the access token of a kept login end, by default long ago."""
+    """Let the access token of a stored login expire, by default long ago."""
     login = await stored_login(url)
     await LoginStore().save(login_key(url), login.model_copy(update={"expires_at": ends_at}))

@@ -1,4 +1,4 @@
-"""A judge of proofs of having a key (RFC 9449, 4.3), which shares no code with what makes them here."""
+"""A verifier of proofs of possession (RFC 9449, 4.3), which shares no code with the client's implementation."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MAX_AGE_SECONDS = 300
 
 
 class Judge:
-    """Judges the proofs that one server is shown.
+    """Verifies the proofs that one server receives.
 
     Attributes:
-        nonce: What has to be in them; None for nothing.
-        nonces: What it is after each of the next ones that are good, in order.
-        refuses: Whether none is good enough.
-        faults: What was wrong with those that were refused.
-        proofs: The claims of those that were taken.
+        nonce: Required nonce; None for none.
+        nonces: The next values of `nonce`, each set after a valid proof.
+        refuses: True to refuse every proof.
+        faults: Faults of the refused proofs.
+        proofs: Claims of the accepted proofs.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Judge:
         self.proofs: list[dict[str, Any]] = []
 
     def error_in(self, proof: str | None, method: str, url: str, token: str | None = None) -> str | None:
-        """The error that a proof is answered with; None where it is good."""
+        """Return the error for a proof; None if it is valid."""
         fault = "refused" if self.refuses else self._fault_in(proof or "", method, url, token)
         if fault is None:
             self.proofs.append(claims_of(proof or ""))
@@ -48,7 +48,7 @@ class Judge:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What goes with every answer."""
+        """Return the headers of every response."""
         return {"DPoP-Nonce": self.nonce} if self.nonce is not None else {}
 
     def _fault_in(self, proof: str, method: str, url: str, token: str | None) -> str | None:
@@ -74,7 +74,7 @@ KINDS = {"kty", "crv"}
 
 
 def parts_of(proof: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header and the claims."""
+    """Return the header and the claims."""
     header, claims, _ = proof.split(".")
     return json.loads(decoded(header)), json.loads(decoded(claims))
 
@@ -84,7 +84,7 @@ def claims_of(proof: str) -> dict[str, Any]:
 
 
 def is_signed(proof: str) -> bool:
-    """Whether it is signed with the key that it names."""
+    """Return True if it is signed with the key that it names."""
     signed, _, signature = proof.rpartition(".")
     key, raw = parts_of(proof)[0]["jwk"], decoded(signature)
     x, y = (int.from_bytes(decoded(key[part]), "big") for part in "xy")
@@ -98,7 +98,7 @@ def is_signed(proof: str) -> bool:
 
 
 def thumbprint_of(proof: str) -> str:
-    """The thumbprint of the key that a proof names (RFC 7638)."""
+    """Return the thumbprint of the key that a proof names (RFC 7638)."""
     key: Mapping[str, str] = parts_of(proof)[0]["jwk"]
     return hashed('{{"crv":"{crv}","kty":"{kty}","x":"{x}","y":"{y}"}}'.format(**key))
 

@@ -1,4 +1,4 @@
-"""Our own server over HTTP, which lets only those in whom an authorization server vouches for."""
+"""A server of bridge over HTTP, with the tokens of an authorization server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def add(a: int, b: int) -> int:
 
 @tool
 async def erase() -> str:
-    """What only those may call who may write."""
+    """A tool for callers who may write."""
     return "erased"
 
 
@@ -45,15 +45,15 @@ class Resource:
     """The server.
 
     Attributes:
-        authority: Whom it trusts.
-        url: Where it is, over streamable HTTP.
-        sse_url: Where it is, over SSE.
-        refusals: The answers that asked for another token.
-        tokens: What requests were signed with.
+        authority: The authorization server that it trusts.
+        url: URL of streamable HTTP.
+        sse_url: URL of SSE.
+        refusals: Responses that asked for another token.
+        tokens: Tokens of the requests.
         is_held: Set when ``hold`` has been called.
-        requests: The headers of the requests that were let in, with ``:method``.
-        judge: Who judges proofs of those whose tokens are bound (DPoP); None where such tokens are not taken.
-        says: What its metadata says beside what is usual.
+        requests: Headers of the accepted requests, with ``:method``.
+        judge: Verifier of proofs of tokens that are bound (DPoP); None if such tokens are not accepted.
+        says: Members that its metadata has beside the usual ones.
     """
 
     def __init__(self, authority: Authority) -> None:
@@ -134,7 +134,7 @@ class Resource:
 
 @contextmanager
 def running(authority: Authority) -> Iterator[Resource]:
-    """The server, in this block."""
+    """Run the server in this block."""
     resource = Resource(authority)
     app = Starlette(routes=[Mount("/", app=resource)], lifespan=resource.app.router.lifespan_context)
     app.state = resource.app.state

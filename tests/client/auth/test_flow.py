@@ -77,7 +77,7 @@ KNOWN = OAuthLogin(client_id="by-hand", client_secret="secret-of-by-hand", issue
 
 
 class Web:
-    """Public hosts, which answer as they are told to, and what they were asked."""
+    """Public hosts with given responses, and a record of their requests."""
 
     def __init__(self, answers: dict[str, httpx2.Response]) -> None:
         self.asked: list[str] = []

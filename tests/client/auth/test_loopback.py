@@ -23,7 +23,7 @@ PAGE = "https://login.example/authorize?state=expected"
 async def answered(
     do: Callable[[str], Awaitable[None]], redirect_uri: str | None = None, issuer: str | None = None
 ) -> tuple[str, str | None]:
-    """What is heard while a browser does something; an issuer is the only one who may answer."""
+    """Receive the callback while a browser makes requests; one issuer is allowed to answer."""
 
     async def show(url: str) -> None:
         await do(loopback.redirect_uri)

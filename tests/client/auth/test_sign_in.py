@@ -41,7 +41,7 @@ async def sum_over(connection: Connection, a: int, b: int) -> Any:
 
 @contextmanager
 def hanging(authority: Authority) -> Iterator[None]:
-    """An authorization server that says nothing, in this block or until its gate is opened."""
+    """Run an authorization server that does not respond, in this block or until its gate is opened."""
     authority.gate.clear()
     try:
         yield
@@ -129,7 +129,7 @@ async def test_twenty_who_wait_share_one_refresh(authority: Authority, resource:
         async with anyio.create_task_group() as tasks:
             for number in range(20):
                 tasks.start_soon(call, number)
-            while len(resource.refusals) < 1 + 20:  # the login was one
+            while len(resource.refusals) < 1 + 20:  # the login counted as one
                 await anyio.lowlevel.checkpoint()
             authority.gate.set()
     assert sorted(sums) == list(range(20))
@@ -238,7 +238,7 @@ async def test_a_token_that_is_still_good_is_used_while_an_authorization_server_
 
 
 async def test_a_connection_ends_when_the_renewal_has_that_it_began(authority: Authority, resource: Resource) -> None:
-    """The refresh token is good for one use."""
+    """The refresh token is valid for one use."""
     await log_in(resource.url)
     await age(resource.url, ends_at=time.time() + 20)
     old = (await stored_login(resource.url)).access_token

@@ -161,7 +161,7 @@ async def test_a_nonce_that_comes_with_an_answer_is_in_the_next_proof(resource: 
 
 
 class Server:
-    """A server that answers with what it was given, in order, and keeps what it was sent."""
+    """Run a server that sends the given responses in order, and records its requests."""
 
     def __init__(self, *answers: httpx2.Response) -> None:
         self._answers = list(answers)

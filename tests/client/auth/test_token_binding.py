@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def bound_key(authority: Authority, resource: Resource) -> ProofKey | None:
-    """The key that is kept, if the token is bound to it indeed."""
+    """Return the stored key, after a check that the token is bound to it."""
     login = await stored_login(resource.url)
     claims = authority.claims(login.access_token or "", resource.url) or {}
     thumbprint = login.proof_key.thumbprint if login.proof_key is not None else None
@@ -126,7 +126,7 @@ async def test_tokens_of_programs_are_bound_too(
 async def test_an_assertion_that_went_without_the_nonce_is_made_anew(
     authority: Authority, resource: Resource, judge: Judge, authority_judge: Judge
 ) -> None:
-    """Each is good for one use."""
+    """Each is valid for one use."""
     authority_judge.nonce = "wanted"
     async with httpx2.AsyncClient(auth=SignIn(resource.url, program_with_key(authority))) as http:
         assert (await http.post(resource.url)).status_code != 401

@@ -1,4 +1,4 @@
-"""JSON as editors write it is read, and its errors point into the file as it is."""
+"""JSON as editors write it is read, and errors name the position in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shapes and spellings of other hosts come out as one."""
+"""The formats and key aliases of other hosts are read as one format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configuration says becomes values."""
+"""Configurations are read into values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def transport(entry: dict[str, Any], **options: Any) -> Any:
 
 
 class TestWhatFastMcpLeavesOut:
-    """The four gaps that people who come from FastMCP's configuration know."""
+    """The four gaps of FastMCP's configuration."""
 
     @pytest.mark.parametrize("path", ["/mcp", "/sse", "/", ""])
     def test_type_sse_is_honoured_whatever_the_path(self, path: str) -> None:

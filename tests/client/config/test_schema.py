@@ -1,4 +1,4 @@
-"""The published schema says what is read."""
+"""The published schema matches what is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References are replaced where they may stand, and one that cannot be is an error that names it."""
+"""References are replaced where they are allowed; one that cannot be replaced is an error that names it."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_missing_variable_is_an_error_naming_it_the_server_and_the_key(entry: 
 
 
 class TestInputs:
-    """Values that a person gives."""
+    """Values of variables that a person enters."""
 
     KEY = InputDefinition(id="api-key", description="The key of the service", password=True)
 

@@ -1,4 +1,4 @@
-"""Deadlines, cancellation, and what is heard while a call runs."""
+"""Deadlines, cancellation, and notifications during a call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def config_of(route: str, steady: RemoteServer, **settings: Any) -> ServerConfig
 
 
 class Hearing:
-    """A channel that keeps what it hears."""
+    """Channel that records its messages."""
 
     def __init__(self) -> None:
         self.heard: list[object] = []

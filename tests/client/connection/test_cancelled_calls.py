@@ -12,7 +12,7 @@ from bridge.tools.context import InvocationContext
 
 
 class Time:
-    """What the clock shows, which is what the test says."""
+    """Time of the clock, which the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -29,7 +29,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def of(peer: object | None, **words: Any) -> InvocationContext:
-    """The context of a call that came from elsewhere, from this client where one is known."""
+    """Return the context of a call from elsewhere, or from this client if one is given."""
     channel: Any = SimpleNamespace(peer=peer)
     return InvocationContext(channel=channel, **words)
 

@@ -1,4 +1,4 @@
-"""An error that a server answers is told from one that is made here because no answer can come."""
+"""Errors of a server differ from errors of the client when no response can arrive."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def not_at_all(_message: Json) -> Response:
 
 
 async def refused(connection: Connection) -> None:
-    """A call is refused in the server's words."""
+    """A refused call has the server's message."""
     with pytest.raises(ServerRefusedError) as caught:
         await connection.call_tool("pay", {}, options=CallOptions(repeatable=True))
     assert (caught.value.code, caught.value.message) == (-32000, SAID)

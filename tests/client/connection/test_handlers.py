@@ -1,4 +1,4 @@
-"""Who answers what a server asks, in both eras and over every transport."""
+"""Handlers of server requests, in both eras and over every transport."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ERAS = pytest.mark.parametrize("pin", ["auto", "legacy"])
 
 
 class Answers:
-    """Handlers that note who asked."""
+    """Handlers that record the requests."""
 
     def __init__(self) -> None:
         self.asked_by: list[object] = []

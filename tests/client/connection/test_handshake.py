@@ -1,4 +1,4 @@
-"""What a connection asks on its own account, as an observer hears of it."""
+"""Requests of the handshake, as recorded by an observer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DISCOVER, INITIALIZE = "server/discover", "initialize"
 
 
 def asked(measured: Measured) -> list[tuple[str, str | None, int]]:
-    """The requests of the handshake, with the types of their errors, and how often each was sent."""
+    """Return the requests of the handshake, with the types of their errors, and their numbers."""
     counts = measured.counts(CLIENT_OPERATION_DURATION)
     return sorted(((labels["mcp.method.name"], labels.get("error.type"), count) for labels, count in counts), key=repr)
 

@@ -1,4 +1,4 @@
-"""Lists of tools that have what is no tool among them: it costs none of the others, and is told."""
+"""Lists of tools with invalid entries: the other tools are kept, and the entries reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOOLS = [listed("a"), *MALFORMED, listed("b", **{"x-own": [1, None]})]
 
 @pytest.fixture(params=["stdio legacy", "http legacy", "http 2026-07-28", "sse legacy"])
 def config(request: pytest.FixtureRequest) -> Iterator[ServerConfig]:
-    """A server that lists such things, by each way to reach one."""
+    """A server with such a list, by each transport."""
     kind, protocol = request.param.split()
     if kind == "stdio":
         yield scripted_config(TOOLS, protocol=protocol)

@@ -1,4 +1,4 @@
-"""Lists of tools: all pages, as they came, and those that do not end."""
+"""Lists of tools: all pages, unchanged, and lists without end."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ KEY = "io.modelcontextprotocol/subscriptionId"
 
 
 async def subscription_that_ends_at_once(message: Json) -> Response:
-    """A stream that is acknowledged and ended, in order."""
+    """Return a stream that is acknowledged, then ended."""
     meta = {"_meta": {KEY: message["id"]}}
     begun = {"notifications": {"toolsListChanged": True}, **meta}
     frames = (
@@ -32,7 +32,7 @@ async def subscription_that_ends_at_once(message: Json) -> Response:
 
 
 async def renewed_after(*delays: float) -> None:
-    """Subscriptions all end at once; between them so long is waited, in order."""
+    """Run subscriptions that all end at once; record the seconds waited between them."""
     clock = Clock()
     reconnect = ReconnectPolicy(wait=clock.wait, jitter=lambda: 1.0, first_delay_seconds=1.0)
     with endpoint(MODERN, subscriptions_listen=subscription_that_ends_at_once) as server:

@@ -1,4 +1,4 @@
-"""Health, changes, back-off and credentials: what a connection does without being asked."""
+"""Health checks, changes, back-off and credentials: what a connection does by itself."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def config_of(url: str, **settings: Any) -> ServerConfig:
 
 
 class Changes:
-    """Counts what a connection tells of changed tools."""
+    """Counts notifications of changed tools."""
 
     def __init__(self, connection: Connection) -> None:
         self._came = anyio.Event()
@@ -62,7 +62,7 @@ class Changes:
 async def test_an_idle_server_is_asked_whether_it_is_there(pin: Any, guard: Guard) -> None:
     clock = Clock()
     async with opened(config_of(guard.url, protocol=pin), reconnect=ReconnectPolicy(wait=clock.wait)) as connection:
-        await clock.elapse(HEALTH)  # the greeting was heard before that
+        await clock.elapse(HEALTH)  # the handshake was complete before that
         await clock.sleeping(HEALTH)
         before = guard.seen.count(("POST", "/mcp"))
         await clock.elapse(HEALTH)

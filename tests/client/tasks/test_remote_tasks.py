@@ -1,4 +1,4 @@
-"""Calls that servers make tasks of: waited for, cancelled, answered, started and taken up again."""
+"""Calls that become tasks of a server: waited for, cancelled, answered, started and resumed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def by_name(question: Elicitation | UrlElicitation, _context: InvocationCo
 
 
 class Progress:
-    """What a call reports."""
+    """Progress of a call."""
 
     def __init__(self) -> None:
         self.reports: list[tuple[float, float | None, str | None]] = []
@@ -97,7 +97,7 @@ class Gate:
         self._is_open = anyio.Event()
 
     def open(self) -> None:
-        """Let all of them go on."""
+        """Release all of them."""
         self._is_open.set()
 
     async def hold(self, stream: SocketStream) -> None:
@@ -264,7 +264,7 @@ async def test_a_started_task_is_taken_up_by_another_provider_from_its_text(
         task = await provider.start("wait_for", port=gate.port)
         assert str(task) == f"task:there/wait_for/{task.id}"
         assert (await task.status()).status == "working"
-        if isinstance(config.transport, StdioTransport):  # whose tasks are those of this process
+        if isinstance(config.transport, StdioTransport):  # which has the tasks of this process
             gate.open()
             assert (await provider.task(str(task)).result()).text == "here"
             return

@@ -23,7 +23,7 @@ PATHS = pytest.mark.parametrize("fast_path", [True, False], ids=["the fast path"
 
 
 class TaskEndpoint(Endpoint):
-    """A server that makes a task of a call, and answers questions for its state in turn; the last answer stays."""
+    """Serve a call that becomes a task, and answer requests for its state in turn; the last answer is repeated."""
 
     def __init__(self, *states: Json | tuple[int, Json | None], created: Json = CREATED) -> None:
         self.asked: list[Json] = []
@@ -50,7 +50,7 @@ class TaskEndpoint(Endpoint):
 
 
 async def called(endpoint: TaskEndpoint, **settings: Any) -> str:
-    """The text of the result of a call."""
+    """Return the text of a call's result."""
     with running(endpoint):
         soon = ReconnectPolicy(first_delay_seconds=0.01, max_delay_seconds=0.02)
         async with McpToolProvider([endpoint.config(**settings)], reconnect=soon) as provider:

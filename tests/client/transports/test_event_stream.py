@@ -40,7 +40,7 @@ class Chunks(httpx2.AsyncByteStream):
 
 
 def split(text: bytes, seed: int) -> list[bytes]:
-    """The text in pieces, cut anywhere."""
+    """Split the text at random positions."""
     dice = random.Random(seed)
     cuts = sorted(dice.randint(0, len(text)) for _ in range(dice.randint(0, 9)))
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]

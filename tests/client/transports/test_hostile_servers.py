@@ -1,4 +1,4 @@
-"""Servers that send anything: programs that call them get no traceback of the SDK in their logs."""
+"""Servers with arbitrary responses: programs that call them get no traceback of the SDK in their logs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def hostile(kind: str, era: str, flag: Path) -> AsyncIterator[StdioTransport | HttpTransport]:
-    """A hostile server that behaves while the file exists."""
+    """Run a hostile server, which behaves well while the file exists."""
     if kind == "stdio":
         words = ("-m", "tests.fuzz.hostile", "stdio", era, str(flag))
         yield StdioTransport(sys.executable, args=words, cwd=str(ROOT))

@@ -1,4 +1,4 @@
-"""What becomes of a call whose server refuses it over HTTP."""
+"""Calls that a server refuses over HTTP."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAID = {"content": [{"type": "text", "text": "paid"}]}
 
 
 def refusing(response: Response, times: int = 1_000_000) -> Callable[[Json], Awaitable[Response]]:
-    """Refuse so many times, and be paid afterwards."""
+    """Return a function that answers with this response so many times, then with a result."""
     left = times
 
     async def refuse(message: Json) -> Response:
@@ -160,7 +160,7 @@ async def test_a_session_that_is_lost_is_begun_anew_even_where_the_server_says_s
 
 
 class Bank:
-    """Pays when it is told to, and has a secret that nobody is told."""
+    """Pays on request, with a secret that is not shown."""
 
     def __init__(self) -> None:
         self.payments: list[str] = []
@@ -186,7 +186,7 @@ class Bank:
 
 
 async def release(server: Endpoint) -> None:
-    """Let the bank end its payment, without a word over the connection that is tested."""
+    """Let the bank complete its payment, without a message over the connection under test."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "release"}}
     async with httpx2.AsyncClient() as client:
         await client.post(server.url, json=message)
@@ -263,7 +263,7 @@ async def test_a_call_over_sse_that_is_refused_fails_at_once_and_alone(
 
 @asynccontextmanager
 async def redirected(origin: str | None, path: str, *, kind: str, status: int = 307) -> AsyncIterator[ServerConfig]:
-    """A server that sends every request for another path on to its own, or to that of another origin."""
+    """Serve a redirect of each request for another path to the server's own path, or to another origin."""
     app = http_app(served.TOOLS, name="redirected")
 
     pin: Any = "legacy" if kind == "sse" else kind

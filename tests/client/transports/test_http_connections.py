@@ -1,4 +1,4 @@
-"""Connections to one origin: responses with a known head, and what they must not be mistaken for."""
+"""Connections to one origin: responses with a known head, and responses that only resemble them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The data that is parsed."""
+    """Data that was parsed."""
     found: list[bytes] = []
 
     class Parser(httptools.HttpResponseParser):

@@ -1,4 +1,4 @@
-"""Bounds of what is read from a server over HTTP."""
+"""Limits of responses over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transport written in one file: it opens, names and explains itself, and may send requests in its own way."""
+"""A transport in one file: it opens, has a label, explains its failures, and may send requests itself."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RelayTransport(Transport):
 
 
 class ClosedRelay(Channel):
-    """A relay that refuses; the next one may take the messages."""
+    """A relay that refuses messages; a later one may accept them."""
 
     kind = "closed"
 
@@ -79,7 +79,7 @@ class ClosedRelay(Channel):
 
 
 class DirectRelay(MemoryChannel):
-    """A relay that sends calls in its own way, and everything else by the SDK's session."""
+    """A relay that sends calls itself, and everything else through the SDK's session."""
 
     kind = "relay"
 

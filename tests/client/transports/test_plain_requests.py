@@ -1,4 +1,4 @@
-"""Plain requests over HTTP are those of the SDK's session."""
+"""Plain requests over HTTP equal those of the SDK's session."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_plain_request_is_that_of_the_sdk(era: str, name: str, meta: dic
 
 
 class ProgramTracers(TracerProvider):
-    """A program's provider; its tracers record nothing, since those of the SDK stay in use after the test."""
+    """A tracer provider of a program that records nothing, since the SDK's tracers stay in use after the test."""
 
     def get_tracer(self, *_: Any, **__: Any) -> Tracer:
         return ProgramTracer()

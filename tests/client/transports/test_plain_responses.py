@@ -70,7 +70,7 @@ async def test_line_ends_of_an_event_may_differ() -> None:
 
 
 async def test_the_sdk_reads_on_where_events_are_not_plain() -> None:
-    """A log message, progress after it, and a response: none is lost, none comes twice."""
+    """A log message, progress after it, and a response: each arrives once."""
 
     def answer(request: Request) -> list[bytes | None]:
         log = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "half"}}
@@ -182,12 +182,12 @@ FOUND = [
     GOOD._replace(headers=["Content-Encoding: identity", "Content-Encoding: br"]),
     GOOD._replace(body={"result": DONE, "method": None}),
 ]
-"""Answers whose outcomes once differed."""
+"""Responses whose outcomes once differed."""
 
 
 @ERAS
 async def test_every_answer_has_the_same_outcome_as_over_the_sdk(era: str) -> None:
-    """`make fuzz FUZZ=answers` tries thousands."""
+    """Random responses; `make fuzz FUZZ=answers` tries thousands."""
     async with Pair.serving(era) as pair:
         for answer in [*FOUND, *(Answer.of(Random(seed)) for seed in range(ANSWERS))]:
             plain, sdk = await pair.outcomes(answer)

@@ -78,7 +78,7 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def child(era: str, *, fast_path: bool = True, timeout_seconds: float = 30) -> AsyncIterator[Connection]:
-    """A connection to a child that answers calls with the bytes in their arguments, and then well."""
+    """A connection to a child that answers calls with the bytes in their arguments, then correctly."""
     protocol: Any = era
     config = python_config(CHILD, protocol=protocol, fast_path=fast_path, timeout_seconds=timeout_seconds)
     async with opened(config) as connection:
@@ -92,7 +92,7 @@ async def seen(connection: Connection) -> list[Any]:
 
 
 async def outcome(connection: Connection, raw: bytes, *, is_all: bool = False) -> Any:
-    """Outcome of a call that is answered so, and what its caller heard."""
+    """Outcome of a call with this response, and the notifications that its caller got."""
     heard = Heard()
     try:
         result: Any = await connection.call_tool(

@@ -1,4 +1,4 @@
-"""Children: their whole tree ends, whatever happens, and their last words are kept."""
+"""Child processes: their whole tree ends in every case, and their last output is kept."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ async def test_a_daemon_that_keeps_the_pipes_open_costs_no_descriptor() -> None:
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         with anyio.fail_after(DEADLINE_SECONDS):
             async with started(transport("", port)):
-                pass  # whatever a first child needs for ever
+                pass  # resources that a first child allocates once
             before = open_descriptors()
             async with started(transport(DAEMON, port)) as child:
                 daemon = int(await child.stdout.receive())

@@ -1,4 +1,4 @@
-"""Starting and reaching: what is tried, in what order, and what is said when it fails."""
+"""Attempts to start and reach servers: their order, and the errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ for line in sys.stdin:
 
 
 async def failure_of(config: ServerConfig) -> ServerFailure:
-    """How opening a connection fails: by one plain error, with nothing left open."""
+    """Check that opening a connection fails with one plain error, and leaves nothing open."""
     connection = Connection(config)
     with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(ServerUnavailableError) as caught:
         await connection.open()

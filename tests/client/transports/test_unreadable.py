@@ -1,4 +1,4 @@
-"""Responses over stdio that cannot be parsed: their calls fail at once, and the connection goes on."""
+"""Responses over stdio that cannot be parsed: their calls fail at once, and the connection stays open."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ for line in sys.stdin:
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """Plain requests need asyncio; on trio the SDK sends all."""
+    """Plain requests need asyncio; on trio the SDK sends all requests."""
     return request.param
 
 
