@@ -25,6 +25,8 @@ from bridge.server.channel import missing_capability
 from bridge.server.protocol import (
     INVALID_PARAMS,
     LIMIT_EXCEEDED,
+    MISSING_CAPABILITY,
+    MODERN_VERSIONS,
     URL_ELICITATION_REQUIRED,
     CallRefused,
     ProtocolError,
@@ -35,7 +37,7 @@ from bridge.tools.tool import ToolExecutionResult
 from bridge.wire.prompts import ReceivedMessages
 from bridge.wire.questions import answer_from_wire, answer_to_wire, question_from_wire
 from bridge.wire.resources import ReceivedContents
-from bridge.wire.tasks import is_created_task, supports_tasks
+from bridge.wire.tasks import TASKS_EXTENSION, is_created_task, supports_tasks
 from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
@@ -79,6 +81,10 @@ class Proxy(Generic[Remote]):
     def __post_init__(self) -> None:
         object.__setattr__(self, "_options", replace(self.remote.options, hands_on_questions=True))
 
+    def _options_for(self, context: InvocationContext) -> CallOptions:
+        """Return the options of a call, which declares the capabilities of its caller."""
+        return replace(self._options, capabilities=_capabilities_of(context))
+
     def _refusal(self, error: ServerRefusedError, data: Any) -> CallRefused:
         """Return the error of a server for the caller of the gateway."""
         message = self.connection.config.transport.scrub(error.message)
@@ -98,7 +104,7 @@ class Proxy(Generic[Remote]):
         return self._attend(suspended_call, context)
 
     async def _call_in_rounds(self, arguments: Mapping[str, Any], context: InvocationContext) -> Json:
-        options = self._options
+        options = self._options_for(context)
         if context.resumption is not None and _UPSTREAM in context.resumption.state:
             state, answers = context.resumption.state, context.resumption.answers
             responses: Json | None = {key: answers[key] for key in state["asked"] if key in answers}
@@ -114,7 +120,7 @@ class Proxy(Generic[Remote]):
                 raise ToolError(f"{self._label} asks more than {MAX_ROUNDS} times")
             request_state = wire.get("requestState")
             responses = await self._answers(wire.get("inputRequests"), request_state, context, number)
-            options = replace(self._options, input_responses=responses, request_state=request_state)
+            options = replace(self._options_for(context), input_responses=responses, request_state=request_state)
             wire = await self.remote.call(arguments, context, options)
             number += 1
         return wire
@@ -207,13 +213,14 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
             ToolError: The server is unavailable, refused, or returned a malformed result; the message names server and
                 tool.
             InputRequired: The server asked a question that only the caller's next request can answer.
-            CallRefused: An answer does not match its question, or the server requires pages to be visited first.
+            CallRefused: An answer does not match its question, the server requires pages to be visited first, or the
+                caller lacks a capability.
             ArgumentsError: The arguments are text that is not a JSON object.
         """
         arguments = request.arguments_by_name()
         try:
             if context.resumption is None and self.connection.era == "modern":
-                wire = await self.remote.call(arguments, context, self._options)  # most calls ask nothing
+                wire = await self.remote.call(arguments, context, self._options_for(context))  # most ask nothing
                 if wire.get("resultType") == "input_required":
                     wire = await self._answered(wire, arguments, context)
             else:
@@ -228,15 +235,16 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
                 received = ReceivedResult.of({**received, "content": content})
             return ToolExecutionResult.passing_on(received)
         except ServerRefusedError as error:
-            if error.code != URL_ELICITATION_REQUIRED:
-                raise ToolError(error.brief) from error
             # Clients handle this protocol error: the user has to visit pages before the call can be repeated.
-            raise self._refusal(error, error.data) from error
+            must_visit = error.code == URL_ELICITATION_REQUIRED
+            if must_visit or (error.code == MISSING_CAPABILITY and context.protocol_version in MODERN_VERSIONS):
+                raise self._refusal(error, error.data) from error
+            raise ToolError(error.brief) from error
         except ServerError as error:
             raise ToolError(error.brief) from error
 
     async def _task(self, wire: Json, context: InvocationContext) -> Json:
-        """Return a task for a caller that supports tasks, and wait for its result for another."""
+        """Return a task for a caller that supports tasks, and wait for its result for one of the handshake era."""
         if supports_tasks(context.client_capabilities):
             if await context.ends_request():
                 try:
@@ -312,6 +320,20 @@ class ProxyRenderer(Proxy[RemoteRenderer]):
             messages = [{**each, "content": uris.localized_json(server, each["content"])} for each in wire["messages"]]
             received = ReceivedMessages.of({**wire, "messages": messages})
         return ToolExecutionResult.passing_on(received)
+
+
+def _capabilities_of(context: InvocationContext) -> Json | None:
+    """Return what a server may use of the caller's capabilities: to be asked, and tasks; None for a local caller.
+
+    The handshake era has no tasks: for its callers, the gateway waits for the tasks of servers.
+    """
+    if not context.protocol_version:
+        return None
+    given = context.client_capabilities
+    capabilities = {name: given[name] for name in _QUESTIONS if name in given}
+    if supports_tasks(given) or context.protocol_version not in MODERN_VERSIONS:
+        capabilities["extensions"] = {TASKS_EXTENSION: {}}
+    return capabilities
 
 
 def _has_resources(result: ReceivedResult) -> bool:

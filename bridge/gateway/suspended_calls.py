@@ -103,6 +103,7 @@ class SuspendedCall:
             caller=caller.caller,
             headers=caller.headers,
             client_capabilities=caller.client_capabilities,
+            protocol_version=caller.protocol_version,
             meta=caller.meta,
             channel=_Relay(self),
             invocation_id=caller.invocation_id,

@@ -256,6 +256,7 @@ class _HandlerRequest:
             caller=caller,
             headers=_EMPTY if sdk.request is None else sdk.request.headers,
             client_capabilities=channel.capabilities,
+            protocol_version=sdk.protocol_version,
             meta=forwarded_meta((sdk.params or _EMPTY).get("_meta")),
             channel=channel,
             round=channel.round,

@@ -286,6 +286,7 @@ def _whole_context_key(context: InvocationContext) -> object:
         _context_key(context),
         context.headers,
         context.client_capabilities,
+        context.protocol_version,
         context.meta,
         _ByIdentity(context.peer),
     )

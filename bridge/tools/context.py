@@ -62,6 +62,7 @@ class InvocationContext:
         caller: The authenticated caller; None if no authentication is configured.
         headers: HTTP headers of the call with lower-case names; empty for other transports.
         client_capabilities: Capabilities declared by the remote client, as MCP's JSON; otherwise empty.
+        protocol_version: MCP version of the remote client's request; empty if it is unknown, and for other callers.
         meta: The remote client's ``_meta`` without the protocol's own keys; for example a trace context.
         deadline: Time by which the call must finish, on the clock of `anyio.current_time`; None without a limit.
         round: Number of earlier runs of this call (see `ask`); 0 in the first run.
@@ -86,6 +87,7 @@ class InvocationContext:
         "memory_id",
         "meta",
         "parameters",
+        "protocol_version",
         "resumption",
         "round",
         "service",
@@ -100,6 +102,7 @@ class InvocationContext:
         caller: Caller | None = None,
         headers: Mapping[str, str] = _EMPTY,
         client_capabilities: Mapping[str, Any] = _EMPTY,
+        protocol_version: str = "",
         meta: Mapping[str, Any] = _EMPTY,
         channel: Channel = _LOCAL,
         deadline: float | None = None,
@@ -117,6 +120,7 @@ class InvocationContext:
         self.caller = caller
         self.headers = headers
         self.client_capabilities = client_capabilities
+        self.protocol_version = protocol_version
         self.meta = meta
         self.deadline = deadline
         self.round = round

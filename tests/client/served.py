@@ -35,6 +35,12 @@ async def located(region: Annotated[str, Field(json_schema_extra={"x-mcp-header"
 
 
 @tool
+async def declared(context: InvocationContext) -> list[str]:
+    """Tell the version and the capabilities of the client."""
+    return [context.protocol_version, *sorted(context.client_capabilities)]
+
+
+@tool
 async def pid() -> int:
     """Tell which process this is."""
     return os.getpid()
@@ -155,5 +161,5 @@ async def change_the_list() -> bool:
     return "run" in TOOLS
 
 
-TOOLS = ToolBox([add, pid, variables, hold, hold_the_first_time, run, end_the_server, progress_and_hold])
+TOOLS = ToolBox(declared, [add, pid, variables, hold, hold_the_first_time, run, end_the_server, progress_and_hold])
 TOOLS.add(start_a_child, change_the_list, order, order_together, located)

@@ -35,8 +35,10 @@ HERE = Path(__file__).parent
 SUITE = "0.2.0-alpha.12"
 NODE_MAJOR = "26"
 REQUIREMENTS = ("2025-11-25", "2026-07-28")
-WAYS = {"server": ("plain", "fast", "sdk", "redis", "redis-sdk"), "client": ("fast", "sdk")}
-"""``sdk`` has no fast path; with ``redis``, sessions and tasks are on Redis, which has to be installed."""
+WAYS = {"server": ("plain", "fast", "sdk", "redis", "redis-sdk", "gateway"), "client": ("fast", "sdk")}
+"""Without the fast path: ``sdk``. With sessions and tasks on Redis, which has to be installed: ``redis``. Through a
+gateway: ``gateway``."""
+GATEWAY_OPTIONS = ("--transport", "http", "--server-version", "1.0", "--log-level", "warning")
 SUITE_TIMEOUT_SECONDS = 600
 CLIENT_TIMEOUT_SECONDS = 120
 """The suite starts all its clients at once."""
@@ -50,13 +52,13 @@ def main() -> int:
     if options.side in {None, "server"}:
         for way in chosen_ways("server", options):
             with running_server(way) as server:
-                surprises += run_sets(suite, Tested("server", f"server, {way}", ("--url", server.url)), options)
+                surprises += run_sets(suite, Tested("server", way, ("--url", server.url)), options)
             surprises += [f"{way}: the server logged {line!r}" for line in server.errors()]
     if options.side in {None, "client"}:
         for way in chosen_ways("client", options):
             command = shlex.join((sys.executable, str(HERE / "client.py"), way))
             limit = str(CLIENT_TIMEOUT_SECONDS * 1000)
-            tested = Tested("client", f"client, {way}", ("--command", command, "--timeout", limit))
+            tested = Tested("client", way, ("--command", command, "--timeout", limit))
             surprises += run_sets(suite, tested, options)
     say("")
     for surprise in surprises:
@@ -69,7 +71,7 @@ def run_sets(suite: Suite, tested: Tested, options: argparse.Namespace) -> list[
     """Run the requirement sets and report them; returns the unexpected results."""
     surprises: list[str] = []
     for requirements in options.requirements or REQUIREMENTS:
-        expected = expected_failures(tested.side)[requirements]
+        expected = expected_failures(tested)[requirements]
         outcomes = suite.run(tested, requirements, options.scenario)
         outcomes |= suite.run_again(tested, requirements, outcomes, expected)
         report(tested.name, requirements, outcomes, expected)
@@ -116,12 +118,13 @@ class Outcome:
         ]
 
 
-def expected_failures(side: str) -> dict[str, dict[str, str]]:
-    """Return a side's scenarios that are expected to fail, with the reasons, by requirement set."""
+def expected_failures(tested: Tested) -> dict[str, dict[str, str]]:
+    """Return the scenarios that are expected to fail, with the reasons, by requirement set."""
     reasons: dict[str, dict[str, str]] = {requirements: {} for requirements in REQUIREMENTS}
-    for entry in tomllib.loads((HERE / "expected_failures.toml").read_text()).get(side, ()):
-        for requirements in REQUIREMENTS:
-            reasons[requirements] |= dict.fromkeys(entry.get(requirements, ()), entry["reason"])
+    for entry in tomllib.loads((HERE / "expected_failures.toml").read_text()).get(tested.side, ()):
+        if tested.way in entry.get("ways", [tested.way]):
+            for requirements in REQUIREMENTS:
+                reasons[requirements] |= dict.fromkeys(entry.get(requirements, ()), entry["reason"])
     return reasons
 
 
@@ -158,10 +161,14 @@ class Tested:
     """The program under test."""
 
     side: str
-    name: str
-    """Its name in the report."""
+    way: str
     options: tuple[str, ...]
     """Arguments of the suite that name it."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the report."""
+        return f"{self.side}, {self.way}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,13 +269,27 @@ class Server:
 
 @contextmanager
 def running_server(way: str) -> Iterator[Server]:
-    command = [sys.executable, str(HERE / "server.py"), "--port", "0", "--way", way]
     with ExitStack() as stack:
+        is_gateway = way == "gateway"
+        command = [str(HERE / "server.py"), "--port", "0", "--way", "fast" if is_gateway else way]
         if way.startswith("redis"):
             command += ["--redis-url", stack.enter_context(running_redis())]
-        process = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
-        stack.callback(process.terminate)
-        yield Server(process)
+        server = stack.enter_context(started(command))
+        if is_gateway:
+            server = stack.enter_context(
+                started(["-m", "bridge", "serve", server.url, "--port", "0", *GATEWAY_OPTIONS])
+            )
+        yield server
+
+
+@contextmanager
+def started(arguments: list[str]) -> Iterator[Server]:
+    """Run a server with Python until the end of the block."""
+    with subprocess.Popen([sys.executable, *arguments], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield Server(process)
+        finally:
+            process.terminate()
 
 
 @contextmanager

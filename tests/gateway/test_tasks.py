@@ -13,16 +13,18 @@ from bridge.client import ClientHandlers, HttpTransport, McpToolProvider, Reconn
 from bridge.gateway.tasks import GatewayTasks
 from bridge.server.protocol import ProtocolError
 from bridge.tools.task import Task
+from bridge.wire.tasks import REQUIRED_CAPABILITIES
 from tests.client.conftest import RemoteServer
 from tests.client.reports import listening
 from tests.client.tasks.test_remote_tasks import SERVED, Gate, Progress, by_name, gate
 from tests.gateway.conftest import write_config
-from tests.server.tasks.client import TaskClient
+from tests.server.tasks.client import SUPPORTS_TASKS, TaskClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from bridge.types import Json
     from tests.client.reports import Reports
 
 __all__ = ["gate"]  # a fixture
@@ -191,7 +193,7 @@ def test_a_subscription_announces_the_states_of_tasks_of_servers(gateway: Remote
         states.close()  # type: ignore[attr-defined]  # a generator
 
 
-def test_the_gateway_waits_for_a_caller_that_does_not_support_tasks(gateway: RemoteServer) -> None:
+def test_a_caller_that_does_not_support_tasks_gets_the_result(gateway: RemoteServer) -> None:
     with TaskClient(origin_of(gateway), capabilities={"elicitation": {"form": {}}}) as client:
         assert client.call("one_add", a=1, b=2)["structuredContent"] == {"result": 3}
         asked = client.call("two_greet")
@@ -203,6 +205,25 @@ def test_the_gateway_waits_for_a_caller_that_does_not_support_tasks(gateway: Rem
         assert asked["content"] == [{"type": "text", "text": "Ada Lovelace"}]
 
 
+def test_a_server_does_not_ask_for_what_the_caller_has_not_declared(gateway: RemoteServer) -> None:
+    roots: Json = {"requiredCapabilities": {"roots": {}}}
+    with TaskClient(origin_of(gateway)) as client:
+        failed = client.settled(client.created("one_find"))
+        assert (failed["status"], failed["error"]["code"], failed["error"]["data"]) == ("failed", -32021, roots)
+        refused = client.call("two_find_directly")
+        assert (refused["code"], refused["data"]) == (-32021, roots)
+    capabilities = SUPPORTS_TASKS | {"roots": {}}
+    with TaskClient(origin_of(gateway), capabilities=capabilities) as client:
+        client.state(client.created("one_find"), "input_required")
+        assert list(client.call("two_find_directly")["inputRequests"].values()) == [{"method": "roots/list"}]
+
+
+def test_a_tool_that_requires_tasks_refuses_a_caller_that_does_not_support_them(gateway: RemoteServer) -> None:
+    with TaskClient(origin_of(gateway), capabilities={}) as client:
+        refused = client.call("one_add_later", a=1, b=2)
+    assert (refused["code"], refused["data"]) == (-32021, REQUIRED_CAPABILITIES)
+
+
 @LIMITED
 async def test_a_caller_of_the_handshake_era_gets_the_result(gateway: RemoteServer) -> None:
     async def answer(question: Any, context: InvocationContext) -> ElicitationAnswer:
@@ -211,8 +232,10 @@ async def test_a_caller_of_the_handshake_era_gets_the_result(gateway: RemoteServ
     transport = HttpTransport(gateway.url)
     config = ServerConfig(name="gateway", transport=transport, protocol="legacy")
     async with McpToolProvider([config], handlers=ClientHandlers(elicitation=answer)) as provider:
-        assert (await provider.call("one_add", a=1, b=2)).structured_content == {"result": 3}
+        for name in ("one_add", "one_add_later"):
+            assert (await provider.call(name, a=1, b=2)).structured_content == {"result": 3}
         assert (await provider.call("two_greet")).text == "Ada Lovelace"
+        assert "capability roots" in (await provider.call("two_find_directly")).text
         assert (await (await provider.start("one_add", a=1, b=2)).result()).text == "3"
 
 

@@ -47,6 +47,9 @@ class CallOptions:
     """
     hands_on_tasks: bool = False
     """Return a result with ``resultType: "task"`` instead of waiting for the end of the task."""
+    capabilities: Mapping[str, Any] | None = None
+    """Capabilities of another client, on whose behalf the request declares them in place of this client's; None for
+    this client's (modern era)."""
 
 
 NO_OPTIONS = CallOptions()

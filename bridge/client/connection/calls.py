@@ -59,6 +59,7 @@ def call_tool(
     def ask(options: CallOptions, session: Session, outgoing: OutgoingRequest) -> Awaitable[Json]:
         assert outgoing.call is not None
         outgoing.arguments, outgoing.is_passed_on = text, options.hands_on_questions
+        outgoing.capabilities = options.capabilities
         params: Json = {"name": name, "arguments": arguments if type(arguments) is dict else dict(arguments)}
         params = _with_options(params, options, session, outgoing.call.context)
         return session.request("tools/call", params, outgoing, outgoing.call.on_progress)
@@ -96,7 +97,7 @@ def request(
 
     def ask(options: CallOptions, session: Session, outgoing: OutgoingRequest) -> Awaitable[Json]:
         assert outgoing.call is not None
-        outgoing.is_passed_on = options.hands_on_questions
+        outgoing.is_passed_on, outgoing.capabilities = options.hands_on_questions, options.capabilities
         written = _with_options(dict(params), options, session, outgoing.call.context)
         return session.request(method, written, outgoing, outgoing.call.on_progress)
 

@@ -15,13 +15,13 @@ from anyio.abc import ObjectSendStream
 from mcp import Client
 from mcp.client import ClientExtension, ResultClaim, advertise
 from mcp.shared.message import SessionMessage
-from mcp_types import DiscoverResult, Implementation, Result
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, DiscoverResult, Implementation, JSONRPCRequest, Result
 from mcp_types.version import LATEST_MODERN_VERSION
 
 from bridge.client.connection.handlers import Callbacks
 from bridge.client.connection.listing import ListFilter
 from bridge.client.connection.telemetry import HandshakeTelemetry, peer_of
-from bridge.client.transports.channel import ChannelOptions
+from bridge.client.transports.channel import ChannelOptions, current_request
 from bridge.telemetry import switch
 from bridge.wire.tasks import TASKS_EXTENSION
 
@@ -150,10 +150,9 @@ async def _initialized(
 async def _filtered(
     transport: AbstractAsyncContextManager[tuple[Any, Any]], session: Session
 ) -> AsyncIterator[tuple[ListFilter, Any]]:
-    """Wrap a transport's streams with `ListFilter` and, if something observes what is sent, `ReportingWriter`."""
+    """Wrap a transport's streams with `ListFilter` and `SessionWriter`."""
     async with transport as (messages, writer):
-        is_observed = session.handshake is not None or session.on_message is not None
-        yield ListFilter(messages, session), ReportingWriter(writer, session) if is_observed else writer
+        yield ListFilter(messages, session), SessionWriter(writer, session)
 
 
 @contextmanager
@@ -172,8 +171,12 @@ def _observed_handshake(session: Session, peer: Peer) -> Iterator[None]:
         session.handshake = None
 
 
-class ReportingWriter(ObjectSendStream[SessionMessage]):
-    """Stream that the SDK writes messages to; reports them, and handshake requests to telemetry."""
+class SessionWriter(ObjectSendStream[SessionMessage]):
+    """Stream that the SDK writes messages to.
+
+    It reports them, and handshake requests to telemetry. A request that declares capabilities of its own gets them in
+    place of those that the SDK has written.
+    """
 
     def __init__(self, messages: Any, session: Session) -> None:
         self._messages = messages
@@ -181,6 +184,11 @@ class ReportingWriter(ObjectSendStream[SessionMessage]):
 
     async def send(self, item: SessionMessage) -> None:
         """Send a message."""
+        request, message = current_request.get(), item.message
+        if request is not None and request.capabilities is not None and isinstance(message, JSONRPCRequest):
+            meta = (message.params or {}).get("_meta", {})
+            if CLIENT_CAPABILITIES_META_KEY in meta:  # only in the modern era
+                meta[CLIENT_CAPABILITIES_META_KEY] = request.capabilities
         self._session.report("sent", item.message)
         if self._session.handshake is not None:
             self._session.handshake.sent(item.message)

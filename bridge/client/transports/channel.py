@@ -53,6 +53,8 @@ class OutgoingRequest:
     """JSON of the arguments in its parameters; None if they are not written yet."""
     is_passed_on: bool = field(default=False, init=False)
     """True for the call of another client: the text of its result is kept, in a `bridge.wire.received.Received`."""
+    capabilities: Mapping[str, Any] | None = field(default=None, init=False)
+    """Capabilities that it declares; None for those of its session."""
     received: httpx2.Response | None = field(default=None, init=False)
     """Response to it that the SDK's session must read; None for none."""
 

@@ -70,8 +70,8 @@ class PlainRequests:
         self.version = ""
         self._stamps: Json = {}
         self._stamps_text = b""
-        self._templates: dict[str, bytes] = {}
-        """Calls of each tool that report progress, without ID, arguments and progress token."""
+        self._templates: dict[tuple[str, bytes], bytes] = {}
+        """Calls that report progress, without ID, arguments and progress token, by their tools and stamps."""
         self._ids = count(_FIRST_ID)
         self._tracers = get_tracer_provider()
 
@@ -91,40 +91,32 @@ class PlainRequests:
             return None
         id_ = next(self._ids)
         arguments = outgoing.arguments if len(params) == _PLAIN_PARAMS else None
+        stamps, stamps_text = self._stamps, self._stamps_text
+        if outgoing.capabilities is not None and CLIENT_CAPABILITIES_META_KEY in stamps:
+            stamps = stamps | {CLIENT_CAPABILITIES_META_KEY: outgoing.capabilities}
+            stamps_text = to_json(stamps)[1:-1]
         if arguments is not None and on_progress is not None and not get_current():
-            name = params["name"]
-            text = (self._templates.get(name) or self._template(name)) % (id_, arguments, id_)
+            key = params["name"], stamps_text
+            text = (self._templates.get(key) or self._template(*key)) % (id_, arguments, id_)
             return PlainRequest(id_, method, self.version, on_progress, text, outgoing.is_passed_on)
         if arguments is not None:
             members = b'"name":%b,"arguments":%b' % (to_json(params["name"]), arguments)
         else:
             members = to_json({key: params[key] for key in params if key != "_meta"})[1:-1]
-        if meta := self._meta(params.get("_meta"), id_ if on_progress is not None else None):
+        if meta := _meta(params.get("_meta"), stamps, stamps_text, id_ if on_progress is not None else None):
             members += b'%b"_meta":{%b}' % (b"," if members else b"", meta)
         written = b',"params":{%b}' % members if members else b""
         text = b'{"jsonrpc":"2.0","id":%d,"method":"%b"%b}' % (id_, method.encode(), written)
         return PlainRequest(id_, method, self.version, on_progress, text, outgoing.is_passed_on)
 
-    def _meta(self, given: Mapping[str, Any] | None, token: int | None) -> bytes:
-        """Members of ``_meta``: the given ones, the stamps, the progress token, and the current trace."""
-        text = self._stamps_text
-        if given or get_current():
-            meta = {**(given or {}), **self._stamps}
-            meta.pop("progressToken", None)
-            inject(meta)
-            text = to_json(meta)[1:-1]
-        if token is None:
-            return text
-        return b'%b%b"progressToken":%d' % (text, b"," if text else b"", token)
-
-    def _template(self, name: str) -> bytes:
+    def _template(self, name: str, stamps: bytes) -> bytes:
         """Call of a tool, with places for its ID, arguments and progress token."""
-        stamps = self._stamps_text and self._stamps_text + b","
-        named, stamps = to_json(name).replace(b"%", b"%%"), stamps.replace(b"%", b"%%")
-        params = b'{"name":%b,"arguments":%%b,"_meta":{%b"progressToken":%%d}}' % (named, stamps)
+        named, stamped = to_json(name).replace(b"%", b"%%"), (stamps and stamps + b",").replace(b"%", b"%%")
+        params = b'{"name":%b,"arguments":%%b,"_meta":{%b"progressToken":%%d}}' % (named, stamped)
         if len(self._templates) >= _MAX_TEMPLATES:
             self._templates.clear()
-        template = self._templates[name] = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":' + params + b"}"
+        template = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":' + params + b"}"
+        self._templates[name, stamps] = template
         return template
 
     def _is_traced_by_sdk(self) -> bool:
@@ -133,3 +125,15 @@ class PlainRequests:
             return False
         # `get_tracer_provider` looks into the environment; its result knows a provider that is set later.
         return not isinstance(self._tracers.get_tracer("bridge"), ProxyTracer | NoOpTracer)
+
+
+def _meta(given: Mapping[str, Any] | None, stamps: Json, text: bytes, token: int | None) -> bytes:
+    """Members of ``_meta``: the given ones, the stamps, whose text is known, the progress token, the current trace."""
+    if given or get_current():
+        meta = {**(given or {}), **stamps}
+        meta.pop("progressToken", None)
+        inject(meta)
+        text = to_json(meta)[1:-1]
+    if token is None:
+        return text
+    return b'%b%b"progressToken":%d' % (text, b"," if text else b"", token)

@@ -192,6 +192,7 @@ class _Call:
             caller=caller,
             headers=_DecodedHeaders(request.headers),
             client_capabilities=self._call.capabilities if session is None else session.capabilities,
+            protocol_version=self._call.version,
             account=request.account,
         )
         if self.may_talk:

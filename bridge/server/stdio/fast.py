@@ -204,7 +204,9 @@ class FastStdio:
                 self._end(call)
 
     def _context(self, call: PlainRequest) -> InvocationContext:
-        return InvocationContext(client_capabilities=call.capabilities if call.modern else self._capabilities)
+        return InvocationContext(
+            client_capabilities=call.capabilities if call.modern else self._capabilities, protocol_version=call.version
+        )
 
     def _answer_cancelled(self, message: Json, error: asyncio.CancelledError) -> None:
         """Answer a call whose tool has cancelled its own task; raise the error if it was cancelled from outside."""

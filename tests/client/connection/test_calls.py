@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
+MODERN = "2026-07-28"
 ERAS = pytest.mark.parametrize("pin", ["auto", "legacy"])
 ROUTES = pytest.mark.parametrize(
     ("route", "pin"), [(r, p) for r in ("stdio", "http", "sse") for p in ("auto", "legacy")][:-1]
@@ -243,3 +244,31 @@ async def test_a_call_that_waits_for_a_server_in_vain_never_ran() -> None:
     with pytest.raises(ServerUnavailableError, match=r"did not become ready within 0\.2 seconds"):
         await connection.call_tool("add", {})
     await connection.aclose()
+
+
+# --- capabilities ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "SDK"])
+@pytest.mark.parametrize("route", ["stdio", "http"])
+async def test_a_call_declares_the_capabilities_of_the_client_that_it_is_for(
+    route: str, steady: RemoteServer, *, fast_path: bool
+) -> None:
+    async with opened(config_of(route, steady, fast_path=fast_path)) as connection:
+
+        async def declared(**options: Any) -> list[str]:
+            result = await connection.call_tool("declared", {}, options=CallOptions(**options))
+            return list(result["structuredContent"]["result"])
+
+        for options in ({}, {"hands_on_questions": True}, {"meta": {"a": 1}}):
+            assert await declared(capabilities={"roots": {}, "sampling": {}}, **options) == [
+                MODERN,
+                "roots",
+                "sampling",
+            ]
+            assert await declared(capabilities={}, **options) == [MODERN]
+            assert await declared(**options) == [MODERN, "extensions"]
+    async with opened(config_of(route, steady, fast_path=fast_path, protocol="legacy")) as connection:
+        version, *capabilities = await declared(capabilities={"roots": {}})
+        assert version != MODERN
+        assert capabilities == []

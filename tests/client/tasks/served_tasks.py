@@ -65,6 +65,24 @@ async def greet(context: InvocationContext) -> str:
 
 
 @tool(task=FAST)
+async def find(context: InvocationContext) -> int:
+    """Ask for the folders of the client."""
+    return len(await context.roots())
+
+
+@tool
+async def find_directly(context: InvocationContext) -> int:
+    """Ask for the folders of the client, and be no task."""
+    return len(await context.roots())
+
+
+@tool(task="required")
+async def add_later(a: int, b: int) -> int:
+    """Add two numbers as a task, always."""
+    return a + b
+
+
+@tool(task=FAST)
 def fail() -> str:
     """Fail."""
     raise ToolError("it failed")
@@ -76,4 +94,4 @@ def crash() -> str:
     raise RuntimeError("a secret")
 
 
-TOOLS = [add, add_directly, wait_for, hold, wait_again, greet, fail, crash]
+TOOLS = [add, add_directly, wait_for, hold, wait_again, greet, find, find_directly, add_later, fail, crash]
