@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import ToolExecutor
 
+_MESSAGES = b'"messages":[%b]'
 _MESSAGE = b'{"role":"user","content":{"type":"text","text":%b}}'
 Role = Literal["user", "assistant"]
 _NO_METADATA: Mapping[str, Any] = {}
@@ -105,6 +106,8 @@ class Prompt(Published):
     """True if a function renders it that a server may call like that of a plain tool; see `Tool.is_plain`."""
     takes_context: bool = field(init=False, compare=False, repr=False)
     """True unless it is known to need no context; see `FunctionExecutor.takes_context`."""
+    ending: bytes = field(init=False, compare=False, repr=False)
+    """Members of MCP's ``GetPromptResult`` behind those of the messages, as JSON."""
 
     def __post_init__(self) -> None:
         require_name(self.name, "the name of a prompt")
@@ -123,8 +126,13 @@ class Prompt(Published):
             server=self.server,
         )
         object.__setattr__(self, "tool", tool)
-        writer = getattr(tool.executor, "writer", None)
-        object.__setattr__(self, "is_plain", tool.is_plain and isinstance(writer, MessagesWriter))
+        is_plain = tool.is_plain and isinstance(getattr(tool.executor, "writer", None), MessagesWriter)
+        try:
+            ending = b"" if self.description is None else b',"description":' + to_json(self.description)
+        except ValueError:  # lone surrogates
+            is_plain, ending = False, b""
+        object.__setattr__(self, "is_plain", is_plain)
+        object.__setattr__(self, "ending", ending)
         object.__setattr__(self, "takes_context", getattr(tool.executor, "takes_context", True))
 
     async def complete(
@@ -166,10 +174,11 @@ class MessagesWriter:
         Raises:
             ResultError: As by `write`.
         """
-        texts = value if type(value) is list else [value]
-        if not all(type(each) is str for each in texts):
-            return self.write(value)
-        return b'"messages":[%b]' % b",".join(_MESSAGE % to_json(self._text(each)) for each in texts)
+        if type(value) is str:
+            return _MESSAGES % (_MESSAGE % to_json(value if value.isascii() else self._text(value)))
+        if type(value) is list and all(type(each) is str for each in value):
+            return _MESSAGES % b",".join([_MESSAGE % to_json(self._text(each)) for each in value])
+        return self.write(value)
 
     def _message(self, item: Any) -> PromptMessage:
         if isinstance(item, PromptMessage):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 _MAX_FOUND = 1000
-"""Maximum number of URIs whose templates are remembered."""
+"""Maximum number of URIs for which `ResourceBox` caches what was found."""
 _MAX_FOUND_CHARS = 256
 """Maximum length of such a URI."""
 
@@ -52,7 +52,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         self._templates: tuple[ResourceTemplate, ...] | None = None
         self._sorted: tuple[ResourceTemplate, ...] | None = None
         self._found: dict[str, Readable] = {}
-        """By URI, what was found for those of templates."""
+        """What was found, by URI."""
         super().__init__(*sources)
 
     def key_of(self, item: Resource | ResourceTemplate) -> str:
@@ -61,21 +61,23 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
 
     def find(self, uri: str) -> Readable | None:
         """Return what reads a URI; None if there is no such resource."""
+        return self._found.get(uri) or self._look_up(uri)
+
+    def _look_up(self, uri: str) -> Readable | None:
+        cache = self._found  # a change meanwhile replaces it, so that nothing outdated is cached
         item = self._items.get(uri)
-        if isinstance(item, Resource):
-            return Readable(item, item.tool, {})
-        return self._found.get(uri) or self._match(uri)
+        found = Readable(item, item.tool, {}) if isinstance(item, Resource) else self._match(uri)
+        # Calls do not share a list of values, because their functions may change it.
+        if found and len(uri) <= _MAX_FOUND_CHARS and not any(type(each) is list for each in found.arguments.values()):
+            if len(cache) >= _MAX_FOUND:
+                cache.clear()
+            cache[uri] = found
+        return found
 
     def _match(self, uri: str) -> Readable | None:
         for template in self._by_specificity:
             if (values := template.uri_template.match(uri)) is not None:
-                found = Readable(template, template.tool_of(uri), values)
-                # Calls do not share a list of values, because their functions may change it.
-                if len(uri) <= _MAX_FOUND_CHARS and not any(type(each) is list for each in values.values()):
-                    if len(self._found) >= _MAX_FOUND:
-                        self._found.clear()
-                    self._found[uri] = found
-                return found
+                return Readable(template, template.tool_of(uri), values)
         return None
 
     @property
@@ -100,7 +102,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
 
     def _notify(self) -> None:
         self._templates = self._sorted = None
-        self._found.clear()
+        self._found = {}
         super()._notify()
 
     async def begin_watch(self, uri: str) -> Callable[[], None]:

@@ -26,8 +26,6 @@ from bridge.tools.specification import ToolSpecification, checked_icons, require
 from bridge.tools.tool import Tool, ToolPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from bridge.resources.uri_template import UriTemplate
     from bridge.tools.completion import Completing
     from bridge.tools.context import InvocationContext
@@ -166,26 +164,25 @@ class ResourceTemplate(_Described):
         return await self.completions.complete(variable, text, values, context)
 
 
-@dataclass(frozen=True, slots=True)
 class _Reading:
     """Runs a reader for one URI, which is the name of its requests, and which contents without their own URI get."""
 
-    reader: ToolExecutor
-    uri: str
+    __slots__ = ("_beginning", "_function", "_write_json", "is_plain", "reader", "start", "uri")
+
+    def __init__(self, reader: ToolExecutor, uri: str) -> None:
+        self.reader = reader
+        self.uri = uri
+        self.is_plain: bool = getattr(reader, "is_plain", False)
+        """As of a `FunctionExecutor`, like the other methods; they are called only if it is one."""
+        if self.is_plain:
+            self._function: FunctionExecutor = reader  # type: ignore[assignment]  # of a plain resource
+            # A URI with a lone surrogate cannot be written: an error of the read.
+            self._beginning = _beginning_of(uri) if uri.isascii() else b""
+            self.start, self._write_json = self._function.start, self._function.write_json
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         named = ToolExecutionRequest(self.uri, request.arguments, request.id, request.arguments_text)
         return self._with_uri(await self.reader.execute(named, context))
-
-    @property
-    def is_plain(self) -> bool:
-        """As of a `FunctionExecutor`, like the other methods; they are called only if it is one."""
-        return getattr(self.reader, "is_plain", False)
-
-    def start(
-        self, arguments: Mapping[str, Any], context: InvocationContext | None = None
-    ) -> Coroutine[Any, Any, Any] | None:
-        return self._function.start(arguments, context)
 
     async def execute_plain(self, arguments: Mapping[str, Any], account: str) -> bytes | ToolExecutionResult:
         return self._members(await self._function.execute_plain(arguments, account))
@@ -194,16 +191,12 @@ class _Reading:
         return self._with_uri(self._function.write(value))
 
     def write_json(self, value: Any) -> bytes | ToolExecutionResult:
-        return self._members(self._function.write_json(value))
-
-    @property
-    def _function(self) -> FunctionExecutor:
-        return self.reader  # type: ignore[return-value]  # of a plain resource
+        return self._members(self._write_json(value))
 
     def _members(self, written: bytes | ToolExecutionResult) -> bytes | ToolExecutionResult:
         """Return the members of MCP's ``ReadResourceResult``, if the writer has written JSON."""
         if isinstance(written, bytes):
-            return b'"contents":[{"uri":%b,%b}]' % (to_json(self.uri), written)
+            return b"%b%b}]" % (self._beginning or _beginning_of(self.uri), written)
         return self._with_uri(written)
 
     def _with_uri(self, result: ToolExecutionResult) -> ToolExecutionResult:
@@ -213,6 +206,10 @@ class _Reading:
             replace(block, uri=self.uri) if type(block) is File and not block.uri else block for block in result.content
         )
         return replace(result, content=contents)
+
+
+def _beginning_of(uri: str) -> bytes:
+    return b'"contents":[{"uri":%b,' % to_json(uri)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,13 +234,15 @@ class ContentsWriter:
         mime_type: The declared media type; None to choose one by the value.
     """
 
-    __slots__ = ("_json", "_mime_type", "_name", "_text")
+    __slots__ = ("_blob_ending", "_json", "_mime_type", "_name", "_text", "_text_ending")
 
     def __init__(self, name: str, mime_type: str | None) -> None:
         self._name = name
         self._mime_type = mime_type
         writer = ResultWriter(name, Any, "resource")
         self._json, self._text = writer.write, writer.checked_text
+        self._text_ending = b',"mimeType":' + to_json(mime_type or TEXT)
+        self._blob_ending = b',"mimeType":' + to_json(mime_type or BINARY)
 
     def write(self, value: Any) -> ToolExecutionResult:
         """Convert a return value.
@@ -266,9 +265,9 @@ class ContentsWriter:
             ResultError: As by `write`.
         """
         if type(value) is str:
-            return b'"text":%b,"mimeType":%b' % (to_json(self._text(value)), to_json(self._mime_type or TEXT))
+            return b'"text":%b%b' % (to_json(value if value.isascii() else self._text(value)), self._text_ending)
         if type(value) is bytes:
-            return b'"blob":"%b","mimeType":%b' % (b64encode(value), to_json(self._mime_type or BINARY))
+            return b'"blob":"%b"%b' % (b64encode(value), self._blob_ending)
         return self.write(value)
 
     def _content(self, value: Any) -> File:

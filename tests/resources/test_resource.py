@@ -271,6 +271,10 @@ def test_what_was_found_for_a_uri_is_found_anew_after_a_change() -> None:
     def beginning(rest: str) -> str:
         return rest
 
+    @resource("x:ab")
+    def fixed() -> str:
+        return ""
+
     def name_of(uri: str) -> str | None:
         found = box.find(uri)
         return found and found.resource.name
@@ -281,8 +285,24 @@ def test_what_was_found_for_a_uri_is_found_anew_after_a_change() -> None:
     assert name_of("x:ab") == "beginning"
     box.remove("x:a{rest}")
     assert name_of("x:ab") == "any_name"
+    box.add(fixed)
+    assert [name_of("x:ab"), name_of("x:ab")] == ["fixed", "fixed"]
+    box.remove("x:ab")
+    assert name_of("x:ab") == "any_name"
     box.remove("x:{name}")
     assert name_of("x:ab") is None
+
+
+async def test_a_uri_that_cannot_be_written_is_found_and_fails_when_it_is_read() -> None:
+    @resource("x:{name}")
+    async def any_name(name: str) -> bytes:
+        return name.encode(errors="replace")
+
+    found = ResourceBox(any_name).find("x:\ud800")
+    assert found is not None
+    executor: Any = found.tool.executor
+    with pytest.raises(ValueError, match="surrogates"):
+        executor.write_json(b"")
 
 
 def test_a_box_remembers_few_short_uris_and_no_lists() -> None:

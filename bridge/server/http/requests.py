@@ -136,6 +136,13 @@ class Request:
     """True after the fast path has declined it."""
     channel: FastChannel | None = None
     """The channel of the call that the fast path runs, if the call may have something for its client."""
+    user: RequestUser | None = None
+    """The verified caller; None if no credential is required."""
+    access = EVERYTHING
+    """Permissions of the caller."""
+    usage: Usage | None = None
+    """Usage of the caller's account; None without limits."""
+    _message: Any = _NOT_PARSED
 
     def __init__(self, head: Head, body: bytes = b"") -> None:
         self.head = head
@@ -147,13 +154,6 @@ class Request:
         """Account of the caller, as `caller_key`."""
         self.body = body
         """The body; empty until `BodyLimitGuard` has read it."""
-        self.user: RequestUser | None = None
-        """The verified caller; None if no credential is required."""
-        self.access = EVERYTHING
-        """Permissions of the caller."""
-        self.usage: Usage | None = None
-        """Usage of the caller's account; None without limits."""
-        self._message: Any = _NOT_PARSED
 
     @property
     def message(self) -> Any:

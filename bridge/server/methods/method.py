@@ -63,33 +63,30 @@ ERAS: frozenset[Era] = frozenset({"handshake", "modern"})
 Written = TypeVar("Written")
 """A written result: bytes, or JSON for the SDK's server."""
 
-_NO_META: Json = {}
+_NOTHING: Json = {}
 
 
-@dataclass(slots=True)
 class PlainRequest:
-    """A request whose envelope is plain. It is not frozen, because that takes twice the time."""
+    """A request whose envelope is plain.
 
-    responder: Responder
-    """Writes the response."""
-    id: MessageId
-    params: Json
-    """Its parameters; empty if it has none."""
-    modern: bool
-    """True for version 2026-07-28."""
-    version: str
-    """Protocol version; empty if unknown."""
-    capabilities: Mapping[str, Any]
-    """Capabilities in the request; empty in the handshake era."""
-    access: Access
-    """Permissions of the caller."""
-    write: Callable[[Json], bytes]
-    """Writes a result in the form of the era; may change the result."""
-    ending: bytes = b""
-    """The members that `write` adds, as JSON behind those of a result."""
+    Args:
+        responder: Writes the response.
+        message_id: Id of the request.
+        params: Its parameters; empty if it has none.
+        modern: True for version 2026-07-28.
+        version: Protocol version; empty if unknown.
+        capabilities: Capabilities in the request; empty in the handshake era.
+        access: Permissions of the caller.
+        write: Writes a result in the form of the era; may change the result.
+        ending: The members that ``write`` adds, as JSON behind those of a result; `Method.plan` may add further ones.
+    """
+
+    # Attributes of the class, since each one of an instance takes time in every request.
     tool: Tool | None = None
     """The tool that runs a plain request, or that of its resource or prompt; set by `Method.plan`."""
-    takes_context: bool = False
+    arguments: Mapping[str, Any] = _NOTHING
+    """The arguments of its tool, not yet validated; set by `Method.plan`."""
+    takes_context = False
     """True if it needs `context`; set by `Method.plan`."""
     context: InvocationContext | None = None
     """Its context; set before its call is started."""
@@ -101,10 +98,32 @@ class PlainRequest:
     """Its observation, if the call was started; set by `Responder.start_plain`."""
     found: Any = None
     """The target that `Method.plan` has found, for `Method.run`."""
-    may_talk: bool = False
+    may_talk = False
     """True if the code that is run may have something for its client before its result; set by `Method.plan`."""
     channel: FastChannel | None = None
     """The channel of a request that may talk, and is run; see `open_channel`."""
+
+    def __init__(
+        self,
+        responder: Responder,
+        message_id: MessageId,
+        params: Json,
+        modern: bool,
+        version: str,
+        capabilities: Mapping[str, Any],
+        access: Access,
+        write: Callable[[Json], bytes],
+        ending: bytes = b"",
+    ) -> None:
+        self.responder = responder
+        self.id = message_id
+        self.params = params
+        self.modern = modern
+        self.version = version
+        self.capabilities = capabilities
+        self.access = access
+        self.write = write
+        self.ending = ending
 
     def open_channel(self, context: InvocationContext, peer: object = None) -> FastChannel:
         """Let a request that may talk do so; before it is run.
@@ -113,7 +132,7 @@ class PlainRequest:
             context: The context of the code that is run, which gets the channel, and the rest of ``_meta``.
             peer: Identifies the client across its calls; None if it is unknown.
         """
-        meta = self.params.get("_meta") or _NO_META
+        meta = self.params.get("_meta") or _NOTHING
         channel = FastChannel(
             wants_progress="progressToken" in meta,
             # In the handshake era only the SDK's server knows which log messages a client wants.

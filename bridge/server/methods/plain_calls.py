@@ -20,7 +20,7 @@ from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy, result_of_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from bridge.server.core import ServerCore
     from bridge.server.methods.method import PlainRequest
@@ -40,14 +40,6 @@ class PlainCalls(Method):
     @abstractmethod
     def _policy(self) -> ExecutionPolicy:
         """The policy of its calls."""
-
-    @abstractmethod
-    def _arguments(self, request: PlainRequest) -> Mapping[str, Any]:
-        """Return the arguments of the function, not yet validated."""
-
-    @abstractmethod
-    def _ending(self, request: PlainRequest) -> bytes:
-        """Return the members, as JSON, that follow those which the executor has written."""
 
     @abstractmethod
     def _write(self, request: PlainRequest, result: ToolExecutionResult, write: Callable[[Json], Written]) -> Written:
@@ -80,7 +72,7 @@ class PlainCalls(Method):
         ):
             return None
         try:
-            work = executor.start(self._arguments(request), context)
+            work = executor.start(request.arguments, context)
             request.started = None if work is None else step(work)
         except StopIteration as end:
             value = end.value
@@ -89,7 +81,7 @@ class PlainCalls(Method):
             except Exception:  # noqa: BLE001 - raised again by what continues the call
                 result = b""
             if result and isinstance(result, bytes):
-                return result_message(request.id, b"{%b%b}" % (result, self._ending(request)))
+                return result_message(request.id, b"{%b%b}" % (result, request.ending))
             request.started = _ended(value)
         except BaseException as error:  # noqa: BLE001 - as above
             request.started = _ended(None, error)
@@ -102,13 +94,13 @@ class PlainCalls(Method):
             return await self._run(request, InvocationContext(account=account), request.write)
         try:
             if started is None:
-                result = await executor.execute_plain(self._arguments(request), account)
+                result = await executor.execute_plain(request.arguments, account)
             else:
                 result = executor.write_json(await started)
         except BaseException as raised:  # noqa: BLE001 - as in `execute`
             return await self._failed(request, raised, request.write)
         if isinstance(result, bytes):
-            return b"{%b%b}" % (result, self._ending(request))
+            return b"{%b%b}" % (result, request.ending)
         return self._write(request, result, request.write)
 
     async def _resume(
@@ -135,7 +127,7 @@ class PlainCalls(Method):
         """Write the result of a function that has raised an exception, or raise the error to answer."""
         assert request.tool is not None, "it was planned"
         try:
-            result = await result_of_failure(raised, request.tool, self._arguments(request), self._policy)
+            result = await result_of_failure(raised, request.tool, request.arguments, self._policy)
         except BaseException as error:  # noqa: BLE001 - as by `ServerCore.call`
             if context is not None and isinstance(error, anyio.get_cancelled_exc_class()):
                 context.cancel()

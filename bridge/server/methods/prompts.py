@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import to_json
-
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.methods.method import ERAS, Target, Written
 from bridge.server.methods.pages import PagedList
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from bridge.tools.execution import ExecutionPolicy
     from bridge.types import Json
 
-_GET = frozenset({"name", "arguments", "_meta"})
+_TEXT = frozenset({str})
 
 
 class PromptsList(PagedList):
@@ -48,44 +46,32 @@ class PromptsGet(PlainCalls):
 
     def plan(self, request: PlainRequest) -> PlainRequest | None:
         """Return the request if it renders a known prompt."""
-        params, prompts = request.params, self._core.prompts
-        name, arguments = params.get("name"), params.get("arguments")
-        if prompts is None or not (
-            params.keys() <= _GET
-            and type(name) is str
-            and (
-                arguments is None or (type(arguments) is dict and all(type(each) is str for each in arguments.values()))
-            )
-        ):
+        params, access, core = request.params, request.access, self._core
+        name, arguments, prompts = params.get("name"), params.get("arguments"), core.prompts
+        members = 1 + ("arguments" in params) + ("_meta" in params)
+        if prompts is None or type(name) is not str or len(params) != members:
             return None
-        prompt = prompts.find(name, request.access)
-        if prompt is None or request.access.missing(name):
+        if arguments is not None and not (type(arguments) is dict and _TEXT.issuperset(map(type, arguments.values()))):
             return None
-        if prompt.is_plain and self._core.is_plain:
+        prompt = prompts.find(name, access)
+        if prompt is None or (access is not EVERYTHING and access.missing(name)):
+            return None
+        if prompt.is_plain and core.is_plain:
             request.tool, request.takes_context = prompt.tool, prompt.takes_context
-        request.found, request.may_talk = prompt, prompt.interactive
+        request.found, request.arguments, request.may_talk = prompt, arguments or {}, prompt.interactive
+        request.ending = prompt.ending + request.ending
         return request
 
     @property
     def _policy(self) -> ExecutionPolicy:
         return self._core.producing
 
-    def _arguments(self, request: PlainRequest) -> Mapping[str, Any]:
-        return request.params.get("arguments") or {}
-
-    def _ending(self, request: PlainRequest) -> bytes:
-        description = request.found.description
-        if description is None:
-            return request.ending
-        return b',"description":%b%b' % (to_json(description), request.ending)
-
     def _run(
         self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
     ) -> Awaitable[Written]:
         """Render the prompt."""
         assert self._core.prompts is not None
-        arguments = self._arguments(request)
-        return self._core.prompts.render(request.found, arguments, context, write, modern=request.modern)
+        return self._core.prompts.render(request.found, request.arguments, context, write, modern=request.modern)
 
     def _write(self, request: PlainRequest, result: ToolExecutionResult, write: Callable[[Json], Written]) -> Written:
         assert self._core.prompts is not None

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from bridge.tools.execution import ExecutionPolicy
     from bridge.types import Json
 
-_READ = frozenset({"uri", "_meta"})
 _CACHING = b"," + to_json(CACHING)[1:-1]
 
 
@@ -65,28 +64,24 @@ class ResourcesRead(PlainCalls):
 
     def plan(self, request: PlainRequest) -> PlainRequest | None:
         """Return the request if it reads a known resource."""
-        params, resources = request.params, self._core.resources
-        if resources is None or not (params.keys() <= _READ and type(uri := params.get("uri")) is str):
+        params, access, core = request.params, request.access, self._core
+        uri, resources = params.get("uri"), core.resources
+        if resources is None or type(uri) is not str or len(params) != 1 + ("_meta" in params):
             return None
-        found = resources.find(uri, request.access)
-        if found is None or request.access.missing(found.resource.name):
+        found = resources.find(uri, access)
+        if found is None or (access is not EVERYTHING and access.missing(found.resource.name)):
             return None
         resource = found.resource
-        if resource.is_plain and self._core.is_plain:
+        if resource.is_plain and core.is_plain:
             request.tool, request.takes_context = found.tool, resource.takes_context
-        request.found, request.may_talk = found, resource.interactive
+        request.found, request.arguments, request.may_talk = found, found.arguments, resource.interactive
+        if request.modern:
+            request.ending = _CACHING + request.ending
         return request
 
     @property
     def _policy(self) -> ExecutionPolicy:
         return self._core.producing
-
-    def _arguments(self, request: PlainRequest) -> Mapping[str, Any]:
-        arguments: Mapping[str, Any] = request.found.arguments
-        return arguments
-
-    def _ending(self, request: PlainRequest) -> bytes:
-        return _CACHING + request.ending if request.modern else b""
 
     def _run(
         self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]

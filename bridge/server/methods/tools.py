@@ -70,6 +70,7 @@ class ToolsCall(PlainCalls):
             return None
         if listed.is_plain and core.is_plain and request.found is None:
             request.tool = listed.tool
+        request.arguments = arguments or {}
         request.takes_context, request.may_talk = listed.takes_context, listed.may_talk
         return request
 
@@ -88,10 +89,10 @@ class ToolsCall(PlainCalls):
         """Call the tool."""
         params = request.params
         if request.found is not None:
-            return self._call_as_task(request.found, params, context, write, request.access)
+            return self._call_as_task(request, context, write)
         return self._core.call(
             params["name"],
-            params.get("arguments") or {},
+            request.arguments,
             context,
             write,
             modern=request.modern,
@@ -99,26 +100,15 @@ class ToolsCall(PlainCalls):
         )
 
     async def _call_as_task(
-        self,
-        tool: Tool,
-        params: Mapping[str, Any],
-        context: InvocationContext,
-        write: Callable[[Json], Written],
-        access: Access,
+        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
     ) -> Written:
         """Call the tool; the result may be a task."""
-        context.meta = forwarded_meta(params.get("_meta"))
-        return write(await self._core.tasks.call(tool, params.get("arguments") or {}, context, access))
+        context.meta = forwarded_meta(request.params.get("_meta"))
+        return write(await self._core.tasks.call(request.found, request.arguments, context, request.access))
 
     @property
     def _policy(self) -> ExecutionPolicy:
         return self._core.policy
-
-    def _arguments(self, request: PlainRequest) -> Mapping[str, Any]:
-        return request.params.get("arguments") or {}
-
-    def _ending(self, request: PlainRequest) -> bytes:
-        return request.ending
 
     def _write(self, request: PlainRequest, result: ToolExecutionResult, write: Callable[[Json], Written]) -> Written:
         assert request.tool is not None, "it was planned"

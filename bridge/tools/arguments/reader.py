@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _MAX_HINTS = 10
 LARGE_BYTES = 65_536
 """Length of the JSON text above which arguments are validated in a worker thread."""
+_TEXT = frozenset({str})
 _N, _I = b"NI"  # numbers, which are found faster than bytes
 _MAX_REPAIRED_SOON_BYTES = 4_096
 _MAX_REPAIRED_VALUES = 5_000
@@ -127,6 +128,7 @@ class ArgumentReader:
         self._strict_gaps = StrictModeGaps(schema)
         self._has_numbers = b'"number"' in text
         self._order = {name: i for i, name in enumerate(properties)}
+        self._texts = _names_of_texts(adapter)
         self._forbids_extra = schema.get("additionalProperties") is False
         self._is_usual = not (self._strict_gaps or self._has_numbers)
         self._has_closed_objects = text.count(b'"additionalProperties":false') > self._forbids_extra
@@ -150,6 +152,10 @@ class ArgumentReader:
 
     def read_soon(self, arguments: Mapping[str, Any] | str) -> dict[str, Any] | bytes:
         """Like `read`, but return large arguments as JSON text, for `read_text` in a worker thread."""
+        if self._texts is not None and type(arguments) is dict and arguments.keys() == self._texts:
+            given = arguments.values()
+            if _TEXT.issuperset(map(type, given)) and all(map(str.isascii, given)):  # others may have lone surrogates
+                return arguments.copy()
         try:
             text = None if type(arguments) is dict else getattr(arguments, "json_text", None)
             raw = text or to_json(arguments)
@@ -303,6 +309,18 @@ class ArgumentReader:
         extra = list(islice((name for name in arguments if name not in self._order), MAX_PROBLEMS + 1))
         hints = {name: _hint(name, self._order) for name in extra[:_MAX_HINTS]}
         return [RejectedValue((name,), f"is not a parameter{hints.get(name, '')}") for name in extra]
+
+
+def _names_of_texts(adapter: TypeAdapter[Any]) -> frozenset[str] | None:
+    """Return the names of all parameters if the adapter accepts any text for each and returns it; else None."""
+    schema: Any = adapter.core_schema
+    fields = schema["fields"] if schema["type"] == "typed-dict" else None
+    if fields is None or any(
+        field["schema"] != {"type": "str"} or field.get("validation_alias", name) != name
+        for name, field in fields.items()
+    ):
+        return None
+    return frozenset(fields)
 
 
 def _has_wide_object(values: Iterable[Any]) -> bool:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from bridge.errors import ArgumentProblem, ArgumentsError
 from bridge.tools.arguments.reader import ArgumentReader
@@ -288,6 +288,40 @@ def test_the_callers_mapping_is_never_changed() -> None:
     assert reader_of(order).read(arguments) == {"order": Order(items=[Item(sku="1")])}
     assert arguments == {"order": {"items": inner}, "note": None}
     assert inner == [{"sku": 1}]
+
+
+def test_texts_for_parameters_that_take_any_text_are_copied() -> None:
+    def note(title: str, text: str = "") -> None: ...
+
+    arguments = {"title": "a", "text": "\u00e9"}
+    read = reader_of(note).read(arguments)
+    assert read == arguments
+    assert read is not arguments
+    assert reader_of(note).read({"title": "a"}) == {"title": "a"}
+    assert reader_of(note).read({"title": 5, "text": "b"}) == {"title": "5", "text": "b"}
+    for wrong in ({"text": "b"}, {"title": "a", "note": "b"}, {"title": "a", "text": "\ud800"}):
+        assert problems_of(note, wrong)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Annotated[str, Field(max_length=3)], "long", None),
+        (Annotated[str, StringConstraints(strip_whitespace=True)], " a ", "a"),
+        (Annotated[str, AfterValidator(len)], "abc", 3),
+        (Annotated[str, P(name="published")], "abc", "abc"),
+        (Literal["a", "b"], "c", None),
+    ],
+)
+def test_texts_for_parameters_that_take_some_texts_are_validated(kind: Any, text: str, value: object) -> None:
+    def note(value: str) -> None: ...
+
+    note.__annotations__["value"] = kind
+    name = "published" if "published" in str(kind) else "value"
+    if value is None:
+        assert problems_of(note, {name: text})
+    else:
+        assert reader_of(note).read({name: text}) == {"value": value}
 
 
 def test_an_exception_of_a_validator_that_is_no_complaint_is_passed_on() -> None:
