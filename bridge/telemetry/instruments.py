@@ -21,6 +21,7 @@ from bridge.telemetry.conventions import (
     NETWORK_TRANSPORT,
     NO_ERRORS,
     OPERATION,
+    OTHER,
     PROTOCOL_VERSION,
     RECONNECTS,
     REFUSALS,
@@ -43,6 +44,9 @@ _TRANSPORT_LABELS = {
     "http": {NETWORK_TRANSPORT: "tcp", NETWORK_PROTOCOL: "http"},
     "sse": {NETWORK_TRANSPORT: "tcp", NETWORK_PROTOCOL: "http"},
 }
+
+_MAX_FAILURES = 100
+"""Maximum labelled failures of a series; the others share one label, since a server may invent any error code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,8 @@ class OperationSeries:
         if error_type is None or error_type in NO_ERRORS:
             self._histogram.record(seconds, self.labels)
             return
+        if (error_type, code) not in self._failed and len(self._failed) >= _MAX_FAILURES:
+            error_type, code = OTHER, None
         labels = self._failed.get((error_type, code))
         if labels is None:
             labels = self._failed[error_type, code] = {**self.labels, **failure_labels(error_type, code)}

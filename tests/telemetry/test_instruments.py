@@ -40,6 +40,15 @@ def test_the_labels_of_a_call_are_those_of_the_conventions() -> None:
     assert series.span_name == "tools/call add"
 
 
+def test_error_codes_that_a_server_invents_do_not_grow_the_labels_without_end() -> None:
+    measured = Measured()
+    series = series_of(measured, Peer("stdio", ""))
+    for code in (*range(150), 0):
+        series.record(0.1, str(code), code)
+    counts = [(labels.get("error.type"), count) for labels, count in measured.counts(SERVER_OPERATION_DURATION)]
+    assert sorted(counts) == sorted([("_OTHER", 50), ("0", 2), *((str(code), 1) for code in range(1, 100))])
+
+
 def test_a_call_that_asks_its_client_is_not_a_failure() -> None:
     measured = Measured()
     series = series_of(measured, Peer("http", "2026-07-28"))

@@ -120,7 +120,8 @@ class KeySet:
             is_recent = self._asked_at is not None and now - self._asked_at < self._pause_seconds
             if self._keys is insufficient and not is_recent:
                 self._asked_at = now
-                await self._refresh()
+                with anyio.CancelScope(shield=True):  # clients that hang up would prevent it for all others
+                    await self._refresh()
 
     @property
     def _pause_seconds(self) -> float:

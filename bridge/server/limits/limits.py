@@ -6,6 +6,7 @@ libraries for this take 5 µs.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import matches
+from bridge.tools.checks import require_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,8 +53,7 @@ class Limits:
         counts |= {f"tool_concurrency[{name!r}]": count for name, count in self.tool_concurrency.items()}
         counts |= {f"tool_result_bytes[{name!r}]": count for name, count in self.tool_result_bytes.items()}
         for name, count in counts.items():
-            if count is not None and count < 1:
-                raise DefinitionError(f"{name} must be at least 1, or None, not {count!r}")
+            require_count(count, name, optional=True)
 
     def result_bytes_of(self, tool: str) -> int | None:
         """Return the maximum length of a tool's results; None for no limit."""
@@ -87,8 +88,10 @@ class Rate:
     """Length of the period."""
 
     def __post_init__(self) -> None:
-        if self.calls < 1 or self.per_seconds <= 0:
-            raise DefinitionError(f"a rate is at least 1 in more than 0 seconds, not {self.calls}/{self.per_seconds:g}")
+        if self.calls < 1 or not 0 < self.per_seconds < math.inf:
+            raise DefinitionError(
+                f"a rate is at least 1 in a time above 0 and not infinite, not {self.calls}/{self.per_seconds:g}"
+            )
 
     @classmethod
     def read(cls, text: str) -> Rate:

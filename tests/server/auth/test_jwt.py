@@ -211,6 +211,22 @@ async def test_many_who_wait_for_the_keys_have_them_fetched_once(issuer: Issuer)
     assert issuer.asked == ["/keys"]
 
 
+async def test_a_client_that_hangs_up_does_not_prevent_that_the_keys_are_fetched(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, get = verifier(issuer, jwks_url=f"{issuer.url}/keys"), RemoteIssuer.get
+
+    async def hang_up_and_get(self: RemoteIssuer, url: str) -> Any:
+        scope.cancel()
+        return await get(self, url)
+
+    monkeypatch.setattr(RemoteIssuer, "get", hang_up_and_get)
+    with anyio.CancelScope() as scope:
+        await found.verify_token(issuer.token())
+    assert await found.verify_token(issuer.token()) is not None
+    assert issuer.asked == ["/keys"]
+
+
 async def test_keys_of_an_issuer_that_went_away_stay(issuer: Issuer) -> None:
     found = verifier(issuer, refetch_seconds=0)
     assert await found.verify_token(issuer.token()) is not None

@@ -37,6 +37,12 @@ def test_the_addresses_of_one_network_of_ipv6_are_one_caller() -> None:
     assert caller_key(scope_of("not:an:address")) == "not:an:address"
 
 
+@pytest.mark.parametrize(("calls", "seconds"), [(0, 1), (1, 0), (1, -1), (1, float("nan")), (1, float("inf"))])
+def test_a_rate_that_limits_nothing_is_refused(calls: int, seconds: float) -> None:
+    with pytest.raises(DefinitionError, match=r"^a rate is at least 1 in a time above 0 and not infinite, not "):
+        Rate(calls, seconds)
+
+
 def test_what_one_caller_took_is_not_counted_against_another() -> None:
     accounts = Accounts(Limits(rate=Rate(1, 60)), lambda: 100.0)
     ada, bob = accounts.of(scope_of("x", "ada")), accounts.of(scope_of("x", "bob"))
