@@ -45,6 +45,13 @@ _FIRST_ERROR = 400
 _SERVER_ERRORS = 500
 
 
+def error_status(status: int | None) -> tuple[int | None, bool]:
+    """Return the status of a failed request, None for one of a success, and True if the request may succeed later."""
+    if status is None or status < _FIRST_ERROR:  # such as 200 for an error within a stream
+        return None, False
+    return status, status in _RETRYABLE or status >= _SERVER_ERRORS
+
+
 class ProviderChatModel(ABC):
     """Chat model of a provider. The arguments are those of the subclasses."""
 
@@ -206,13 +213,13 @@ class SdkChatModel(ProviderChatModel):
         try:
             yield
         except sdk.APIStatusError as error:
-            status = error.status_code
+            status, may_pass = error_status(error.status_code)
             raise ChatModelError(
                 getattr(error, "api_message", None) or error.message,
                 provider=self.provider,
-                status=status if status >= _FIRST_ERROR else None,  # 200 within a stream
+                status=status,
                 request_id=error.request_id,
-                retryable=self._is_retryable(error, by_status=status in _RETRYABLE or status >= _SERVER_ERRORS),
+                retryable=self._is_retryable(error, by_status=may_pass),
             ) from error
         except sdk.APIConnectionError as error:  # includes timeouts
             reason = f"{error.message} ({error.__cause__!r})" if error.__cause__ is not None else error.message

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bridge.models.encoding import json_object, json_text, utf8_json
+from bridge.models.encoding import json_object, json_text
 from bridge.text import utf8_text
 from bridge.tools.checks import listed, require_type
 from bridge.tools.tool import ToolExecutionRequest
@@ -134,5 +134,5 @@ def format_name(response_format: ResponseFormat) -> str:
 
 def describe_format(response_format: ResponseFormat) -> str:
     """Prompt for a schema that cannot be enforced."""
-    schema = json_text(utf8_json(dict(response_format.schema)))
+    schema = json_text(response_format.schema)
     return f"Answer with JSON alone, without a code fence, that conforms to this JSON Schema:\n{schema}"

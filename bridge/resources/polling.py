@@ -12,7 +12,7 @@ from weakref import ref
 from anyio import to_thread
 
 from bridge.resources.box import ResourceBox
-from bridge.tools.checks import require_callable
+from bridge.tools.checks import require_callable, require_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,7 +46,7 @@ class PollingResourceBox(ResourceBox):
         interval_seconds: Seconds between two examinations.
 
     Raises:
-        DefinitionError: As by `ResourceBox`, or a function does not take these arguments.
+        DefinitionError: As by `ResourceBox`, a function does not take these arguments, or the interval is not positive.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class PollingResourceBox(ResourceBox):
     ) -> None:
         self._version = require_callable(version, 1, "version", "the URI")
         self._listing = listing
+        require_seconds(interval_seconds, "interval_seconds", optional=False)
         self._interval_seconds = interval_seconds
         self._watched: dict[str, _Watched] = {}
         self._changing = Lock()

@@ -167,6 +167,12 @@ async def test_clients_are_notified_of_both(era: Any, is_combined: bool) -> None
     publisher.changes.close()
 
 
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), None])
+def test_an_interval_is_positive(seconds: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"^interval_seconds must be a number of seconds above 0, not "):
+        PollingResourceBox(note, version=str, interval_seconds=seconds)
+
+
 @pytest.mark.parametrize("settings", [{"version": None}, {"version": lambda: 1}])
 def test_a_version_must_be_a_function_of_the_uri(settings: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="version"):

@@ -75,7 +75,7 @@ class RedirectListener:
         try:
             await self._show_page(self._page)
         except Exception as error:  # noqa: BLE001 - a user-provided function
-            self._result = SignInError(f"the login page cannot be shown: {error}")
+            self._result = self._result or SignInError(f"the login page cannot be shown: {error}")
             self._answered.set()
 
     def receive(self, target: str) -> tuple[int, str, str]:

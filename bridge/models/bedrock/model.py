@@ -17,7 +17,7 @@ from bridge.models.bedrock.messages import FORBIDDEN_IN_ID, PROVIDER, BedrockRep
 from bridge.models.bedrock.request import BlockingRequest, watch
 from bridge.models.encoding import json_text
 from bridge.models.profiles.profile import BEDROCK
-from bridge.models.provider import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_SECONDS, ProviderChatModel
+from bridge.models.provider import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_SECONDS, ProviderChatModel, error_status
 from bridge.models.provider_schemas import ProviderSchemas, format_name
 from bridge.service.chat_model import ToolChoiceMode
 from bridge.types import without_none
@@ -41,9 +41,6 @@ _RETRYABLE = frozenset(
         "ThrottlingException",
     }
 )
-_FIRST_ERROR = 400
-_TOO_MANY = 429
-_SERVER_ERRORS = 500
 
 
 class BedrockChatModel(ProviderChatModel):
@@ -160,15 +157,13 @@ class BedrockChatModel(ProviderChatModel):
         except ClientError as error:  # includes errors within a stream
             details, metadata = error.response.get("Error", {}), error.response.get("ResponseMetadata", {})
             code = details.get("Code", "")
-            status = metadata.get("HTTPStatusCode")
-            status = status if status is not None and status >= _FIRST_ERROR else None
-            is_retryable = status is not None and (status >= _SERVER_ERRORS or status == _TOO_MANY)
+            status, may_pass = error_status(metadata.get("HTTPStatusCode"))
             raise ChatModelError(
                 f"{code}: {details.get('Message', '')}",
                 provider=PROVIDER,
                 status=status,
                 request_id=metadata.get("RequestId"),
-                retryable=is_retryable or code[:1].upper() + code[1:] in _RETRYABLE,
+                retryable=may_pass or code[:1].upper() + code[1:] in _RETRYABLE,
             ) from error
         except (AwsConnectionError, HTTPClientError, HTTPError) as error:
             raise ChatModelError(f"the connection failed: {error}", provider=PROVIDER, retryable=True) from error

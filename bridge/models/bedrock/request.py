@@ -15,7 +15,9 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
-from anyio import from_thread, lowlevel
+from anyio import lowlevel
+
+from bridge.portal import call_soon
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +61,7 @@ class BlockingRequest:
             except BaseException as error:  # noqa: BLE001 - raised in run()
                 future.set_exception(error)
             with suppress(RuntimeError):  # the event loop has ended
-                from_thread.run_sync(is_done.set, token=token)
+                call_soon(token, is_done.set)
 
         context = copy_context()
         context.run(_line.set, self)

@@ -55,6 +55,17 @@ async def test_what_the_browser_brings_is_heard() -> None:
     assert await answered(browse) == ("the-code", "https://login.example")
 
 
+async def test_a_browser_that_fails_after_the_login_changes_nothing() -> None:
+    async def show(url: str) -> None:
+        loopback.receive("/callback?code=c&state=expected")
+        raise OSError("the browser has ended")
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with listen_for_redirect(None, show) as loopback:
+            await loopback.show(PAGE, lambda _: None)
+            assert (await loopback.answer()).code == "c"
+
+
 async def test_what_is_not_expected_is_refused_and_changes_nothing() -> None:
     statuses = []
 
