@@ -59,7 +59,9 @@ class Inspector:
     async def running(self) -> AsyncIterator[None]:
         """Connect to the servers during this block; the model is closed with them."""
         async with anyio.create_task_group() as tasks:
-            self.requests = Requests(tasks, self._publish_request)
+            self.requests = Requests(
+                tasks, lambda request: self.events.publish("request", request, replaces=request["number"])
+            )
             for server in self.servers.values():
                 tasks.start_soon(server.run)
             try:
@@ -70,9 +72,6 @@ class Inspector:
                 if self._model is not None:
                     with anyio.CancelScope(shield=True):
                         await self._model.aclose()
-
-    def _publish_request(self, request: Json) -> None:
-        self.events.publish("request", request, replaces=request["number"])
 
     def state(self) -> Json:
         """The whole state as JSON, for a page that is opened."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -15,14 +15,14 @@ from bridge.inspector.page_json import page_json
 from bridge.models.provider import ProviderChatModel
 from bridge.models.sampling import sampling_with
 from bridge.tools.context import InvocationContext
-from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer
+from bridge.tools.questions import Elicitation, Roots, Sampling
 from bridge.wire.questions import answer_from_wire, answer_to_wire, question_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridge.service.chat_model import ChatModel
-    from bridge.tools.questions import Answer, Question, Root
+    from bridge.tools.questions import Answer, Question
     from bridge.types import Json
 
 REQUEST_PARAMETER = "bridge.inspector.request"
@@ -76,11 +76,12 @@ class Questions:
 
     def handlers(self, server: str) -> ClientHandlers:
         """Handlers of one server's requests, which wait for an answer of the page."""
+        ask: Any = partial(self._ask, server)  # an answer has the type of its question
         return ClientHandlers(
-            elicitation=partial(self._elicited, server),
-            sampling=partial(self._sampled, server),
+            elicitation=ask,
+            sampling=ask,
             sampling_features=["tools"] if self._model is not None else [],
-            roots=partial(self._listed_roots, server),
+            roots=partial(ask, Roots()),
             extensions=UI_SETTINGS,
         )
 
@@ -134,15 +135,6 @@ class Questions:
         asked = self._open[number]
         asked.answer = None if wire is None else answer_from_wire(asked.question, wire)
         asked.answered.set()
-
-    async def _elicited(self, server: str, question: Question, context: InvocationContext) -> ElicitationAnswer:
-        return cast("ElicitationAnswer", await self._ask(server, question, context))
-
-    async def _sampled(self, server: str, question: Question, context: InvocationContext) -> SamplingAnswer:
-        return cast("SamplingAnswer", await self._ask(server, question, context))
-
-    async def _listed_roots(self, server: str, context: InvocationContext) -> tuple[Root, ...]:
-        return cast("tuple[Root, ...]", await self._ask(server, Roots(), context))
 
     async def _ask(self, server: str, question: Question, context: InvocationContext) -> Answer:
         """Show a question and wait for its answer; a cancelled call withdraws it.

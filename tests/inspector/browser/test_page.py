@@ -145,6 +145,8 @@ def test_texts_of_a_hostile_server_are_texts(attacked: Page) -> None:
     choose(attacked, "attack")
     expect(attacked.get_by_role("heading", name=SCRIPT)).to_be_visible()
     expect(attacked.locator(".description")).to_contain_text("ab⟨U+202E⟩dc⟨U+200B⟩")
+    attacked.get_by_text("Definition", exact=True).click()
+    expect(attacked.locator("details.definition pre")).to_contain_text("ab⟨U+202E⟩dc⟨U+200B⟩")
 
 
 def test_a_hostile_schema_is_a_form_like_any_other(attacked: Page) -> None:

@@ -125,7 +125,7 @@ function suggesting(key, server, ref) {
 function definition({ tokens: _, ...tool }) {
   return html`<details class="definition">
     <summary>Definition</summary>
-    <pre class="text code">${pretty(tool)}</pre>
+    <pre class="text code">${visible(pretty(tool))}</pre>
   </details>`;
 }
 

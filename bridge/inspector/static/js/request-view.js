@@ -84,7 +84,7 @@ const panels = {
     ${details.warning ? html`<p class="warning">${visible(details.warning)}</p>` : nothing}
     ${outcome(details)}
   `,
-  json: (details) => html`<pre class="text code">${details.answer ? pretty(details.answer.result ?? details.answer) : ""}</pre>`,
+  json: (details) => html`<pre class="text code">${details.answer ? visible(pretty(details.answer.result ?? details.answer)) : ""}</pre>`,
   log: (details) => html`<ol class="log">
     ${details.logs.map(
       ({ level, logger, data }) => html`<li>
@@ -164,7 +164,7 @@ function snippet(label, content) {
   };
   return html`<div class="snippet">
     <header><h4>${label}</h4><button type="button" class="quiet" @click=${copy}>Copy</button></header>
-    <pre class="text code">${content}</pre>
+    <pre class="text code">${visible(content)}</pre>
   </div>`;
 }
 
