@@ -286,7 +286,9 @@ class ProxyReader(Proxy[RemoteReader]):
         try:
             wire = await self._call({"uri": uris.of_server(server, request.name)}, context)
         except ServerRefusedError as error:
-            raise self._refusal(error, {"uri": request.name}) from error
+            # Clients recognise a resource that does not exist by the URI; other errors have data of their own.
+            has_uri = isinstance(error.data, dict) and "uri" in error.data
+            raise self._refusal(error, {**error.data, "uri": request.name} if has_uri else error.data) from error
         except ServerError as error:
             raise ToolError(error.brief) from error
         received = ReceivedContents.of(wire)

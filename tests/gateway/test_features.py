@@ -78,6 +78,7 @@ REQUESTS: list[tuple[str, Json]] = [
     ("resources/read", {"uri": "notes://milk?style=loud"}),
     ("resources/read", {"uri": "bytes://all"}),
     ("resources/read", {"uri": "notes://nothing"}),
+    ("resources/read", {"uri": "notes://milk?style=huge"}),
     ("resources/read", {"uri": "question://dish"}),
     ("prompts/get", {"name": "review", "arguments": {"code": "pass"}}),
     ("prompts/get", {"name": "review"}),
@@ -105,6 +106,17 @@ async def test_one_server_answers_through_a_gateway_as_directly(era: str, server
             assert await through.list_items(method) == await direct.list_items(method)
         for method_name, params in REQUESTS:
             assert await said(through, method_name, params) == await said(direct, method_name, params), params
+
+
+async def test_a_refusal_of_a_read_keeps_its_data(era: str, server_era: str) -> None:
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(Gateway([served(ASSISTANT, server_era)]))
+        through = await stack.enter_async_context(caller(gateway, era=era, can_be_asked=False))
+        code, _, data = await said(through, "resources/read", {"uri": "question://dish"})
+        if era == server_era == "2026-07-28":  # others cannot be told of capabilities
+            assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"form": {}}}})
+        else:
+            assert (code, data) == (-32603, {"uri": "question://dish"})
 
 
 @resource("ui://page", mime_type="text/html;profile=mcp-app", metadata={"ui": {"csp": {}}})

@@ -134,7 +134,8 @@ def refusal(error: BaseException, what: Callable[[], str], absent: Callable[[], 
             return error
         case ArgumentsError():
             problems = "; ".join(map(str, error.problems))
-            return ProtocolError(INVALID_PARAMS, f"invalid arguments for {what()}: {problems}", absent().data)
+            # Without the URI in its data, by which clients recognise a resource that does not exist.
+            return ProtocolError(INVALID_PARAMS, f"invalid arguments for {what()}: {problems}")
         case ResourceNotFoundError():
             return absent()
         case ToolError() | ToolTimeoutError():

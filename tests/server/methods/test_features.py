@@ -164,8 +164,8 @@ async def test_failures_say_what_is_wrong_and_no_secrets(urls: dict[bool, str], 
                 f"there is no resource {uri!r}",
                 {"uri": uri},
             )
-        code, message, _ = await error_of(client.read_resource("notes://a/b"))
-        assert code == -32602
+        code, message, data = await error_of(client.read_resource("notes://a/b"))
+        assert (code, data) == (-32602, None)  # with the URI, it would be one that does not exist
         assert "number: should be a valid integer" in message
         assert (await error_of(client.read_resource("notes://refused/1")))[:2] == (-32603, "not this one")
         for request in (client.read_resource("notes://broken/1"), client.get_prompt("broken")):
