@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from bridge.prompts.prompt import MessagesWriter, Prompt, PromptArgument
 from bridge.tools.checks import require_type
 from bridge.tools.completion import Completions
-from bridge.tools.decoration import F, name_of, store_settings
+from bridge.tools.decoration import F, function_and_description, name_of, store_settings
 from bridge.tools.function import FunctionSettings
 from bridge.tools.schema.signature import signature_of, source_of
 from bridge.tools.tool import ToolPolicy
@@ -36,6 +36,8 @@ class PromptSettings(FunctionSettings):
 def prompt(function: F, /) -> F: ...
 @overload
 def prompt(
+    text: str | None = None,
+    /,
     *,
     name: str | None = None,
     title: str | None = None,
@@ -59,14 +61,14 @@ def prompt(
     timeout_seconds: float | None = None,
     run_in_thread: bool = True,
 ) -> Any:
-    """Make a function or method a prompt: ``@prompt`` or ``@prompt(title="Review code")``.
+    """Make a function or method a prompt: ``@prompt``, ``@prompt("description")`` or ``@prompt(title="Review code")``.
 
     The function gets the arguments, which MCP sends as text, converted and checked like those of a tool. It returns
     text, a content block, a `bridge.PromptMessage`, or a list of these. A parameter of type InvocationContext receives
     the context of the request. Coroutine functions run in the caller's event loop, other functions in a worker thread.
 
     Args:
-        function: The function if the decorator is used without parentheses.
+        function: The function if the decorator is used without parentheses; otherwise the description.
         name: Name of the prompt. Defaults to the function's name.
         title: Display name.
         description: Text for users. Defaults to the docstring without its sections.
@@ -80,6 +82,7 @@ def prompt(
     Raises:
         DefinitionError: The decorated object cannot be a prompt, or a setting is invalid.
     """
+    function, description = function_and_description(function, description, "prompt")
     require_type(completions, Mapping | None, "completions", "a mapping of completions by argument")
     settings = PromptSettings(
         name=name,

@@ -62,6 +62,19 @@ def store_settings(function: F, settings: Settings) -> F:
     return function
 
 
+def function_and_description(given: Any, description: str | None, noun: str) -> tuple[Any, str | None]:
+    """Separate the first argument of a decorator, which is a function or a description.
+
+    Raises:
+        DefinitionError: There are two descriptions.
+    """
+    if not isinstance(given, str):
+        return given, description
+    if description is not None:
+        raise DefinitionError(f"the {noun} has two descriptions, {given!r} and {description!r}; keep one")
+    return None, given
+
+
 def stored_settings(attribute: Any) -> tuple[Settings, ...]:
     """Return the settings of all decorators of an object; empty if it is not decorated."""
     if isinstance(attribute, staticmethod | classmethod):

@@ -26,6 +26,7 @@ from bridge.tools.decoration import (
     bound_method,
     decorated_methods,
     described,
+    function_and_description,
     name_of,
     nothing_in,
     published_in,
@@ -179,10 +180,7 @@ def tool(
     Raises:
         DefinitionError: The decorated object cannot be a tool, or a setting is invalid.
     """
-    if isinstance(function, str):
-        if description is not None:
-            raise DefinitionError(f"the tool has two descriptions, {function!r} and {description!r}; keep one")
-        function, description = None, function
+    function, description = function_and_description(function, description, "tool")
     require_type(strict, bool | None, "strict", "True, False or None")
     require_type(return_behavior, ReturnBehavior, "return_behavior", f"one of {', '.join(map(str, ReturnBehavior))}")
     require_type(always_visible, bool, "always_visible", "True or False")

@@ -78,6 +78,18 @@ async def test_arguments_are_typed_and_described() -> None:
     assert (found.name, found.title, found.description, found.metadata) == ("review", "Review", "Review it.", {"k": 1})
 
 
+def test_a_description_is_given_as_that_of_a_tool() -> None:
+    @prompt("Review it.")
+    def review() -> str:
+        """Unused."""
+        return ""
+
+    (found,) = PromptBox(review)
+    assert (found.name, found.description) == ("review", "Review it.")
+    with pytest.raises(DefinitionError, match="the prompt has two descriptions, 'a' and 'b'; keep one"):
+        prompt("a", description="b")
+
+
 async def test_methods_are_prompts_and_others_are_refused() -> None:
     class Prompts:
         @prompt
