@@ -10,9 +10,10 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from queue import Empty, Queue
+from queue import Empty, Queue, SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from bridge.hosting.process import HostingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from bridge.server.publisher import Publisher
 
 _VARIABLE = "BRIDGE_INHERITANCE"
 
@@ -34,6 +37,9 @@ _REPEATABLE = frozenset({"--api-key", "--state-keys"})
 
 _METRICS_SECONDS = 10.0
 """Seconds that the parent may take to collect the metrics of all workers."""
+
+_MAX_UPDATES = 1000
+"""Maximum number of resources whose updates wait for the parent; those of further ones are not shared."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -152,11 +158,39 @@ class WorkerChannel:
         self._writing = Lock()
         self._asking = Lock()
         self._given: Queue[Mapping[str, str]] = Queue()
+        self._updates: SimpleQueue[str] = SimpleQueue()
+        self._waiting: set[str] = set()
+        """The URIs in ``_updates``."""
+        self._notify: Callable[[str], None] = _ignore
         Thread(target=self._listen, name="bridge-worker", daemon=True).start()
 
     def opened(self) -> None:
         """Report that requests are served."""
         self._tell({"say": "opened"})
+
+    def share_updates(self, publisher: Publisher) -> None:
+        """Notify the clients of all workers of new content of resources, whichever worker announces it.
+
+        Updates are sent in a thread of their own, so that no event loop waits for the parent.
+        """
+        from bridge.server.changes import Change  # noqa: PLC0415 - only for servers with resources
+
+        if (box := publisher.features.resources) is not None:
+            self._notify = lambda uri: publisher.changes.notify(Change("resources", uri))
+            box.on_update(self._share)
+            Thread(target=self._send_updates, name="bridge-worker-updates", daemon=True).start()
+
+    def _share(self, uri: str) -> None:
+        if uri not in self._waiting and len(self._waiting) < _MAX_UPDATES:
+            self._waiting.add(uri)
+            self._updates.put(uri)
+
+    def _send_updates(self) -> None:
+        with suppress(OSError):  # the parent has ended
+            while True:
+                uri = self._updates.get()
+                self._waiting.discard(uri)  # before it is sent, so that an update from now on is sent, too
+                self._tell({"updated": uri})
 
     def text(self, accept: str = "") -> tuple[bytes, str]:  # noqa: ARG002 - there is one format
         """Metrics of all workers (see `PrometheusMetrics.text`), with the label ``worker``."""
@@ -186,9 +220,15 @@ class WorkerChannel:
                         self._tell({"metrics": "" if self._metrics is None else self._metrics()[0].decode()})
                     case {"metrics of all": texts}:
                         self._given.put(texts)
+                    case {"updated": uri}:
+                        self._notify(uri)
         self._end(signal.SIGTERM)  # the parent has ended
 
     def _end(self, number: int) -> None:
         # A service manager may signal each process as well, and a second signal would end this one immediately.
         if not self._is_ending():
             os.kill(os.getpid(), number)
+
+
+def _ignore(_uri: str) -> None:
+    """Do nothing: this worker has no resources, or shares its updates through Redis."""

@@ -6,7 +6,7 @@ parent ── binds, starts and restarts workers, forwards signals; serves nothi
   ╰── worker N ─╯
 
 Each worker has a channel of JSON lines to its parent: it reports that it serves, receives the request to end, and
-exchanges metrics. If the channel closes, the parent has ended, and the worker shuts down.
+exchanges metrics and updates of resources. If the channel closes, the parent has ended, and the worker shuts down.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STEADY_SECONDS = 60.0
 """Seconds after which a worker's end does not count as a repeated failure."""
 _METRICS_SECONDS = 5.0
+_MAX_UNREAD_BYTES = 1024 * 1024
+"""Maximum bytes that a worker leaves unread; it gets no further updates of resources until it has read them."""
 
 
 def run_workers(count: int, sockets: InheritedSockets, announce: Callable[[], None], *, has_keys: bool) -> int:
@@ -154,6 +156,12 @@ class _Workers:
         if was_opening and not self._unopened:
             self._announce()
 
+    def share(self, sender: _Worker, uri: str) -> None:
+        """Pass the update of a resource on to the other workers."""
+        for worker in self._running.values():
+            if worker is not sender and worker.has_opened:
+                worker.tell_update(uri)
+
     async def metrics(self) -> dict[str, str]:
         """Metrics of each worker that responds in time."""
         asked = {number: worker.metrics() for number, worker in self._running.items() if worker.has_opened}
@@ -181,6 +189,11 @@ class _Worker:
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message; ignored if the worker has ended."""
         self._writer.write(json.dumps(message).encode() + b"\n")
+
+    def tell_update(self, uri: str) -> None:
+        """Send the update of a resource, unless the worker has stopped reading."""
+        if self._writer.transport.get_write_buffer_size() <= _MAX_UNREAD_BYTES:
+            self.tell({"updated": uri})
 
     async def metrics(self) -> str | None:
         """Request the worker's metrics; None on timeout."""
@@ -211,6 +224,8 @@ class _Worker:
                         workers.opened(self.number)
                     case {"give": "metrics of all"}:
                         tasks.create_task(self._give_metrics(workers))
+                    case {"updated": uri}:
+                        workers.share(self, uri)
                     case {"metrics": text} if self._asked is not None and not self._asked.done():
                         self._asked.set_result(text)
 

@@ -15,6 +15,7 @@ import httpx
 import httpx2
 import pytest
 from mcp import Client, MCPError
+from mcp.client.subscriptions import ResourceUpdated
 from mcp_types import ElicitResult
 
 from tests.cli.draining import SERVED, heard
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sockets are han
 DEADLINE_SECONDS = 60
 TOOLS = """
     import os
-    from bridge import InvocationContext, tool
+    from bridge import InvocationContext, ResourceBox, resource, tool
 
 
     @tool
@@ -44,6 +45,22 @@ TOOLS = """
         form = {"type": "object", "properties": {"name": {"type": "string"}}}
         answer = await context.elicit("Who?", form, key="name")
         return f"Hello {answer.content['name']}, from {os.getpid()}"
+
+
+    @resource("notes://a")
+    def note() -> str:
+        '''A note.'''
+        return ""
+
+
+    notes = ResourceBox(note)
+
+
+    @tool
+    def change() -> int:
+        '''Announce a change of the note.'''
+        notes.updated("notes://a")
+        return os.getpid()
 """
 HOLDING = str(Path(SERVED).resolve())
 SERVE = ("serve", "tools.py", "--transport", "http", "--port", "0", "--workers", "2")
@@ -105,6 +122,21 @@ async def test_what_a_client_carries_between_rounds_is_opened_by_every_worker(st
                 greeting, _, number = text_of(await client.call_tool("greet", {})).rpartition(" ")
             assert greeting == "Hello Ada, from"
             seen.add(number)
+
+
+@pytest.mark.anyio
+async def test_an_update_that_one_worker_announces_is_sent_to_the_clients_of_all(start: Start) -> None:
+    with start(*SERVE) as process, anyio.fail_after(DEADLINE_SECONDS):
+        url = process.url()
+        seen: set[str] = set()
+        async with (
+            Client(url, mode="2026-07-28") as watching,
+            watching.listen(resource_subscriptions=["notes://a"]) as updates,
+        ):
+            while len(seen) < 2:
+                async with Client(url, mode="2026-07-28") as client:
+                    seen.add(text_of(await client.call_tool("change", {})))
+                assert await anext(updates) == ResourceUpdated("notes://a")
 
 
 @pytest.mark.slow

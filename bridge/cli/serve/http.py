@@ -135,6 +135,8 @@ def _serve_here(
         if inheritance is not None and inheritance.channel is not None:
             worker = WorkerChannel(inheritance.channel, lambda: operations.is_draining, metrics)
             metrics = None if metrics is None else worker.text
+            if options.scaling.redis_url is None:  # which shares them with all replicas
+                worker.share_updates(publisher)
         chosen = options.operations
         with usage_errors(ctx, ValueError):
             app = _app(publisher, options, auth)
