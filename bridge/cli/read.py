@@ -18,10 +18,9 @@ from bridge.cli.options import (
     with_headers,
 )
 from bridge.cli.reporting import configure_logging, log_level_option
-from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, produced, with_features
+from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, contents_of, with_features
 from bridge.cli.targets.target import TargetCommand, command_target, only_target
 from bridge.cli.terminal import write_content, write_json
-from bridge.errors import ResourceNotFoundError
 from bridge.hosting.process import print_message, redirect_stdout
 
 if TYPE_CHECKING:
@@ -58,10 +57,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_leve
     [uri] = waiting
 
     async def read(features: Features) -> ToolExecutionResult:
-        found = None if features.resources is None else features.resources.find(uri)
-        if found is None:
-            raise ResourceNotFoundError(uri)
-        return await produced(found.tool, found.arguments, options.timeout, answerer)
+        return await contents_of(features, uri, options.timeout, answerer)
 
     from bridge.cli.interaction.questions import answerer_of  # noqa: PLC0415 - after errors of the arguments
 

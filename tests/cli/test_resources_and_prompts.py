@@ -35,9 +35,11 @@ NOTES = '''
 
 
     @resource("notes://{day}")
-    def of_day(day: str) -> str:
+    def of_day(day: str) -> str | None:
         if day == "never":
-            raise ResourceNotFoundError(f"notes://{day}")
+            raise ResourceNotFoundError(day)
+        if day == "later":
+            return None
         if day == "broken":
             raise RuntimeError("the secret reason")
         return f"notes of {day}"
@@ -174,7 +176,7 @@ def test_json_has_the_whole_result_of_a_read(bridge: Bridge) -> None:
 
 
 def test_an_unknown_resource_is_a_wrong_usage(bridge: Bridge) -> None:
-    for uri in ("nothing://here", "notes://never"):
+    for uri in ("nothing://here", "notes://never", "notes://later"):
         code, output, errors = bridge("read", uri)
         assert (code, output) == (2, "")
         assert f"there is no resource '{uri}'" in errors

@@ -11,7 +11,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from bridge.cli.chat.commands import COMMANDS
-from bridge.cli.targets.features import produced, prompt_named
+from bridge.cli.targets.features import contents_of, produced, prompt_named
 from bridge.errors import ResourceNotFoundError, TargetError
 from bridge.text import nearest
 from bridge.tools.content import File, UserMessage
@@ -77,7 +77,5 @@ async def _read(text: str, features: Features) -> list[Content]:
         if "://" in text:
             raise ResourceNotFoundError(text)
         return []
-    found = features.resources.find(uri)
-    assert found is not None
-    result = await produced(found.tool, found.arguments)
+    result = await contents_of(features, uri)
     return [block.inline() if isinstance(block, File) else block for block in result.content]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bridge.cli.reporting import UsersCodeError, users_traceback
 from bridge.cli.targets.target import LocalTarget
-from bridge.errors import BridgeError, TargetError
+from bridge.errors import BridgeError, ResourceNotFoundError, TargetError
 from bridge.hosting.process import run_interruptible
 from bridge.text import nearest
 
@@ -77,13 +77,35 @@ def prompt_named(features: Features, name: str) -> Prompt:
     return prompt
 
 
+async def contents_of(
+    features: Features,
+    uri: str,
+    timeout_seconds: float | None = None,
+    answerer: QuestionAnswerer | None = None,
+) -> ToolExecutionResult:
+    """Read a resource; see `produced`.
+
+    Raises:
+        ResourceNotFoundError: There is no such resource; the error has its URI.
+        BridgeError: As by `produced`.
+        UsersCodeError: As by `produced`.
+    """
+    found = None if features.resources is None else features.resources.find(uri)
+    if found is None:
+        raise ResourceNotFoundError(uri)
+    try:
+        return await produced(found.tool, found.arguments, timeout_seconds, answerer)
+    except ResourceNotFoundError as error:  # a function does not know its URI
+        raise ResourceNotFoundError(uri) from error
+
+
 async def produced(
     tool: Tool,
     arguments: Mapping[str, Any],
     timeout_seconds: float | None = None,
     answerer: QuestionAnswerer | None = None,
 ) -> ToolExecutionResult:
-    """Read a resource or render a prompt by its tool; progress is shown on a terminal, and questions are answered.
+    """Read a resource, or render a prompt, by its tool; progress is shown on a terminal, and questions are answered.
 
     Args:
         tool: The tool.
