@@ -88,8 +88,11 @@ def test_a_directory_has_the_tools_of_all_its_files(run: Run, directory: Path) -
     (folder / "b.py").write_text("from helper import NAME\n" + TOOL.format(name="second", text="b"))
     (folder / "a.py").write_text(TOOL.format(name="first", text="a"))
     (folder / "helper.py").write_text("NAME = 'no tools in here'\n")
-    (folder / "_draft.py").write_text("raise SystemExit('never imported')\n")
-    assert names_of(run("list", "tools/", "--json").stdout) == ["first", "second"]
+    (folder / "c.py").write_text("from a import first\n")
+    for name in ("_draft", "test_a", "a_test", "conftest"):
+        (folder / f"{name}.py").write_text("raise SystemExit('never imported')\n")
+    for target in ("tools/", "tools"):
+        assert names_of(run("list", target, "--json").stdout) == ["first", "second"]
     done = run("list", "./tools:first")
     assert (done.returncode, done.stderr) == (2, "bridge: './tools' is a directory; name a file in it\n")
 
@@ -232,7 +235,7 @@ def test_a_file_without_usable_tools_is_one_line_and_code_2(
         ("calculater", "there is no module 'calculater'"),
         ("calculator.tools", "there is no module 'calculator.tools'"),
         ("json.nothing", "there is no module 'json.nothing'"),
-        ("folder", "'folder' is a directory: write folder/, or name a file in it"),
+        ("folder", "{directory}/folder has no tools: it has no Python file with a function decorated with @bridge.tool"),
         ("folder.inner", "'folder.inner' is a directory: write folder/inner/, or name a file in it"),
         (
             "shop.py:Shop",

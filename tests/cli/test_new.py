@@ -39,8 +39,10 @@ def test_a_new_project_can_be_served_and_has_no_findings(project: Path, run: Run
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     called = run("call", "words/mcp.json", "count_words", "text=a b a", "unique=true", env={"PATH": path})
     assert (called.returncode, called.stdout) == (0, "2\n")
-    for target in ("words/tools.py", "words/mcp.json"):
-        assert run("doctor", target, env={"PATH": path}).returncode == 0
+    for target in ("words/tools.py", "words/mcp.json", "words", "words/"):
+        done = run("doctor", target, env={"PATH": path})
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert [tool["name"] for tool in json.loads(run("list", "words", "--json").stdout)["tools"]] == ["count_words"]
 
 
 def test_the_files_have_the_projects_name(project: Path) -> None:

@@ -47,6 +47,19 @@ def test_a_directory_may_be_the_one_where_the_user_is(
     assert (target.path.resolve().name, target.name) == (name, name)
 
 
+def test_a_directory_needs_no_slash_unless_a_module_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("words", "my-words", "package", "json"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    assert parse_target("words") == FileTarget(tmp_path / "words")
+    assert parse_target("my-words") == FileTarget(tmp_path / "my-words")
+    assert [parse_target(name) for name in ("package", "json")] == [ModuleTarget("package"), ModuleTarget("json")]
+    assert parse_target("words:add") == ModuleTarget("words", "add")
+
+
 @pytest.mark.parametrize(
     ("text", "target", "name"),
     [

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from bridge.tools.toolbox import ToolBox
 
 _CONFIGURATIONS = ("mcp.json", ".mcp.json")
+_SKIPPED = ("_*", "test_*.py", "*_test.py", "conftest.py")
+"""Files of a directory that are not imported: private ones, and tests, whose packages a server may lack."""
 _LIBRARIES = {"mcp", "fastmcp"}
 _SERVERS = {"FastMCP", "MCPServer", "Server"}
 
@@ -96,9 +98,11 @@ def _sources_of(target: LocalTarget) -> list[object]:
 
 
 def _sources_in(directory: Path) -> list[object]:
-    """Tools of the files in a directory; files without tools are skipped."""
-    files = [FileTarget(path) for path in sorted(directory.glob("*.py")) if not path.name.startswith("_")]
-    sources = [source for file in files for source in _offered(_imported(file), file)]
+    """Tools of the files in a directory, each once; files without tools, and tests, are skipped."""
+    paths = [path for path in sorted(directory.glob("*.py")) if not any(map(path.match, _SKIPPED))]
+    files = [*map(FileTarget, paths)]
+    offered = [source for file in files for source in _offered(_imported(file), file)]
+    sources = [*{id(source): source for source in offered}.values()]  # a file may import tools of another
     if not sources:
         found = f"none of its {len(files)} Python files has" if files else "it has no Python file with"
         configurations = [path for name in _CONFIGURATIONS if (path := directory / name).exists()]

@@ -1,7 +1,7 @@
 """Targets: sources of tools on the command line.
 
     file.py[:object]           a Python file, imported under its stem with its directory on ``sys.path``
-    directory/, .              all Python files in a directory, except those that begin with an underscore
+    directory/, .              all Python files in a directory, except tests and those that begin with an underscore
     package.module[:object]    a module, also found in the working directory
     mcp.json[#server]          the servers of a configuration, or one of them (`bridge.client.config`)
     openapi.json, openapi.yaml the operations of an OpenAPI document that --operations names; also by its URL
@@ -17,7 +17,9 @@ functions (see `bridge.tools.function.tools_from`).
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field, fields, replace
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -171,6 +173,8 @@ def parse_target(text: str) -> Target:
     source, attribute = (match["source"], match["attribute"]) if match else (text, None)
     if source.endswith(".py") or source in {".", ".."} or "/" in source or "\\" in source:
         return FileTarget(_existing_file(source, directory=attribute is None), attribute)
+    if attribute is None and _is_folder(source):
+        return FileTarget(Path(source).absolute())
     if _MODULE.fullmatch(source):
         return ModuleTarget(source, attribute)
     raise TargetError(f"{text!r} is not a target; name {KINDS}")
@@ -199,6 +203,14 @@ def _existing_file(text: str, *, directory: bool = False) -> Path:
     if not path.exists():
         raise TargetError(f"there is no file {text!r} (looked for {path})")
     return path
+
+
+def _is_folder(text: str) -> bool:
+    """True for a directory that is not a package, and that no module precedes."""
+    if not (text and Path(text).is_dir()):
+        return False
+    spec = PathFinder.find_spec(text.partition(".")[0], [str(Path.cwd()), *sys.path])
+    return spec is None or not spec.has_location
 
 
 def existing_targets(texts: Sequence[str]) -> list[Target]:
