@@ -170,7 +170,15 @@ _SDK = ("mcp", "client")
 
 
 class _VisibleHandler(logging.StreamHandler[TextIO]):
-    """Handler that escapes control characters, since log messages may contain foreign text."""
+    """Handler for standard error that escapes control characters, since log messages may contain foreign text."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]  # as logging's own handler of last resort has it
+        """Standard error as it is now, which a command may have replaced."""
+        return sys.stderr
 
     def format(self, record: logging.LogRecord) -> str:
         return escape_controls(super().format(record))
@@ -208,7 +216,7 @@ def configure_logging(level: str, form: str = "text") -> None:
     Above ``debug``, tracebacks have only the user's frames, uvicorn logs only warnings, and the MCP SDK nothing, since
     the command reports connection errors itself. Libraries' warnings about requests are rate-limited.
     """
-    handler = _VisibleHandler(sys.stderr)
+    handler = _VisibleHandler()
     is_debug = level == "debug"
     if form == "json":
         handler.setFormatter(JsonFormatter(shows_all_frames=is_debug))

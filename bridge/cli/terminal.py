@@ -109,7 +109,3 @@ def console_for(stream: TextIO) -> Console:
         highlight=False,
     )
 
-
-def error_console() -> Console:
-    """Console on standard error."""
-    return console_for(sys.stderr)

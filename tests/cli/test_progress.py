@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 
 STEPS = """
+    import logging
+    import sys
+    import anyio
     from bridge import InvocationContext, tool
 
     @tool
@@ -35,6 +38,18 @@ STEPS = """
         '''Report progress without an end.'''
         await context.progress(10)
         await context.progress(20, None, "reading")
+        return "done"
+
+    @tool
+    async def chatty(context: InvocationContext) -> str:
+        '''Report progress, and write.'''
+        await context.progress(1, 4, "first")
+        await context.log("warning", "logged")
+        print("printed")
+        sys.stderr.write("half a line")
+        await context.progress(2, 4, "second")
+        await anyio.to_thread.run_sync(logging.getLogger("thread").error, "of a thread")
+        await context.progress(3, 4, "last")
         return "done"
 """
 
@@ -86,6 +101,51 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
     output, shown = on_a_terminal(directory, environment, "call", "open_end", "--", *server, TERM="dumb")
     assert output == "done\n"
     assert shown.splitlines() == ["done so far: 10", "reading: 20"]
+
+
+def screen(shown: str) -> list[str]:
+    """Lines that a terminal shows in the end."""
+    lines, row, column = [""], 0, 0
+    for text, count, command in re.findall(r"([^\x1b])|\x1b\[[?]?(\d*)[\d;]*([a-zA-Z])", shown):
+        match text or command:
+            case "\r":
+                column = 0
+            case "\n":
+                row += 1
+                lines += [""] * (row == len(lines))
+            case "A" if command:
+                row -= int(count or 1)
+            case "K" if command:
+                lines[row] = "" if count == "2" else lines[row][:column]
+            case character if text:
+                lines[row] = lines[row][:column].ljust(column) + character + lines[row][column + 1 :]
+                column += 1
+            case _:
+                pass  # a colour, or whether the cursor is shown
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_no_other_output_shares_a_line_with_the_progress(
+    directory: Path, environment: dict[str, str], server: list[str], term: str
+) -> None:
+    assert server
+    output, shown = on_a_terminal(directory, environment, "call", "steps.py", "chatty", TERM=term)
+    assert output == "done\n"
+    lines = screen(shown)
+    others = [line for line in lines if "%" not in line]
+    assert others == ["WARNING bridge.tools: logged", "printed", "half a line", "ERROR thread: of a thread"]
+    bars = [re.sub(r"\W*(\w+)\W.*", r"\1", line) for line in lines if "%" in line]
+    assert bars == ([] if term == "xterm" else ["first", "second", "last"])  # that of rich vanishes
+    assert re.findall(r"\d+%", shown)[-1] == "75%"
+
+
+def test_a_log_line_of_a_server_has_a_line_of_its_own(
+    directory: Path, environment: dict[str, str], server: list[str]
+) -> None:
+    _, shown = on_a_terminal(directory, environment, "call", "chatty", "--log-level", "debug", "--", *server)
+    (printed,) = [line for line in screen(shown) if "printed" in line]
+    assert re.fullmatch(r"DEBUG bridge\.client: server 'python[\d.]*': printed", printed)
 
 
 @pytest.mark.parametrize(("settings", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)], ids=["", "NO_COLOR"])

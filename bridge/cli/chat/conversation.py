@@ -154,10 +154,11 @@ async def converse(
     running = lifespan_of(own) or nullcontext
     async with running(), Gateway(servers, local=own, prefix=options.prefix) as gateway:
         features = gateway.features
-        with closing(_lines(features, options)) as lines:
+        with (
+            closing(_lines(features, options)) as lines,
+            CommandChannel(answerer := QuestionAnswerer(lines, model=model, confirms_sampling=True)) as channel,
+        ):
             approvals = Approvals(lines, display)
-            answerer = QuestionAnswerer(lines, model=model, confirms_sampling=True)
-            channel = CommandChannel(answerer)
             display.before_output = channel.hide
             service = ai_service(
                 _Service,
