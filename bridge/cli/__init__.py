@@ -20,6 +20,7 @@ import click
 
 from bridge.cli.completion import install_option
 from bridge.cli.reporting import exit_code_of
+from bridge.hosting.process import drop_unwritable_diagnostics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +69,7 @@ def _bridge() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default with the arguments of this process; return the exit code."""
     _open_closed_streams()
+    drop_unwritable_diagnostics()
     return exit_code_of(lambda: _bridge.main(arguments, prog_name="bridge", standalone_mode=False))
 
 

@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from contextlib import redirect_stdout as redirect_prints
 from dataclasses import dataclass
-from io import TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from threading import Event, Thread
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +23,8 @@ from bridge.text import escape_controls
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from types import FrameType
+
+    from typing_extensions import Buffer
 
 _logger = logging.getLogger("bridge.hosting")
 T = TypeVar("T")
@@ -151,7 +154,8 @@ class ShutdownSignals:
             self._hurry()
         else:
             # The handler may interrupt a write to a stream, so logging is not safe.
-            os.write(2, b"received a second signal; exiting at once\n")
+            with suppress(OSError):
+                os.write(2, b"received a second signal; exiting at once\n")
             self._exit(128 + number)
 
     def _watch(self) -> None:
@@ -194,17 +198,33 @@ def exit_process(code: int) -> int:
     return code
 
 
+class _Lossy(FileIO):
+    """File that drops what cannot be written, such as to a full disk, or to a pipe without a reader."""
+
+    def write(self, data: Buffer, /) -> int:
+        """Write data."""
+        with suppress(OSError):
+            if (written := super().write(data)) is not None:
+                return written
+        return memoryview(data).nbytes
+
+
+def drop_unwritable_diagnostics() -> None:
+    """Let no output to standard error fail for the rest of the process's life, since it is not worth a call."""
+    if sys.platform != "win32" and sys.stderr is sys.__stderr__ and isinstance(sys.stderr, TextIOWrapper):
+        lossy = BufferedWriter(_Lossy(2, "w", closefd=False))
+        sys.stderr = TextIOWrapper(lossy, sys.stderr.encoding, sys.stderr.errors, line_buffering=True)
+
+
 @contextmanager
 def redirect_stdout() -> Iterator[None]:
     """Redirect standard output, of this process and its children, to standard error during this block."""
     sys.stdout.flush()
-    if isinstance(sys.stdout, TextIOWrapper):
-        # As standard error: line-buffered, and printing never fails.
-        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        yield
+        with redirect_prints(sys.stderr):
+            yield
     finally:
         sys.stdout.flush()
         os.dup2(kept, 1)

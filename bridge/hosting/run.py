@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bridge.errors import DefinitionError
-from bridge.hosting.process import INTERRUPTED, exit_process, print_message
+from bridge.hosting.process import INTERRUPTED, drop_unwritable_diagnostics, exit_process, print_message
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
@@ -62,6 +62,7 @@ def run(
         version=_version_of_program() if version is None else version,
         instructions=instructions,
     )
+    drop_unwritable_diagnostics()
     try:
         if transport == "stdio":
             _over_stdio(publisher)

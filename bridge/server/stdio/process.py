@@ -10,7 +10,6 @@ watches for all of this, and enforces the end.
 
 from __future__ import annotations
 
-import io
 import os
 import select
 import signal
@@ -149,9 +148,7 @@ def take_standard_streams() -> ProtocolStreams:
     streams = ProtocolStreams(input_fd=_private(0), output_fd=_private(1))
     _point(0, os.open(os.devnull, os.O_RDONLY))
     _point(1, _standard_error())
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Like standard error: each line is flushed, and no character makes `print` fail.
-        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    sys.stdout = sys.stderr
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lambda: _replace_in_child(streams))
     return streams
