@@ -16,6 +16,7 @@ import click
 
 import bridge
 from bridge.cli.options import option
+from bridge.cli.terminal import wants_colour
 from bridge.errors import (
     ArgumentsError,
     BridgeError,
@@ -181,7 +182,11 @@ class _VisibleHandler(logging.StreamHandler[TextIO]):
         return sys.stderr
 
     def format(self, record: logging.LogRecord) -> str:
-        return escape_controls(super().format(record))
+        line, level = escape_controls(super().format(record)), record.levelname
+        if record.levelno < logging.WARNING or not line.startswith(level) or not wants_colour(sys.stderr):
+            return line
+        colour = "yellow" if record.levelno < logging.ERROR else "red"
+        return click.style(level, fg=colour) + line.removeprefix(level)
 
 
 class _Seldom(logging.Filter):

@@ -108,4 +108,3 @@ def console_for(stream: TextIO) -> Console:
         emoji=False,
         highlight=False,
     )
-

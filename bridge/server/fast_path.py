@@ -26,6 +26,7 @@ from bridge.server.protocol import (
     INTERNAL_ERROR,
     PROTOCOL_VERSION_KEY,
     ProtocolError,
+    client_name,
     error_message,
     result_message,
     write_result,
@@ -72,6 +73,8 @@ class FastPath:
         self._write_stamped = self._stamped  # bound once
         self._ending = b',"resultType":"complete","_meta":%b' % to_json(self._stamp)
         self._agreed_version = ""
+        self._client: str | None = None
+        self._is_observed = respond is not None
 
     def initialize(self, message: Json) -> bytes | None:
         """Plan the response to ``initialize``, which opens a connection of the handshake era.
@@ -87,16 +90,19 @@ class FastPath:
         response = responder.plan(request)
         if not isinstance(response, bytes):
             return None
-        self._agreed_version = version
+        self._agreed_version, self._client = version, client_name(params)
         return response
 
-    def handshake(self, message: Json, version: str = "", access: Access = EVERYTHING) -> bytes | PlainRequest | None:
+    def handshake(
+        self, message: Json, version: str = "", access: Access = EVERYTHING, client: str | None = None
+    ) -> bytes | PlainRequest | None:
         """Plan the response to a request of the handshake era, after its handshake.
 
         Args:
             message: A request, as `bridge.server.protocol.read_message` returns it.
             version: The negotiated version; empty for that of `initialize`, if it was answered here.
             access: Permissions of the caller.
+            client: Name of the client program; None for that of `initialize`, if it was answered here.
         """
         responder = self._handshake.get(message["method"])
         if responder is None:
@@ -104,11 +110,11 @@ class FastPath:
         params = message.get("params") or _EMPTY
         if not (is_plain_message(message) and is_plain_meta(params.get("_meta"))):
             return None
-        return responder.plan(
-            PlainRequest(
-                responder, message["id"], params, False, version or self._agreed_version, _EMPTY, access, write_result
-            )
-        )
+        version = version or self._agreed_version
+        request = PlainRequest(responder, message["id"], params, False, version, _EMPTY, access, write_result)
+        if self._is_observed:
+            request.client = client or self._client
+        return responder.plan(request)
 
     def modern(self, message: Json, access: Access = EVERYTHING) -> bytes | PlainRequest | None:
         """Plan the response to a request of version 2026-07-28, whose HTTP headers the caller has checked.

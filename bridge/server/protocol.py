@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json, to_json
 
 from bridge.errors import BridgeError
+from bridge.text import clip
 from bridge.types import ValueBounds
 from bridge.wire.received import Received
 from bridge.wire.tasks import REQUIRED_CAPABILITIES, TASKS_EXTENSION
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bridge.types import Json
 
 PARSE_ERROR = -32700
@@ -76,6 +79,17 @@ class ProtocolError(BridgeError):
         self.code = code
         self.message = message
         self.data = data
+
+
+def client_name(params: Mapping[str, Any]) -> str | None:
+    """Name of the client program in the parameters of ``initialize``, or of a modern request; cut, since it is foreign.
+
+    None without one.
+    """
+    meta = params.get("_meta")
+    info = params.get("clientInfo") or (meta.get(CLIENT_INFO_KEY) if isinstance(meta, dict) else None)
+    name = info.get("name") if isinstance(info, dict) else None
+    return clip(name) if isinstance(name, str) and name else None
 
 
 def missing_tasks_extension(what: str) -> ProtocolError:

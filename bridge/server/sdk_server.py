@@ -33,6 +33,7 @@ from bridge.server.protocol import (
     LOG_LEVEL_KEY,
     MODERN_VERSIONS,
     ProtocolError,
+    client_name,
 )
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import TRACE_KEYS, trace_in
@@ -326,6 +327,12 @@ async def _explain_state(ctx: Request, call_next: CallNext) -> HandlerResult:
         raise MCPError(error.code, f"{error.message}: {reason}", error.data) from None
 
 
+def _client_name(ctx: Request, params: Mapping[str, Any]) -> str | None:
+    """Name of the client program, of the request or its session."""
+    opened = ctx.session.client_params
+    return client_name(params) or (opened and opened.client_info.name) or None
+
+
 def _telemetry(publisher: ServerCore, methods: Mapping[str, Method], observer: Observer) -> ServerMiddleware[Any]:
     """Return middleware that records every message to the SDK's server."""
 
@@ -343,6 +350,7 @@ def _telemetry(publisher: ServerCore, methods: Mapping[str, Method], observer: O
                 peer.transport,
                 arguments if isinstance(arguments, dict) else {},
                 "tool" if method is None else method.noun,
+                _client_name(ctx, params),
             )
         return observer.serve(
             observer.series(ctx.method, None if target is None else target.name, peer),

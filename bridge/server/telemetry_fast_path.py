@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from bridge.server.fast_path import FastPath, PlainResponder, answerable, protocol_error, refusal
-from bridge.server.protocol import INTERNAL_ERROR, MISSING_CAPABILITY, ProtocolError, result_message
+from bridge.server.protocol import INTERNAL_ERROR, MISSING_CAPABILITY, ProtocolError, client_name, result_message
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import INPUT_REQUIRED, TASK, TOOL_ERROR
 from bridge.telemetry.instruments import Peer
@@ -164,6 +164,7 @@ class ObservedResponder(PlainResponder):
                 self._transport,
                 params.get("arguments") or {},
                 self._method.noun,
+                client_name(params) if request.modern else request.client,
             )
         return ServerOperation(
             observer,

@@ -116,16 +116,18 @@ class Observer(Recorder):
         transport: str,
         arguments: Mapping[str, Any],
         noun: str = "tool",
+        client: str | None = None,
     ) -> CallDetails | None:
         """The details of a call for its record; None where there are no records.
 
-        ``called`` may be the name of no tool, ``server`` is None for a local tool, and ``caller`` where callers are not
-        authenticated. A tool may modify the arguments; the record has them as they came.
+        ``called`` may be the name of no tool, ``server`` is None for a local tool, ``caller`` where callers are not
+        authenticated, and ``client`` where the client program gave no name. A tool may modify the arguments; the record
+        has them as they came.
         """
         if not self.sinks:
             return None
         recorded = recorded_arguments(arguments) if self._shows_arguments else recorded_names(arguments)
-        return CallDetails(called, server, caller, transport, recorded, noun)
+        return CallDetails(called, server, caller, transport, recorded, noun, client)
 
     def answered(
         self,

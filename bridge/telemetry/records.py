@@ -57,6 +57,8 @@ class CallDetails(NamedTuple):
     """The arguments in JSON: `recorded_names` or `recorded_arguments`."""
     noun: str = "tool"
     """``tool`` for a call, ``task`` for the end of one, ``resource`` for a read, ``prompt`` for a rendered prompt."""
+    client: str | None = None
+    """Name of the client program, which it chooses itself; None if it is unknown."""
 
 
 class EndedCall(NamedTuple):
@@ -113,7 +115,7 @@ class CallLog(AuditLog):
 
 def call_record(call: EndedCall) -> CallRecord:
     """The record of a call."""
-    name, server, caller, transport, arguments, noun = call.details
+    name, server, caller, transport, arguments, noun, client = call.details
     outcome = _OUTCOMES.get(call.error_type, "error")
     target = "tool" if noun == "task" else noun
     record = {
@@ -123,6 +125,7 @@ def call_record(call: EndedCall) -> CallRecord:
         target: name and clip(name, MAX_TARGET_CHARS[target]),
         "server": server,
         "caller": caller and clip(caller),
+        "client": client and clip(client),
         "transport": transport,
         "duration_ms": round(call.duration_seconds * 1_000_000) / 1000,
         "outcome": outcome,

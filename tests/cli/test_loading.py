@@ -235,7 +235,10 @@ def test_a_file_without_usable_tools_is_one_line_and_code_2(
         ("calculater", "there is no module 'calculater'"),
         ("calculator.tools", "there is no module 'calculator.tools'"),
         ("json.nothing", "there is no module 'json.nothing'"),
-        ("folder", "{directory}/folder has no tools: it has no Python file with a function decorated with @bridge.tool"),
+        (
+            "folder",
+            "{directory}/folder has no tools: it has no Python file with a function decorated with @bridge.tool",
+        ),
         ("folder.inner", "'folder.inner' is a directory: write folder/inner/, or name a file in it"),
         (
             "shop.py:Shop",

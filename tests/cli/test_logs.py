@@ -48,6 +48,21 @@ def test_warnings_of_libraries_about_requests_are_repeated_once_in_a_while(
     assert counts == [1, 1, 100, 100]
 
 
+@pytest.mark.parametrize(("variable", "is_coloured"), [("FORCE_COLOR", True), ("NO_COLOR", False), ("TERM", False)])
+def test_the_levels_of_problems_are_coloured_where_colours_are_wanted(
+    variable: str, is_coloured: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "1")
+    configure_logging("info")
+    for level in (logging.INFO, logging.WARNING, logging.ERROR):
+        logging.getLogger("tools").log(level, "said")
+    plain = ["INFO tools: said", "WARNING tools: said", "ERROR tools: said"]
+    coloured = ["INFO tools: said", "\x1b[33mWARNING\x1b[0m tools: said", "\x1b[31mERROR\x1b[0m tools: said"]
+    assert capsys.readouterr().err.splitlines() == (coloured if is_coloured else plain)
+
+
 def test_a_level_that_shows_everything_shows_each(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("debug")
     for _ in range(3):

@@ -16,11 +16,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from bridge import ToolBox, ToolError, tool
 from bridge.server.http.app import http_app
+from bridge.server.protocol import CLIENT_INFO_KEY
 from bridge.telemetry.conventions import SERVER_OPERATION_DURATION, SERVER_SESSION_DURATION
 from bridge.telemetry.observer import Observer
 from bridge.telemetry.switch import enabled
 from bridge.telemetry.tracing import Tracing
-from tests.server.http_server import HEADERS, call, modern, modern_headers, open_session, request, serving
+from tests.server.http_server import CLIENT_INFO, HEADERS, call, modern, modern_headers, open_session, request, serving
 from tests.telemetry.measured import Measured
 
 if TYPE_CHECKING:
@@ -133,7 +134,9 @@ def watched(path: str, *, is_modern: bool, is_traced: bool = True) -> Watched:
         # A head that is sent again is known, and its call starts at once.
         for message in REQUESTS if is_traced else [message for message in UNTRACED for _ in range(3)]:
             if is_modern:
-                client.post(url, json=(enveloped := modern(message)), headers=modern_headers(enveloped))
+                enveloped = modern(message)
+                enveloped["params"]["_meta"][CLIENT_INFO_KEY] = CLIENT_INFO
+                client.post(url, json=enveloped, headers=modern_headers(enveloped))
             else:
                 client.post(url, json=message, headers=session).raise_for_status()
         if not is_modern:
@@ -163,6 +166,7 @@ def test_calls_without_a_trace_are_recorded_and_counted_the_same_on_every_path(i
     sdk, *others = [watched(path, is_modern=is_modern, is_traced=False) for path in PATHS]
     outcomes = ["tool_error", "error", "ok", "tool_error", "ok", "tool_error"]
     assert [record["outcome"] for record in sdk.records[::3]] == outcomes
+    assert {record["client"] for record in sdk.records} == {CLIENT_INFO["name"]}
     for other in others:
         assert other.records == sdk.records
         assert other.counts(SERVER_OPERATION_DURATION) == sdk.counts(SERVER_OPERATION_DURATION)

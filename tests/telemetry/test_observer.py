@@ -109,7 +109,7 @@ def test_the_record_of_an_ended_call_reaches_the_sinks() -> None:
     sink = Kept()
     observer = Observer(sinks=[sink])
     series = observer.series("tools/call", "add", CLIENT)
-    details = observer.call_details("add", "github", "alice", "http", {"a": 1, "b": 2})
+    details = observer.call_details("add", "github", "alice", "http", {"a": 1, "b": 2}, client="editor")
     observer.serve(series, 7, None, None, details).end_cancelled()
     (record,) = sink.records
     assert (record.pop("time"), record.pop("duration_ms")) is not None
@@ -119,6 +119,7 @@ def test_the_record_of_an_ended_call_reaches_the_sinks() -> None:
         "tool": "add",
         "server": "github",
         "caller": "alice",
+        "client": "editor",
         "transport": "http",
         "outcome": "cancelled",
         "error": "cancelled",

@@ -58,7 +58,7 @@ class Output:
 
 
 def test_a_record_has_the_start_the_caller_the_tool_and_the_outcome() -> None:
-    details = CallDetails("add", None, "alice", "stdio", recorded_names(["a"]))
+    details = CallDetails("add", None, "alice", "stdio", recorded_names(["a"]), client="editor")
     assert read(ended(details, trace_id="4b", error_type="tool_error")) == {
         "time": "2026-09-21T14:13:20.500Z",
         "event": "call",
@@ -66,6 +66,7 @@ def test_a_record_has_the_start_the_caller_the_tool_and_the_outcome() -> None:
         "tool": "add",
         "server": None,
         "caller": "alice",
+        "client": "editor",
         "transport": "stdio",
         "duration_ms": 250.0,
         "outcome": "tool_error",

@@ -1,6 +1,6 @@
 """The log of calls for people: one line each, written by a thread.
 
-12:00:01.123 call add by alice over http: ok in 0.3 ms
+12:00:01.123 call add by alice from bridge over http: ok in 0.3 ms
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class CallLines:
         name = _word(record.get("tool") or record.get("resource") or record.get("prompt")) or "(no name)"
         server = f" of {_word(record['server'])}" if record["server"] else ""
         caller = f" by {_word(record['caller'])}" if record["caller"] else ""
+        client = f" from {_word(record['client'])}" if record["client"] else ""
         transport = f" over {record['transport']}" if record["transport"] else ""
-        called = escape_controls(f"{record['event']} {name}{server}{caller}{transport}")
+        called = escape_controls(f"{record['event']} {name}{server}{caller}{client}{transport}")
         outcome = f"error {record['error']}" if record["outcome"] == "error" else record["outcome"]
         if self._is_coloured:
             outcome = click.style(outcome, fg=_COLOURS.get(record["outcome"], "red"))

@@ -23,7 +23,7 @@ from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.auth.identity import CredentialCache
 from bridge.server.http.requests import NOT_JSON, is_message, is_utf8
 from bridge.server.methods.registry import methods_of
-from bridge.server.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from bridge.server.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS, client_name
 from bridge.server.unmatched_names import unmatched_auth_names
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
@@ -157,6 +157,7 @@ def _observe_refusal(request: HttpRequest, message: Json, noun: str, target: Tar
         peer.transport,
         arguments if isinstance(arguments, dict) else {},
         noun,
+        client_name(params),
     )
     trace = meta if isinstance(meta, dict) else None
     series, session_id = observer.series(message["method"], target.name, peer), request.headers.get(b"mcp-session-id")

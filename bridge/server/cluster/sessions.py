@@ -41,7 +41,7 @@ from bridge.server.http.responses import send_error
 from bridge.server.http.session import kept_bytes, request_in_session, without_header
 from bridge.server.http.sessions import Session, same_credential
 from bridge.server.limits.accounts import caller_key
-from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED
+from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED, client_name
 from bridge.wire.tasks import without_tasks
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class ClusterSessions:
                 self._sessions.end(each)
             alive = await self._start(session_id, record)
             session = Session(session_id, user, without_tasks(record.params.get("capabilities") or {}), owner)
-            session.kept = kept
+            session.client, session.kept = client_name(record.params), kept
             session.version, session.events = record.version, alive.events
             self._sessions.open(session)
             await request_in_session(alive.transport.handle_request, "POST", session_id, _INITIALIZED)

@@ -107,7 +107,7 @@ class FastHttp:
                 if _routes(routing, message, self._plans.targets):
                     plan = self._plans.modern(message, request.access)
             elif session is not None and session.id_problem(message["id"]) is None:
-                plan = self._plans.handshake(message, session.version or "", request.access)
+                plan = self._plans.handshake(message, session.version or "", request.access, session.client)
         except Exception as error:  # noqa: BLE001 - logged, and answered by a JSON-RPC error
             plan = internal_error_message(message, error)
         if plan is None or isinstance(plan, bytes):

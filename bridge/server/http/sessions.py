@@ -63,6 +63,8 @@ class Session:
     """Capabilities that the client declared, in MCP's JSON."""
     owner: str = ""
     """Key of the caller that opened it."""
+    client: str | None = None
+    """Name of the client program; None if it is unknown."""
     version: str | None = None
     """The negotiated protocol version; None before ``initialize`` has been answered, and if it failed."""
     running: dict[str, Callable[[], object]] = field(default_factory=dict)

@@ -35,7 +35,7 @@ from bridge.server.http.session import (
 )
 from bridge.server.http.sessions import Session, same_credential
 from bridge.server.limits.accounts import caller_key
-from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
+from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR, client_name
 from bridge.wire.tasks import without_tasks
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class StreamableEndpoint:
 
             def opened(new_id: str) -> Session:
                 session = Session(new_id, scope.get("user"), without_tasks(params.get("capabilities") or {}), owner)
-                session.kept, session.events = kept, events
+                session.client, session.kept, session.events = client_name(params), kept, events
                 sessions.open(session)
                 settle()
                 return session

@@ -82,6 +82,8 @@ class PlainRequest:
     """
 
     # Attributes of the class, since each one of an instance takes time in every request.
+    client: str | None = None
+    """Name of the client program in the handshake era, for telemetry; None if it is unknown."""
     tool: Tool | None = None
     """The tool that runs a plain request, or that of its resource or prompt; set by `Method.plan`."""
     arguments: Mapping[str, Any] = _NOTHING

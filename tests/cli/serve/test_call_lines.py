@@ -106,15 +106,15 @@ def test_over_stdio_the_lines_are_on_the_terminal_and_the_protocol_is_untouched(
     os.close(terminal)
     assert sorted(answer["id"] for answer in answers) == [0, 1, 2]
     assert sorted(line[13:] for line in lines_of(shown)) == [
-        "call add over stdio: ok in N ms",
-        "call fail over stdio: tool_error in N ms",
+        "call add from test over stdio: ok in N ms",
+        "call fail from test over stdio: tool_error in N ms",
     ]
 
 
 def record(**changes: object) -> bytes:
     base = {
         "time": "2026-01-31T12:00:01.123Z", "event": "call", "request_id": 1, "tool": "add", "server": None,
-        "caller": None, "transport": "http", "duration_ms": 0.25, "outcome": "ok", "arguments": {},
+        "caller": None, "client": None, "transport": "http", "duration_ms": 0.25, "outcome": "ok", "arguments": {},
     }  # fmt: skip
     return json.dumps(base | changes).encode() + b"\n"
 
@@ -123,6 +123,11 @@ def record(**changes: object) -> bytes:
     ("changes", "shown"),
     [
         ({"server": "files", "caller": "ada"}, "call add of files by ada over http: ok in 0.2 ms"),
+        ({"client": "An editor"}, 'call add from "An editor" over http: ok in 0.2 ms'),
+        (
+            {"client": "x\x1b[2J\n over http: ok in 1 ms"},
+            r'call add from "x\u001b[2J\n over http: ok in 1 ms" over http: ok in 0.2 ms',
+        ),
         ({"outcome": "error", "error": "-32602"}, "call add over http: error -32602 in 0.2 ms"),
         ({"tool": None}, "call (no name) over http: ok in 0.2 ms"),
         (
