@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.adapters.calls import box_of
-from bridge.adapters.replies import conversation_with, request_with, run_all
+from bridge.adapters.replies import conversation_with, read_reply, request_with, run_all
 from bridge.models.anthropic.messages import AnthropicReply, written_messages
 from bridge.models.anthropic.model import tool_definitions
 from bridge.models.profiles.profile import ANTHROPIC
@@ -17,6 +17,8 @@ from bridge.models.provider_schemas import ProviderSchemas
 from bridge.tools.execution import LOCAL
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from anthropic.types import Message, MessageParam, ToolParam
 
     from bridge.service.approval import ApprovalPolicy
@@ -44,7 +46,7 @@ def anthropic_tools(source: object) -> list[ToolParam]:
 
 async def run_anthropic(
     source: object,
-    message: Message,
+    message: Message | Mapping[str, Any],
     *,
     approval: ApprovalPolicy | None = None,
     context: InvocationContext | None = None,
@@ -54,7 +56,7 @@ async def run_anthropic(
 
     Args:
         source: The source of `anthropic_tools`.
-        message: The complete message; it goes into the conversation before the returned one.
+        message: The complete message, or its JSON; it goes into the conversation before the returned one.
         approval: Selects the calls that need approval, and decides about them. Only those with the verdict YES run.
         context: Context of the calls.
         policy: Limits, callbacks and error handling.
@@ -63,11 +65,11 @@ async def run_anthropic(
         One user message with the results; none if the message calls no tools.
 
     Raises:
-        DefinitionError: The source has no tools.
+        DefinitionError: The source has no tools, or the message is none.
     """
     box = box_of(source)
     request = request_with(box, _SCHEMAS)
-    calls = AnthropicReply(request).complete(message).message.tool_execution_requests
+    calls = read_reply(message, AnthropicReply(request).complete, "Message").message.tool_execution_requests
     results = await run_all(box, calls, approval=approval, context=context, policy=policy)
     messages: list[Any] = written_messages(conversation_with(results, request))
     return messages

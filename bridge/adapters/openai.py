@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.adapters.calls import box_of, shown_to_model
-from bridge.adapters.replies import conversation_with, request_with, run_all
+from bridge.adapters.replies import conversation_with, read_reply, request_with, run_all
 from bridge.models.encoding import base64_of, file_name_of, image_in, is_pdf
 from bridge.models.openai.messages import MessageWriter, OpenAiReply
 from bridge.models.openai.model import tool_definition
@@ -19,12 +19,14 @@ from bridge.tools.content import File, describe_block
 from bridge.tools.execution import LOCAL
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from openai.types.chat import ChatCompletion, ChatCompletionMessageParam, ChatCompletionToolParam
     from openai.types.responses import FunctionToolParam, Response
     from openai.types.responses.response_input_param import FunctionCallOutput
 
     from bridge.service.approval import ApprovalPolicy
-    from bridge.tools.calls import ToolExecutionResult
+    from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
     from bridge.tools.content import Content
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
@@ -52,7 +54,7 @@ def openai_tools(source: object) -> list[ChatCompletionToolParam]:
 
 async def run_openai(
     source: object,
-    reply: ChatCompletion,
+    reply: ChatCompletion | Mapping[str, Any],
     *,
     approval: ApprovalPolicy | None = None,
     context: InvocationContext | None = None,
@@ -65,7 +67,7 @@ async def run_openai(
 
     Args:
         source: The source of `openai_tools`.
-        reply: The complete reply; its message goes into the conversation before the returned ones.
+        reply: The complete reply, or its JSON; its message goes into the conversation before the returned ones.
         approval: Selects the calls that need approval, and decides about them. Only those with the verdict YES run.
         context: Context of the calls.
         policy: Limits, callbacks and error handling.
@@ -75,11 +77,12 @@ async def run_openai(
 
     Raises:
         ChatModelError: The reply has no choices.
-        DefinitionError: The source has no tools.
+        DefinitionError: The source has no tools, or the reply is none.
     """
     box = box_of(source)
     request = request_with(box, SCHEMAS)
-    calls = OpenAiReply(request).complete(reply).message.tool_execution_requests
+    read = read_reply(reply, OpenAiReply(request).complete, "ChatCompletion")
+    calls = read.message.tool_execution_requests
     results = await run_all(box, calls, approval=approval, context=context, policy=policy)
     conversation = conversation_with(results, request)
     writer = MessageWriter(conversation, images_in_tool_results=False, send_thinking=False)
@@ -98,7 +101,7 @@ def openai_responses_tools(source: object) -> list[FunctionToolParam]:
 
 async def run_openai_responses(
     source: object,
-    response: Response,
+    response: Response | Mapping[str, Any],
     *,
     approval: ApprovalPolicy | None = None,
     context: InvocationContext | None = None,
@@ -108,7 +111,7 @@ async def run_openai_responses(
 
     Args:
         source: The source of `openai_responses_tools`.
-        response: The complete response. Its output goes into the input before the returned items, unless
+        response: The complete response, or its JSON. Its output goes into the input before the returned items, unless
             ``previous_response_id`` refers to it.
         approval: Selects the calls that need approval, and decides about them. Only those with the verdict YES run.
         context: Context of the calls.
@@ -118,15 +121,19 @@ async def run_openai_responses(
         The items, with the images and files of results; none if the response calls no tools.
 
     Raises:
-        DefinitionError: The source has no tools.
+        DefinitionError: The source has no tools, or the response is none.
     """
     box = box_of(source)
     request = request_with(box, SCHEMAS)
-    calls = [
-        request.execution_request(item.name, item.arguments, item.call_id)
-        for item in response.output
-        if item.type == "function_call"
-    ]
+
+    def read(reply: Any) -> list[ToolExecutionRequest]:
+        return [
+            request.execution_request(item["name"], item["arguments"], item["call_id"])
+            for item in reply.to_dict(warnings=False)["output"]
+            if item["type"] == "function_call"
+        ]
+
+    calls = read_reply(response, read, "Response")
     results = await run_all(box, calls, approval=approval, context=context, policy=policy)
     items: list[Any] = [
         {"type": "function_call_output", "call_id": str(call.id), "output": _output(result)} for call, result in results

@@ -13,7 +13,7 @@ from bridge.errors import DefinitionError, MissingExtraError
 from bridge.text import short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pydantic import BaseModel
 
@@ -191,17 +191,20 @@ def _names(operations: list[tuple[str, str, Any]]) -> list[str]:
         safe_name(identifier) if isinstance(identifier, str) and identifier else path
         for (_, _, identifier), path in zip(operations, by_path, strict=True)
     ]
-    counts = Counter(given)
-    names: list[str] = []
-    taken = {name for name, count in counts.items() if count == 1}
-    for name, path in zip(given, by_path, strict=True):
-        if counts[name] == 1:
-            names.append(name)
-            continue
-        number, candidate = 1, path
-        while candidate in taken:
-            number += 1
-            candidate = f"{path}_{number}"
-        taken.add(candidate)
-        names.append(candidate)
-    return names
+    return unique_names(given, by_path)
+
+
+def unique_names(names: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Replace each name that is there several times by the other one at its place, with a number if that is taken."""
+    counts = Counter(names)
+    last_numbers = {name: 1 for name, count in counts.items() if count == 1}
+
+    def free(other: str) -> str:
+        candidate = other
+        while candidate in last_numbers:
+            last_numbers[other] += 1
+            candidate = f"{other}_{last_numbers[other]}"
+        last_numbers[candidate] = 1
+        return candidate
+
+    return [name if counts[name] == 1 else free(other) for name, other in zip(names, others, strict=True)]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.client.transports.limits import media_type
 from bridge.errors import DefinitionError
-from bridge.openapi.document import safe_name, v3_1
+from bridge.openapi.document import safe_name, unique_names, v3_1
 from bridge.openapi.schemas import SchemaConverter
 from bridge.openapi.serialization import PATH_STYLES, QUERY_STYLES, is_header_name
 
@@ -248,18 +247,7 @@ def _is_divisible(schema: Any, *, is_required: bool) -> bool:
 
 def _with_unique_names(parameters: list[Parameter]) -> list[Parameter]:
     """Add its place to each name that several parameters have: ``id_path`` and ``id_body``."""
-    counts = Counter(each.argument for each in parameters)
-    taken = {name for name, count in counts.items() if count == 1}
-    named: list[Parameter] = []
-    for each in parameters:
-        name = each.argument
-        if counts[name] > 1:
-            base = candidate = f"{name}_{each.place}"
-            number = 1
-            while candidate in taken:
-                number += 1
-                candidate = f"{base}_{number}"
-            taken.add(candidate)
-            name = candidate
-        named.append(replace(each, argument=name))
-    return named
+    names = unique_names(
+        [each.argument for each in parameters], [f"{each.argument}_{each.place}" for each in parameters]
+    )
+    return [replace(each, argument=name) for each, name in zip(parameters, names, strict=True)]

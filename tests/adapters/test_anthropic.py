@@ -7,7 +7,7 @@ import anyio
 import pytest
 from anthropic import AsyncAnthropic
 
-from bridge import ApprovalPolicy, InvocationContext, ToolBox, for_tools
+from bridge import ApprovalPolicy, DefinitionError, InvocationContext, ToolBox, for_tools
 from bridge.adapters import anthropic_tools, run_anthropic
 from bridge.testing import connected
 from tests.adapters.tools import Waiting, box, count
@@ -45,7 +45,8 @@ async def test_a_request_has_the_tools_as_anthropic_wants_them() -> None:
     }
 
 
-async def test_the_message_that_answers_another() -> None:
+@pytest.mark.parametrize("is_json", [False, True])
+async def test_the_message_that_answers_another(*, is_json: bool) -> None:
     message, _ = await replied(
         anthropic_wire.text("I look."),
         anthropic_wire.use("one", "add", {"a": 1}),
@@ -56,7 +57,7 @@ async def test_the_message_that_answers_another() -> None:
     image = {"type": "base64", "media_type": "image/png", "data": PIXEL_BASE64}
     document = {"type": "base64", "media_type": "application/pdf", "data": PDF_BASE64}
     text = {"type": "text", "media_type": "text/plain", "data": "one"}
-    assert await run_anthropic(box(), message) == [
+    assert await run_anthropic(box(), message.to_dict() if is_json else message) == [
         {
             "role": "user",
             "content": [
@@ -84,6 +85,12 @@ async def test_the_message_that_answers_another() -> None:
             ],
         }
     ]
+
+
+@pytest.mark.parametrize("reply", [None, "add", [], {}, {"content": [{"type": "tool_use"}]}])
+async def test_what_is_no_message_is_refused(reply: Any) -> None:
+    with pytest.raises(DefinitionError, match="expected a complete Message of the SDK, or its JSON as a dict, not "):
+        await run_anthropic(box(), reply)
 
 
 async def test_calls_that_are_not_approved_do_not_run() -> None:

@@ -78,10 +78,12 @@ async def test_a_request_has_the_tools_as_openai_wants_them() -> None:
     assert body["tools"][0] == {"type": "function", "strict": False, **function}
 
 
-async def test_the_messages_that_answer_a_completion() -> None:
+@pytest.mark.parametrize("is_json", [False, True])
+async def test_the_messages_that_answer_a_completion(*, is_json: bool) -> None:
     calls = ("one", "add", '{"a": 1}'), ("two", "chart", '{"city": "Oslo"}'), ("three", "delete", '{"path": "a"}')
     completion, _ = await completed(*calls, ("four", "who_am_i", ""), ("five", "nothing", "{}"))
-    assert await run_openai(box(), completion, context=InvocationContext(parameters={"user": "ada"})) == [
+    reply = completion.to_dict() if is_json else completion
+    assert await run_openai(box(), reply, context=InvocationContext(parameters={"user": "ada"})) == [
         {"role": "tool", "tool_call_id": "one", "content": '{"total":2}'},
         {"role": "tool", "tool_call_id": "two", "content": "A chart of Oslo.\n(shown in the next user message)"},
         {"role": "tool", "tool_call_id": "three", "content": "Error: a is locked; close it first"},
@@ -97,10 +99,11 @@ async def test_the_messages_that_answer_a_completion() -> None:
     ]
 
 
-async def test_the_items_that_answer_a_response() -> None:
+@pytest.mark.parametrize("is_json", [False, True])
+async def test_the_items_that_answer_a_response(*, is_json: bool) -> None:
     calls = ("one", "add", '{"a": 1}'), ("two", "chart", '{"city": "Oslo"}'), ("three", "attach", "{}")
     response, _ = await responded(*calls, ("four", "delete", '{"path": "a"}'), ("five", "add", "[]"))
-    assert await run_openai_responses(box(), response) == [
+    assert await run_openai_responses(box(), response.to_dict() if is_json else response) == [
         {"type": "function_call_output", "call_id": "one", "output": '{"total":2}'},
         {
             "type": "function_call_output",
@@ -130,6 +133,19 @@ async def test_the_items_that_answer_a_response() -> None:
             "output": "Error: invalid arguments for 'add': should be a JSON object, got []",
         },
     ]
+
+
+CALL = {"id": "one", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    "reply", [None, "add", [CALL], CALL["function"], {"choices": [{}]}, {"choices": 1}, {"choices": ["add"]}]
+)
+async def test_what_is_no_reply_is_refused(reply: Any) -> None:
+    with pytest.raises((DefinitionError, ChatModelError), match=r"a complete ChatCompletion .* not |no choices"):
+        await run_openai(box(), reply)
+    with pytest.raises(DefinitionError, match="expected a complete Response of the SDK, or its JSON as a dict, not "):
+        await run_openai_responses(box(), reply)
 
 
 async def test_ids_are_kept_whatever_their_length() -> None:

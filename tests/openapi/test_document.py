@@ -1,11 +1,17 @@
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bridge import DefinitionError
+from bridge.openapi import document as document_module
 from tests.openapi.documents import document, parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
 
 
 def names(**operations: Any) -> list[str]:
@@ -50,6 +56,25 @@ def test_operations_with_the_same_id_are_named_by_their_paths() -> None:
         "get_b_2",
         "get_b",
     ]
+
+
+def test_many_operations_of_one_name_are_named_in_linear_time() -> None:
+    count, lines = 300, 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        nonlocal lines
+        lines += event == "line"
+        return trace if frame.f_code.co_filename == document_module.__file__ else None
+
+    same = ["same"] * count
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        named = document_module.unique_names(same, ["get"] * count)
+    finally:
+        sys.settrace(before)
+    assert named == ["get", *(f"get_{number}" for number in range(2, count + 1))]
+    assert lines < 20 * count
 
 
 def test_long_ids_are_cut_and_stay_different() -> None:

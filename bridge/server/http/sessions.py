@@ -68,10 +68,7 @@ class Session:
     version: str | None = None
     """The negotiated protocol version; None before ``initialize`` has been answered, and if it failed."""
     running: dict[str, Callable[[], object]] = field(default_factory=dict)
-    """Functions that cancel calls of the fast path, by the request's id as text, since 7 and "7" are the same id.
-
-    A call that the fast path has handed over stays here until it ends.
-    """
+    """Functions that cancel calls of the fast path until they end, by id as text, since 7 and "7" are the same id."""
     asked: dict[str, bool] = field(default_factory=dict)
     """Ids, as text, of the requests that the SDK has not handled yet; True once a handler has begun."""
     kept: int = 0
