@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING
 
+from filelock import FileLock
 from prompt_toolkit.completion import Completer, Completion
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings
@@ -34,6 +35,7 @@ _COMMAND = re.compile(r"/([\w.-]*)")
 _ARGUMENTS = re.compile(r"/([\w.-]+)\s(.*\s)?([\w.-]*)", re.DOTALL)
 _RESOURCE = re.compile(r"(?<!\S)@(\S*)$")
 _MAX_META_CHARS = 60
+_LOCK_SECONDS = 1.0
 
 
 class QuestionEditor(EditedInput):
@@ -64,11 +66,19 @@ class QuestionEditor(EditedInput):
 
 
 class _History(FileHistory):
-    """History in a file; a full disk loses the entry, and not the conversation."""
+    """History in a file that conversations share; a full disk loses the entry, and not the conversation."""
 
     def store_string(self, string: str) -> None:
-        with suppress(OSError):
+        with suppress(OSError), _locked(Path(str(self.filename))):
             super().store_string(string)
+
+
+def _locked(history: Path) -> FileLock:
+    """Lock of a history; without it, an entry of one conversation could be lost while another drops the older half.
+
+    Entering it raises an OSError after a second.
+    """
+    return FileLock(history.with_name(f"{history.name}.lock"), timeout=_LOCK_SECONDS, mode=MODE)
 
 
 def _prepare(path: Path) -> None:
@@ -77,11 +87,11 @@ def _prepare(path: Path) -> None:
     try:
         if hasattr(os, "fchmod"):
             os.fchmod(file, MODE)  # `os.open` does not change the mode of an existing file
-        is_long = os.fstat(file).st_size > MAX_BYTES
     finally:
         os.close(file)
-    if is_long:
-        _drop_older_half(path)
+    with _locked(path):
+        if path.stat().st_size > MAX_BYTES:
+            _drop_older_half(path)
 
 
 def _drop_older_half(path: Path) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import errno
 import stat
 from pathlib import Path
+from tempfile import mkstemp
+from threading import Thread
+from typing import Any
 
 import pytest
 
+from bridge.cli.chat import editor
 from bridge.cli.chat.editor import QuestionEditor
 from bridge.server.features import Features
 from tests.cli.chatting import Provider, serving, text
-from tests.cli.pseudo_terminal import CTRL_C, CTRL_D, TAB, UP, Terminal
+from tests.cli.pseudo_terminal import CTRL_C, CTRL_D, DEADLINE_SECONDS, TAB, UP, Terminal
 
 OFFERING = """
 from bridge import prompt, resource
@@ -83,6 +87,24 @@ def test_a_long_history_loses_its_older_half(tmp_path: Path) -> None:
     assert history.read_text().startswith("\n# 2026-01-31 12:00:00\n+question 0")
 
 
+def test_a_question_is_kept_that_is_asked_while_another_conversation_drops_the_older_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = tmp_path / "chat_history"
+    history.write_text("\n# 2026-01-31 12:00:00\n+question\n" * 40_000)
+    storing = Thread(target=lambda: editor._History(str(history)).store_string("asked meanwhile"))
+
+    def make(**options: Any) -> tuple[int, str]:
+        storing.start()  # the file has been read, and is not replaced yet
+        storing.join(0.2)
+        return mkstemp(**options)
+
+    monkeypatch.setattr(editor, "mkstemp", make)
+    QuestionEditor(Features(), history)
+    storing.join(DEADLINE_SECONDS)
+    assert history.read_text().endswith("+asked meanwhile\n")
+
+
 def test_a_history_that_cannot_be_replaced_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = tmp_path / "chat_history"
     whole = "\n# 2026-01-31 12:00:00\n+question\n" * 40_000
@@ -95,7 +117,7 @@ def test_a_history_that_cannot_be_replaced_is_left_as_it_is(tmp_path: Path, monk
     with pytest.raises(OSError, match="No space left"):
         QuestionEditor(Features(), history)
     assert history.read_text() == whole
-    assert list(tmp_path.iterdir()) == [history]
+    assert {path.name for path in tmp_path.iterdir()} <= {"chat_history", "chat_history.lock"}
 
 
 def test_the_history_can_be_left_out(tmp_path: Path) -> None:
