@@ -11,6 +11,7 @@ from pydantic_core import from_json, to_json
 from bridge.errors import WireError
 from bridge.text import short_repr, utc_time
 from bridge.tools.task import Task, TaskStatus
+from bridge.wire.received import Received
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,6 +106,14 @@ def _time(value: Any) -> float:
 def task_to_wire(task: Task) -> Json:
     """Convert a task to the result of ``tasks/get`` (``DetailedTask``)."""
     return {"resultType": "complete", **task_notification_to_wire(task)}
+
+
+def written_task(task: Task) -> Received:
+    """Return the text of a task as the result of ``tasks/get``, without reading its outcome."""
+    text = to_json(_base(task) | ({"inputRequests": task.questions} if task.status == "input_required" else {}))[:-1]
+    if (member := _OUTCOMES.get(task.status)) is not None:
+        text = b'%b,"%b":%b' % (text, member.encode(), task.outcome)
+    return Received.of({}, text)
 
 
 def task_notification_to_wire(task: Task) -> Json:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from bridge import Task, WireError
-from bridge.wire.tasks import created_task_to_wire, is_created_task, task_from_wire, task_to_wire
+from bridge.wire.tasks import created_task_to_wire, is_created_task, task_from_wire, task_to_wire, written_task
 from tests.wire_values import json_objects, json_values, texts
 
 milliseconds = st.integers(10, 60_000).map(lambda each: each / 1000)
@@ -38,6 +38,18 @@ def test_a_task_is_the_same_after_its_journey(task: Task) -> None:
     assert task_from_wire(wire) == task
     assert not is_created_task(wire)
     assert is_created_task(created_task_to_wire(task))
+
+
+@given(task=tasks)
+def test_a_task_is_written_as_it_is_converted(task: Task) -> None:
+    assert {"resultType": "complete", **from_json(written_task(task).written())} == task_to_wire(task)
+
+
+def test_a_task_is_written_without_reading_its_outcome() -> None:
+    task = Task(
+        id="x", status="completed", outcome=b"?", created_at=0, updated_at=0, ttl_seconds=None, poll_interval_seconds=1
+    )
+    assert written_task(task).written().endswith(b',"result":?}')
 
 
 @given(

@@ -222,7 +222,7 @@ class Replica:
         self._may_have_forgotten = self._may_have_forgotten or not isinstance(error, TimeoutError)
         if self.is_up and not (isinstance(error, LateError) and not error.is_again):
             self.is_up = False
-            _logger.error("Redis is unavailable (%s): %s", error, self._consequence)
+            _logger.error("Redis is unavailable (%s): %s", str(error) or type(error).__name__, self._consequence)
 
     async def _send_heartbeats(self) -> None:
         while True:

@@ -14,14 +14,15 @@ from bridge.server.protocol import (
     missing_tasks_extension,
 )
 from bridge.tools.context import InvocationContext
-from bridge.wire.tasks import supports_tasks, task_to_wire
+from bridge.wire.tasks import supports_tasks, task_to_wire, written_task
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from mcp_types import RequestParams
 
     from bridge.server.methods.method import HandlerRequest, PlainRequest
+    from bridge.tools.task import Task
     from bridge.types import Json
 
 _Written = TypeVar("_Written")
@@ -42,11 +43,12 @@ class _TaskMethod(Method):
         is_plain = type(request.params.get(_TASK_ID)) is str and supports_tasks(request.capabilities)
         return request if is_plain and self._core.has_tasks else None
 
-    def run(
+    async def run(
         self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], _Written]
-    ) -> Awaitable[_Written]:
+    ) -> _Written:
         """Answer the request."""
-        return self._written(request.params, context, write)
+        task = await self._answer(request.params[_TASK_ID], context, request.params)
+        return write(dict(_DONE) if task is None else written_task(task))
 
     def params_type(self) -> type[RequestParams]:
         """Return the type of the parameters, which `handle` reads itself."""
@@ -73,14 +75,11 @@ class _TaskMethod(Method):
         if name is not None and decode_header_value(name) != task_id:  # FastMCP 4.1 sends none
             raise ProtocolError(HEADER_MISMATCH, f"the header Mcp-Name must be the {_TASK_ID!r} of the request")
         headers = {} if sdk.request is None else sdk.request.headers
-        return await self._written(given, InvocationContext(caller=caller_of_request(), headers=headers), dict)
+        task = await self._answer(task_id, InvocationContext(caller=caller_of_request(), headers=headers), given)
+        return dict(_DONE) if task is None else task_to_wire(task)
 
-    async def _written(
-        self, params: Mapping[str, Any], context: InvocationContext, write: Callable[[Json], _Written]
-    ) -> _Written:
-        return write(await self._answer(params[_TASK_ID], context, params))
-
-    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Json:
+    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Task | None:
+        """Return the task to answer with; None for an empty result."""
         raise NotImplementedError
 
 
@@ -89,10 +88,10 @@ class TasksGet(_TaskMethod):
 
     name = "tasks/get"
 
-    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Json:  # noqa: ARG002 - it has no further parameters
+    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Task:  # noqa: ARG002 - it has no further parameters
         if (forwarded := self._core.forwarded(task_id)) is not None:
-            return task_to_wire(await forwarded.get(task_id, context))
-        return task_to_wire(await self._core.tasks.get(task_id, context.caller))
+            return await forwarded.get(task_id, context)
+        return await self._core.tasks.get(task_id, context.caller)
 
 
 class TasksUpdate(_TaskMethod):
@@ -100,7 +99,7 @@ class TasksUpdate(_TaskMethod):
 
     name = "tasks/update"
 
-    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Json:
+    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> None:
         answers = params.get("inputResponses")
         if not isinstance(answers, dict) or not all(isinstance(each, dict) for each in answers.values()):
             raise ProtocolError(INVALID_PARAMS, "'inputResponses' must be an object of objects, the answers by key")
@@ -108,7 +107,6 @@ class TasksUpdate(_TaskMethod):
             await forwarded.update(task_id, context, answers)
         else:
             await self._core.tasks.update(task_id, context.caller, answers)
-        return dict(_DONE)
 
 
 class TasksCancel(_TaskMethod):
@@ -116,9 +114,8 @@ class TasksCancel(_TaskMethod):
 
     name = "tasks/cancel"
 
-    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Json:  # noqa: ARG002 - it has no further parameters
+    async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> None:  # noqa: ARG002 - it has no further parameters
         if (forwarded := self._core.forwarded(task_id)) is not None:
             await forwarded.cancel(task_id, context)
         else:
             await self._core.tasks.cancel(task_id, context.caller)
-        return dict(_DONE)

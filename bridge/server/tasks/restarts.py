@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from bridge.server.tasks.store import TaskRecord
     from bridge.tools.tool import Tool
+
+_logger = logging.getLogger("bridge.server")
 
 _NOTHING: Mapping[str, str] = {}
 MAX_RUNS = 3
@@ -80,16 +83,20 @@ def read_rerun(record: TaskRecord) -> Rerun | None:
     """Return the call of a stored task; None if it must not be run again."""
     if not record.request:
         return None
-    request = from_json(record.request)
-    given = request["caller"]
-    caller = None if given is None else Caller(given["name"], frozenset(given["scopes"]), given["claims"])
-    context = InvocationContext(
-        memory_id=None if caller is None else caller.name,
-        caller=caller,
-        client_capabilities=request["capabilities"],
-        meta=request["meta"],
-        headers=request.get("headers", {}),
-        parameters=request.get("parameters", {}),
-        account=record.account,
-    )
-    return Rerun(request["arguments"], context, request.get("trace", {}))
+    try:
+        request = from_json(record.request)
+        given = request["caller"]
+        caller = None if given is None else Caller(given["name"], frozenset(given["scopes"]), given["claims"])
+        context = InvocationContext(
+            memory_id=None if caller is None else caller.name,
+            caller=caller,
+            client_capabilities=request["capabilities"],
+            meta=request["meta"],
+            headers=request.get("headers", {}),
+            parameters=request.get("parameters", {}),
+            account=record.account,
+        )
+        return Rerun(request["arguments"], context, request.get("trace", {}))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # written by another version
+        _logger.error("a stored task of %r cannot be run: %r", record.tool, error)  # noqa: TRY400 - it says why
+        return None

@@ -11,6 +11,7 @@ from pydantic_core import from_json
 
 from bridge.server.tasks.restarts import MAX_RUNS, read_rerun
 from bridge.server.tasks.running_task import failed_record, outcome_unknown
+from bridge.server.tasks.shared.redis_store import MalformedTaskError
 from bridge.telemetry.tasks import error_type_of
 
 if TYPE_CHECKING:
@@ -35,7 +36,11 @@ async def take_over(store: RedisTaskStore, runner: str, watched: TaskTelemetry |
     """
     held = await store.held_by(runner)
     for task_id in held:
-        found = await store.find_with_request(task_id)
+        try:
+            found = await store.find_with_request(task_id)
+        except MalformedTaskError as error:  # which must not keep the others from ending
+            _logger.error("%s; it is left out", error)  # noqa: TRY400 - it says why
+            continue
         if found is None or found.claim.runner != runner:  # expired, or taken over by another process
             continue
         record = found.record

@@ -38,6 +38,10 @@ class Claim(NamedTuple):
     """Grows with each claim of the task."""
 
 
+LOST = Claim("", "0")
+"""Claim of a task that has failed because Redis has lost it."""
+
+
 class SharedRecord(NamedTuple):
     """A task on Redis."""
 
@@ -49,6 +53,10 @@ class SharedRecord(NamedTuple):
     """True if its client has cancelled it."""
     seconds_left: float | None
     """Time until it expires, by the clock of Redis; None for never."""
+
+
+class MalformedTaskError(TaskStoreError):
+    """A stored task cannot be read."""
 
 
 class RedisTaskStore:
@@ -68,6 +76,7 @@ class RedisTaskStore:
     is_shared = True
 
     def __init__(self, url: str) -> None:
+        # Sessions have connections of their own: they may be on another Redis, and do not wait for large results.
         self._redis = redis_at(url, "a store of tasks on Redis", "tasks")
 
     def connect(self, server: str) -> None:
@@ -142,10 +151,9 @@ class RedisTaskStore:
             return None
         try:
             request, outcome = (fields.get("request") or "").encode(), (fields["outcome"] or "").encode()
-            record = record_from_json(fields["state"], request, outcome)
+            record = replace(record_from_json(fields["state"], request, outcome), runs=int(fields["runs"]))
         except ValueError as error:
-            raise TaskStoreError(f"a task on Redis is malformed: {error}") from error
-        record = replace(record, runs=int(fields["runs"]))
+            raise MalformedTaskError(f"a task on Redis is malformed: {error}") from error
         claim = Claim(fields["runner"], fields["fence"])
         left = None if left_milliseconds < 0 else (left_milliseconds - EXPIRED_MILLISECONDS) / _MILLISECONDS
         return SharedRecord(record, claim, fields["again"] == "1", fields["cancelled"] == "1", left)
@@ -210,7 +218,7 @@ class RedisTaskStore:
         return await self._held("release", record, claim, record.task.created_at, "1" if is_counted else "", state)
 
     async def restore(self, record: TaskRecord, claim: Claim, *, may_run_again: bool) -> Held:
-        """Store a task that runs again, if Redis has lost it."""
+        """Store a task that Redis has lost: one that runs, or has failed because it was lost, with the claim `LOST`."""
         fields = _fields(record, may_run_again=may_run_again)
         size = (_milliseconds_left(record), record.account, record.stored_bytes)
         restored: Held = await self._run("restore", record.task.id, *size, *claim, *fields)
@@ -273,8 +281,9 @@ class RedisTaskStore:
         if not self.replica.is_up:
             raise TaskStoreError("Redis is unavailable: it did not answer the last command")
         try:
-            with anyio.fail_after(_COMMAND_SECONDS):
+            with anyio.move_on_after(_COMMAND_SECONDS):
                 return await command()
+            raise TimeoutError(f"it did not answer within {_COMMAND_SECONDS:g} seconds")
         except self.replica.failures as error:
             self.replica.failed(error)
             raise TaskStoreError(f"Redis cannot be used: {str(error) or type(error).__name__}") from error

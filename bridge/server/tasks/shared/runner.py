@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from time import monotonic, time
@@ -16,6 +17,8 @@ from bridge.server.tasks.channel import TaskChannel
 from bridge.server.tasks.restarts import read_rerun
 from bridge.server.tasks.running_task import failed_record, outcome_unknown, without_room
 from bridge.server.tasks.shared.dead_processes import cancelled_record, take_over
+from bridge.server.tasks.shared.left_tasks import LeftTasks
+from bridge.server.tasks.shared.redis_store import MalformedTaskError
 from bridge.server.tasks.store import TaskStoreError
 from bridge.server.tasks.work import start_work
 
@@ -43,6 +46,8 @@ _CLAIMED_AT_ONCE = 50
 _WRITE_PAUSE_SECONDS = 0.05
 _SAVE_AGAIN_SECONDS = 5.0
 _GOODBYE_SECONDS = 1.0
+_RESTORING_SECONDS = 1.5 * TICK_SECONDS
+_SETTLING_SECONDS = 5 * TICK_SECONDS
 
 
 class TaskRunner:
@@ -71,16 +76,19 @@ class TaskRunner:
         self._undone: set[str] = set()
         self._changed: dict[str, None] = {}
         self._skipped: set[str] = set()
-        self._waiting = 0
-        """Tasks that waited for a process when it was last asked for."""
         self.is_draining = False
         """True to claim no tasks."""
+        self.left = LeftTasks(store, options.max_tasks, watched)
+        """Tasks that this process has left to others."""
+        self._has_lost = False
+        self._returned_at = -math.inf
         self._must_resync = False
         self._resynced_at = monotonic()
         self._claiming = asyncio.Lock()  # no claim may be unknown to this process while it compares them
         self._woken, self._written, self._mailed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         store.replica.on_message("queued", self._receive_queued)
         store.replica.on_message("mail", self._receive_mail)
+        store.replica.on_use.append(self._note_return)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -132,6 +140,7 @@ class TaskRunner:
         """Let a task that this process holds, and has not begun, wait for another."""
         task_id = record.task.id
         claim = self._held.pop(task_id).claim
+        self.left.add(record)
         with self._noting_failures():
             await self._store.release(record, claim, is_counted=False, has_begun=False)
         self.starting.discard(task_id)  # `_resync` releases it if that failed
@@ -278,7 +287,8 @@ class TaskRunner:
             self._mailed.clear()
             with self._noting_failures():
                 for task_id in await self._store.mail(self._id):
-                    await self._deliver(task_id)
+                    with self._noting_failures():
+                        await self._deliver(task_id)
 
     async def _deliver(self, task_id: str) -> None:
         """Give a task its answers, or cancel it."""
@@ -306,12 +316,12 @@ class TaskRunner:
             await self._store.forget(task_id, self._id)
             self._undone.discard(task_id)
         is_unknown, runners, waiting, oldest = await self._store.register(self._id)
-        if is_unknown and self._waiting:
-            text = (
-                "Redis has lost its data, and with it %d tasks that waited for a process; those that run are restored"
-            )
-            _logger.error(text, self._waiting)
-        self._waiting = waiting
+        if is_unknown and (self._held or self.left):
+            self._has_lost = self._must_resync = True
+            await self._note_return()
+        if self._has_lost and monotonic() - self._returned_at > _RESTORING_SECONDS:
+            await self.left.fail_lost()
+            self._has_lost = False
         if self._watched is not None:
             self._watched.queue = waiting, oldest
         if self._must_resync or monotonic() - self._resynced_at > _RESYNC_SECONDS:
@@ -323,6 +333,14 @@ class TaskRunner:
             if runner != self._id and await self._store.has_ended(runner):
                 await take_over(self._store, runner, self._watched)
 
+    async def _note_return(self) -> None:
+        self._returned_at = monotonic()
+
+    @property
+    def is_settled(self) -> bool:
+        """False while Redis, which has come back, may lack tasks that their processes have not stored again."""
+        return monotonic() - self._returned_at > _SETTLING_SECONDS
+
     async def _resync(self) -> None:
         """Compare the tasks that run here with those that Redis says run here."""
         self._must_resync = False
@@ -333,9 +351,13 @@ class TaskRunner:
                 continue
             if task_id not in noted:
                 await self._restore(held)
-            await self._deliver(task_id)
+            with self._noting_failures():
+                await self._deliver(task_id)
         for task_id in noted - self._held.keys() - self.starting - self._undone:
-            found = await self._store.find(task_id)
+            try:
+                found = await self._store.find(task_id)
+            except MalformedTaskError:
+                continue
             if found is None:
                 await self._store.forget(task_id, self._id)
             elif found.claim.runner == self._id and task_id not in self._held:  # claimed, but the reply was lost
@@ -346,6 +368,8 @@ class TaskRunner:
     def _noting_failures(self) -> Iterator[None]:
         try:
             yield
+        except MalformedTaskError as error:
+            _logger.error("%s; it is left out", error)  # noqa: TRY400 - it says why
         except TaskStoreError:  # the replica has logged it
             self._must_resync = True
         except Exception:

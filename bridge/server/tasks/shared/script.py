@@ -5,6 +5,8 @@ Keys, after the prefix of the server:
     task:ID      hash: state, status, outcome, request, tool, runner, fence, runs, again, cancelled
     answers:ID   hash: answers to questions, by key
     queue        sorted set: tasks that wait for a process, by their creation
+    queue:TOOL   the same of one tool, so that a process finds those that it can run
+    queued       set: tools of which tasks wait
     of:RUNNER    set: tasks that a process runs
     mail:RUNNER  list: tasks that have answers for a process, or a cancellation
     runners      set: processes that run tasks, or did
@@ -17,7 +19,9 @@ other keys two minutes after the last task, if no process is left that would. Ti
 since those of processes may differ.
 
 A task is claimed with a number, its fence, which grows with each claim. Only the process that holds the last one may
-change the state, so that a process that was taken for dead changes nothing.
+change the state, so that a process that was taken for dead changes nothing. A task with an earlier fence than that of a
+process is gone for it: Redis has lost the claim, and the process stores the task again. The fence 0 marks a task that
+has failed because Redis has lost it, which a process may still run.
 """
 
 EXPIRED_MILLISECONDS = 60_000
@@ -30,8 +34,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local kept, sizes, taken, queue, runners = key('kept'), key('sizes'), key('taken'), key('queue'), key('runners')
 
-local function tell(to, kind, id)
-  redis.call('PUBLISH', key('to', to), cjson.encode({kind = kind, id = id, from = ''}))
+local function tell(to, kind, id, ended)
+  redis.call('PUBLISH', key('to', to), cjson.encode({kind = kind, id = id, from = '', ended = ended or false}))
 end
 local function count(what, account, number)
   redis.call('HINCRBY', taken, what, number)
@@ -53,13 +57,19 @@ local function resize(id, bytes, open)
   count('open', size[1], open - size[3])
   redis.call('HSET', sizes, id, cjson.encode({size[1], bytes, open}))
 end
+local function dequeue(id, tool)
+  redis.call('ZREM', queue, id)
+  redis.call('ZREM', key('queue', tool), id)
+  if redis.call('EXISTS', key('queue', tool)) == 0 then redis.call('SREM', key('queued'), tool) end
+end
 local function forget(id)
   resize(id, 0, 0)
   redis.call('HDEL', sizes, id)
   redis.call('ZREM', kept, id)
   redis.call('ZREM', queue, id)
-  local runner = redis.call('HGET', key('task', id), 'runner')
-  if runner and runner ~= '' then redis.call('SREM', key('of', runner), id) end
+  local found = redis.call('HMGET', key('task', id), 'runner', 'tool')
+  if found[1] and found[1] ~= '' then redis.call('SREM', key('of', found[1]), id) end
+  if found[2] then dequeue(id, found[2]) end
   redis.call('DEL', key('task', id), key('answers', id))
 end
 local function expire()
@@ -68,7 +78,7 @@ end
 local function is_final(status) return status == 'completed' or status == 'failed' or status == 'cancelled' end
 local function held(id, runner, fence)
   local found = redis.call('HMGET', key('task', id), 'status', 'runner', 'fence')
-  if not found[1] then return 'gone' end
+  if not found[1] or tonumber(found[3]) < tonumber(fence) then return 'gone' end
   if found[2] ~= runner or found[3] ~= fence then return 'lost' end
   return is_final(found[1]) and 'ended' or 'held'
 end
@@ -81,6 +91,12 @@ local function keep_with_tasks(...)
       redis.call('PERSIST', name)
     end
   end
+end
+local function enqueue(id, tool, created)
+  redis.call('ZADD', queue, created, id)
+  redis.call('ZADD', key('queue', tool), created, id)
+  redis.call('SADD', key('queued'), tool)
+  keep_with_tasks(queue, key('queue', tool), key('queued'))
 end
 local function hold(id, runner)
   redis.call('SADD', key('of', runner), id)
@@ -96,10 +112,11 @@ local function add(id, left, account, bytes, runner, fence, fields)
   redis.call('HSET', key('task', id), 'runner', runner, 'fence', fence, unpack(fields))
   if left ~= '' then redis.call('PEXPIREAT', key('task', id), now + left + 60000) end
   redis.call('ZADD', kept, left ~= '' and now + left or '+inf', id)
-  redis.call('HSET', sizes, id, cjson.encode({account, bytes, 1}))
+  local open = runner ~= '' and 1 or 0
+  redis.call('HSET', sizes, id, cjson.encode({account, bytes, open}))
   count('bytes', account, bytes)
-  count('open', account, 1)
-  hold(id, runner)
+  count('open', account, open)
+  if runner ~= '' then hold(id, runner) end
   keep_with_tasks(kept, sizes, taken)
 end
 local function rest(first)
@@ -126,22 +143,28 @@ end
 function operations.restore(id, left, account, bytes, runner, fence)
   local found = held(id, runner, fence)
   if found ~= 'gone' then return found end
+  forget(id)
   add(id, left, account, tonumber(bytes), runner, fence, rest(8))
+  tell('all', 'changed', id)
   return 'held'
 end
 
 function operations.claim(runner, most, skipped)
   expire()
-  local skip, found = {}, {}
+  local skip, waiting, found = {}, {}, {}
   for _, tool in ipairs(cjson.decode(skipped)) do skip[tool] = true end
-  for _, id in ipairs(redis.call('ZRANGE', queue, 0, 999)) do
-    if #found >= tonumber(most) then break end
+  for _, tool in ipairs(redis.call('SMEMBERS', key('queued'))) do
+    if not skip[tool] then
+      local oldest = redis.call('ZRANGE', key('queue', tool), 0, most - 1, 'WITHSCORES')
+      for i = 1, #oldest, 2 do waiting[#waiting + 1] = {oldest[i], tonumber(oldest[i + 1]), tool} end
+    end
+  end
+  table.sort(waiting, function(one, other) return one[2] < other[2] end)
+  for i = 1, math.min(#waiting, most) do
+    local id, tool = waiting[i][1], waiting[i][3]
     local task = key('task', id)
-    local tool = redis.call('HGET', task, 'tool')
-    if not tool then
-      redis.call('ZREM', queue, id)
-    elseif not skip[tool] then
-      redis.call('ZREM', queue, id)
+    dequeue(id, tool)
+    if redis.call('EXISTS', task) == 1 then
       redis.call('HINCRBY', task, 'fence', 1)
       redis.call('HINCRBY', task, 'runs', 1)
       redis.call('HSET', task, 'runner', runner)
@@ -171,7 +194,7 @@ function operations.finish(id, runner, fence, status, state, outcome, bytes, max
   redis.call('DEL', key('answers', id))
   redis.call('SREM', key('of', runner), id)
   resize(id, tonumber(bytes), 0)
-  tell('all', 'changed', id)
+  tell('all', 'changed', id, true)
   return 'done'
 end
 
@@ -183,8 +206,7 @@ function operations.release(id, runner, fence, created, counted, state)
   if state ~= '' then redis.call('HSET', task, 'status', 'working', 'state', state) end
   if counted == '' then redis.call('HINCRBY', task, 'runs', -1) end
   redis.call('SREM', key('of', runner), id)
-  redis.call('ZADD', queue, created, id)
-  keep_with_tasks(queue)
+  enqueue(id, redis.call('HGET', task, 'tool'), created)
   tell('all', 'queued', id)
   if state ~= '' then tell('all', 'changed', id) end
   return 'held'
@@ -204,15 +226,15 @@ end
 
 function operations.cancel(id, state, bytes)
   local task = key('task', id)
-  local found = redis.call('HMGET', task, 'status', 'runner')
+  local found = redis.call('HMGET', task, 'status', 'runner', 'tool')
   if not found[1] or is_final(found[1]) then return 'ended' end
   if found[2] == '' then
-    redis.call('ZREM', queue, id)
+    dequeue(id, found[3])
     redis.call('HSET', task, 'status', 'cancelled', 'state', state)
     redis.call('HDEL', task, 'request')
     redis.call('DEL', key('answers', id))
     resize(id, tonumber(bytes), 0)
-    tell('all', 'changed', id)
+    tell('all', 'changed', id, true)
     return 'done'
   else
     redis.call('HSET', task, 'cancelled', '1')

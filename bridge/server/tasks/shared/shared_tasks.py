@@ -197,6 +197,8 @@ class SharedTasks(Tasks):
             found = await self._shared.find(task_id)
         except TaskStoreError as error:
             raise unavailable(error) from None
+        if found is None and not self.runner.is_settled:
+            raise unavailable(TaskStoreError("Redis has come back, and processes store their tasks again"))
         if found is None or found.record.owner != owner_of(caller):
             raise unknown_task(task_id)
         return found
@@ -204,6 +206,8 @@ class SharedTasks(Tasks):
     # --- other processes ---------------------------------------------------------------------------------------------
 
     async def _receive_change(self, message: Mapping[str, Any]) -> None:
+        if message.get("ended"):
+            self.runner.left.discard(message["id"])
         self.listeners.notify(message["id"])
 
     async def _notify_all(self) -> None:

@@ -62,7 +62,7 @@ def slow(server: RedisServer) -> Iterator[None]:
 class Server:
     """A server with a tool that waits for the test."""
 
-    def __init__(self, url: str, **options: int) -> None:
+    def __init__(self, url: str, name: str | None = None, **options: int) -> None:
         self.gate, self.begun = threading.Event(), threading.Event()
         self.runs = 0
 
@@ -75,8 +75,14 @@ class Server:
             return "done"
 
         tasks = TaskOptions(store=RedisTaskStore(url), **options)
-        self.publisher = Publisher(wait, name=f"tests-{uuid4().hex}", tasks=tasks)
+        self.publisher = Publisher(wait, name=name or f"tests-{uuid4().hex}", tasks=tasks)
         self.app = http_app(wait, publisher=self.publisher)
+
+    def key(self, *parts: str) -> str:
+        """Return a key on Redis."""
+        tasks = self.publisher.tasks
+        assert isinstance(tasks, SharedTasks)
+        return tasks.runner._store.replica.key(*parts)
 
 
 def test_a_task_that_runs_survives_a_redis_that_comes_back_empty(own_redis: RedisServer) -> None:
@@ -90,28 +96,66 @@ def test_a_task_that_runs_survives_a_redis_that_comes_back_empty(own_redis: Redi
         assert client.get(task_id)["code"] == -32603
         own_redis.start()
         server.gate.set()
-        while client.get(task_id).get("status") != "completed":
-            pass
+        while (state := client.get(task_id)).get("status") != "completed":
+            assert state.get("code") in {None, -32603}
     assert server.runs == 1
 
 
-def test_the_loss_of_waiting_tasks_is_logged(own_redis: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_task_that_waits_fails_if_redis_comes_back_empty_and_never_runs(
+    own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server(own_redis.url, max_running=1)
     with http_server.serving(server.app) as origin, TaskClient(origin) as client:
         client.created("wait")
         assert server.begun.wait(WAIT_SECONDS)
         waiting = client.created("wait")
-        publisher_tasks = server.publisher.tasks
-        assert isinstance(publisher_tasks, SharedTasks)
-        while publisher_tasks.runner._waiting == 0:
-            client.get(waiting)
         own_redis.end()
         own_redis.start()
-        while client.get(waiting).get("code") != -32602:
-            pass
-        while not any("1 tasks that waited" in record.getMessage() for record in caplog.records):
-            client.get(waiting)
+        while (state := client.get(waiting)).get("status") != "failed":
+            assert state.get("code") in {None, -32603}
+        message = "Redis has lost this task of 'wait', and its outcome is unknown"
+        assert state["error"] == {"code": -32603, "message": message}
         server.gate.set()
+        client.settled(client.created("wait"))
+    assert server.runs == 2
+    assert any("has lost 1 tasks" in record.getMessage() for record in caplog.records)
+
+
+def test_a_task_that_another_process_runs_is_restored_by_it(own_redis: RedisServer) -> None:
+    worker = Server(own_redis.url)
+    web = Server(own_redis.url, worker.publisher.name, max_running=0)
+    with (
+        http_server.serving(worker.app),
+        http_server.serving(web.app) as origin,
+        TaskClient(origin) as client,
+    ):
+        task_id = client.created("wait")
+        assert worker.begun.wait(WAIT_SECONDS)
+        own_redis.end()
+        own_redis.start()
+        while (state := client.get(task_id)).get("status") is None:
+            assert state["code"] == -32603
+        worker.gate.set()
+        while state.get("status") != "completed":
+            assert state["status"] != "failed", state
+            state = client.get(task_id)
+    assert worker.runs == 1
+
+
+def test_a_task_that_cannot_be_read_keeps_no_other_from_ending(own_redis: RedisServer) -> None:
+    server = Server(own_redis.url, max_running=0)
+    with http_server.serving(server.app) as origin, TaskClient(origin) as client:
+        broken, other = client.created("wait"), client.created("wait")
+        key = server.key
+        with Redis.from_url(own_redis.url, decode_responses=True) as redis:
+            redis.hset(key("task", broken), "state", "{")
+            for each in (broken, other):  # as if a process had died with them
+                redis.hset(key("task", each), "runner", "dead")
+                redis.sadd(key("of", "dead"), each)
+            redis.delete(key("queue"), key("queue", "wait"), key("queued"))
+            redis.sadd(key("runners"), "dead")
+        assert "its outcome is unknown" in client.settled(other)["error"]["message"]
+        assert client.get(broken)["code"] == -32603
 
 
 def test_tasks_run_once_beside_a_slow_redis(own_redis: RedisServer) -> None:
@@ -125,7 +169,9 @@ def test_tasks_run_once_beside_a_slow_redis(own_redis: RedisServer) -> None:
     assert server.runs == 1
 
 
-def test_requests_are_refused_within_a_deadline_while_redis_hangs(own_redis: RedisServer) -> None:
+def test_requests_are_refused_within_a_deadline_while_redis_hangs(
+    own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server(own_redis.url)
     with http_server.serving(server.app) as origin, TaskClient(origin) as client:
         task_id = client.created("wait")
@@ -134,6 +180,7 @@ def test_requests_are_refused_within_a_deadline_while_redis_hangs(own_redis: Red
             for answer in (client.call("wait"), client.get(task_id), client.cancel(task_id)):
                 assert answer["code"] == -32603
                 assert "try again in 10 seconds" in answer["message"]
+        assert "Redis is unavailable (it did not answer within 0.5 seconds): tasks are" in caplog.text
         server.gate.set()
         while client.get(task_id).get("status") != "completed":
             pass

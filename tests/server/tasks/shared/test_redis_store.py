@@ -14,7 +14,7 @@ import pytest
 
 from bridge.errors import MissingExtraError
 from bridge.server.tasks.shared import redis_store
-from bridge.server.tasks.shared.redis_store import Claim, RedisTaskStore
+from bridge.server.tasks.shared.redis_store import LOST, Claim, RedisTaskStore
 from bridge.server.tasks.store import TaskRecord
 from bridge.tools.task import Task
 
@@ -82,6 +82,18 @@ async def test_tools_of_another_version_are_left_to_others(store: RedisTaskStore
     assert await store.claim("one", 1, ("other",)) == ["a"]
 
 
+async def test_tasks_that_a_process_cannot_run_hide_none_that_it_can(store: RedisTaskStore) -> None:
+    now = time()
+    for number in range(1100):
+        task = replace(record(str(number), created_at=now - 30), tool="other")
+        assert await store.create(task, (5000, 100_000_000), "one", may_run_again=False) == "ok"
+        assert await store.release(task, Claim("one", "1"), is_counted=False, has_begun=False) == "held"
+    await store.create(record(), (5000, 100_000_000), "one", may_run_again=False)
+    await store.release(record(), Claim("one", "1"), is_counted=False, has_begun=False)
+    assert await store.claim("one", 1, ("other",)) == ["a"]
+    assert await store.claim("one", 2, ("add",)) != []
+
+
 async def test_a_process_that_was_taken_for_dead_changes_nothing(store: RedisTaskStore) -> None:
     task = record()
     await created(store, task)
@@ -109,6 +121,31 @@ async def test_a_task_that_redis_has_lost_is_restored_unless_another_process_has
     assert await store.restore(task, Claim("other", "7"), may_run_again=False) == "lost"
     assert await store.held_by("one") == {"a"}
     assert await store.finish(completed(task), claim, None) == "done"
+
+
+async def test_a_task_that_failed_because_redis_lost_it_gives_way_to_the_process_that_runs_it(
+    store: RedisTaskStore,
+) -> None:
+    task, claim = record(), Claim("one", "1")
+    failed = task.changed(status="failed", outcome=b"{}")
+    assert await store.restore(failed, LOST, may_run_again=False) == "held"
+    assert await store.restore(failed, LOST, may_run_again=False) == "ended"
+    taken = await store.replica.redis.hgetall(store.replica.key("taken"))
+    assert (taken["open"], taken["bytes"]) == ("0", str(failed.stored_bytes))
+    assert await store.finish(completed(task), claim, None) == "gone"
+    assert await store.restore(task, claim, may_run_again=False) == "held"
+    assert await store.restore(failed, LOST, may_run_again=False) == "lost"
+    assert await store.finish(completed(task), claim, None) == "done"
+    found = await store.find("a")
+    assert found is not None
+    assert found.record.task == completed(task).task
+
+
+async def test_a_claim_that_redis_has_lost_is_restored_out_of_the_queue(store: RedisTaskStore) -> None:
+    task = record()
+    await created(store, task)
+    assert await store.restore(task, Claim("one", "2"), may_run_again=False) == "held"
+    assert await store.claim("other", 1, ()) == []
 
 
 async def test_places_and_bytes_are_given_back(store: RedisTaskStore) -> None:
@@ -158,7 +195,7 @@ async def test_no_key_stays_when_no_process_is_left(store: RedisTaskStore) -> No
     redis = store.replica.redis
     keys = [str(each) for each in await redis.keys(store.replica.key("*"))]
     assert {key.removeprefix(store.replica.key("")).partition(":")[0] for key in keys} == {
-        *("task", "answers", "queue", "of", "mail", "runners", "kept", "sizes", "taken")
+        *("task", "answers", "queue", "queued", "of", "mail", "runners", "kept", "sizes", "taken")
     }
     for key in keys:
         assert 60 < await redis.ttl(key) <= 180, key
