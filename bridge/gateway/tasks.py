@@ -1,8 +1,8 @@
 """Tasks of servers, passed on to the callers of a gateway.
 
-A caller gets an ID that leads back to the server: the server's name, the ID there and the caller's name, encrypted with
-the key of ``requestState``. The gateway keeps nothing, so every replica with that key answers for the task, and so does
-the next process.
+A caller gets an ID that leads back to the server: the names of the gateway, the server and the caller, and the ID
+there, encrypted with the key of ``requestState``. The gateway keeps nothing, so every replica with that name and key
+answers for the task, and so does the next process.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic_core import from_json, to_json
 from bridge.errors import ServerError, ServerRefusedError, WireError
 from bridge.portal import start_detached
 from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
+from bridge.server.tasks.kept_tasks import owner_of
 from bridge.text import short_repr
 from bridge.tools.tool import ToolExecutionResult
 from bridge.wire.tasks import created_task_to_wire, task_from_wire
@@ -60,11 +61,12 @@ class GatewayTasks:
 
     def __init__(self, provider: McpToolProvider) -> None:
         self._provider = provider
+        self._audience = ""
         self._keys: Sequence[bytes] = [os.urandom(_KEY_BYTES)]
 
-    def use_keys(self, keys: Sequence[bytes]) -> None:
-        """Use other keys; the first one encrypts."""
-        self._keys = keys
+    def bind(self, audience: str, keys: Sequence[bytes] | None) -> None:
+        """Take the gateway's name, and its keys, of which the first one encrypts."""
+        self._audience, self._keys = audience, keys or self._keys
 
     @cached_property
     def _codec(self) -> AESGCMRequestStateCodec:
@@ -79,7 +81,7 @@ class GatewayTasks:
             WireError: It is no valid task.
         """
         task = task_from_wire(wire)
-        sealed = self._codec.seal(to_json([server, task.id, _owner_of(context)]))
+        sealed = self._codec.seal(to_json([self._audience, server, task.id, owner_of(context.caller)]))
         created = CreatedTask(created_task_to_wire(replace(task, id=_PREFIX + sealed)))
         created.text = None
         return created
@@ -156,18 +158,20 @@ class GatewayTasks:
         """Return the server, and the ID there.
 
         Raises:
-            ProtocolError: The ID is not one of this gateway, or that of another caller's task.
+            ProtocolError: The ID is not one of this gateway, or is that of another caller's task.
         """
         from mcp.server.request_state import InvalidRequestState  # noqa: PLC0415 - imports the SDK
 
         try:
-            server, upstream_id, owner = from_json(self._codec.unseal(task_id.removeprefix(_PREFIX)))
+            audience, server, upstream_id, owner = from_json(self._codec.unseal(task_id.removeprefix(_PREFIX)))
         except (InvalidRequestState, ValueError):
-            server = upstream_id = owner = None
-        if owner != _owner_of(context) or upstream_id is None:
-            raise ProtocolError(
-                INVALID_PARAMS, f"there is no task {short_repr(task_id)}: the id is wrong, or the task has expired"
-            )
+            owner = None
+        if owner != owner_of(context.caller):
+            message = f"there is no task {short_repr(task_id)}: the id is wrong, or that of another gateway or caller"
+            raise ProtocolError(INVALID_PARAMS, message)
+        if audience != self._audience:
+            message = f"the task {short_repr(task_id)} is one of the gateway {audience!r}, not of {self._audience!r}"
+            raise ProtocolError(INVALID_PARAMS, message)
         return server, upstream_id
 
     def _localized(self, server: str, outcome: bytes) -> bytes:
@@ -179,7 +183,3 @@ class GatewayTasks:
         if isinstance(content := result.get("content"), list):
             result["content"] = [uris.localized_json(server, block) for block in content]
         return to_json(result, inf_nan_mode="null")
-
-
-def _owner_of(context: InvocationContext) -> str:
-    return "" if context.caller is None else context.caller.name

@@ -84,8 +84,8 @@ class ServerCore:
         self.title = title
         self.instructions = instructions
         self.state_keys = state_keys
-        if features.tasks is not None and state_keys is not None:
-            features.tasks.use_keys(state_keys)
+        if features.tasks is not None:
+            features.tasks.bind(name, state_keys)
         self.memory_id_of = memory_id_of
         self.policy = replace(policy or LOCAL, reveal_errors=False, on_unknown_tool=_raise)
         self.producing = replace(self.policy, on_arguments_error=_raise, on_execution_error=_raise)

@@ -18,6 +18,7 @@ from tests.client.conftest import RemoteServer
 from tests.client.reports import listening
 from tests.client.tasks.test_remote_tasks import SERVED, Gate, Progress, by_name, gate
 from tests.gateway.conftest import write_config
+from tests.redis_server import redis_server
 from tests.server.tasks.client import SUPPORTS_TASKS, TaskClient
 
 if TYPE_CHECKING:
@@ -259,6 +260,37 @@ async def test_the_gateway_makes_tasks_of_calls_of_servers_without_tasks(
 
 
 @LIMITED
+async def test_replicas_of_a_gateway_share_the_tasks_that_they_make_of_calls(
+    tmp_path: Path, server: RemoteServer, gate: Gate, reports: Reports
+) -> None:
+    with redis_server(tmp_path) as redis:
+        async with running(SERVED, "--max-tasks", "0") as direct:
+            entry = {"type": "http", "url": direct.url}
+            target = write_config(tmp_path / "mcp.json", one=entry, two={"type": "http", "url": server.url})
+            options = ("--task-after", "0.05", "--redis-url", redis.url, "--state-keys", STATE_KEY)
+            async with (
+                running(target, *options) as gateway,
+                running(target, *options) as replica,
+                provider_of(gateway) as provider,
+                provider_of(replica) as other,
+            ):
+                assert (await provider.call("one_add", a=1, b=2)).structured_content == {"result": 3}
+                task = await provider.start("one_wait_for", port=gate.port)
+                passed_on = await provider.start("two_wait_for", port=gate.port)
+                assert not task.id.startswith("gateway.")
+                assert passed_on.id.startswith("gateway.")
+                again = [other.task(str(each)) for each in (task, passed_on)]
+                assert [(await each.status()).status for each in again] == ["working", "working"]
+                gate.open()
+                assert [(await each.result()).text for each in again] == ["here", "here"]
+                task = await provider.start("one_hold", port=reports.port)
+                await other.task(str(task)).cancel()
+                await reports.wait_for("cancelled")
+                async with provider_of(replica, handlers=ClientHandlers(elicitation=by_name)) as asked:
+                    assert (await asked.call("one_greet")).text == "Ada Lovelace"
+
+
+@LIMITED
 async def test_a_gateway_that_makes_tasks_passes_those_of_servers_on(config: str, gate: Gate) -> None:
     async with running(config, "--task-after", "5") as gateway, provider_of(gateway) as provider:
         task = await provider.start("one_wait_for", port=gate.port)
@@ -279,6 +311,18 @@ async def test_a_task_is_known_to_its_caller_alone() -> None:
             with pytest.raises(ProtocolError, match="there is no task"):
                 await request
     assert tasks.created(wire, "one", ada)["taskId"] != task_id
+
+
+async def test_a_task_of_another_gateway_with_the_same_keys_is_refused() -> None:
+    first, other = GatewayTasks(McpToolProvider()), GatewayTasks(McpToolProvider())
+    for name, tasks in (("first", first), ("other", other)):
+        tasks.bind(name, [STATE_KEY.encode()])
+    ada, bob = (InvocationContext(caller=Caller(name)) for name in ("ada", "bob"))
+    task_id = first.created({"resultType": "task", "taskId": "x", "status": "working"}, "one", ada)["taskId"]
+    with pytest.raises(ProtocolError, match="is one of the gateway 'first', not of 'other'"):
+        await other.get(task_id, ada)
+    with pytest.raises(ProtocolError, match="there is no task"):
+        await other.get(task_id, bob)
 
 
 @LIMITED

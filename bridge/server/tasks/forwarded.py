@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 class ForwardedTasks(Protocol):
     """Tasks of other servers. Whoever answers for them knows them by their IDs, and keeps nothing."""
 
-    def use_keys(self, keys: Sequence[bytes]) -> None:
-        """Use the keys of the server, which its replicas share; by default, IDs are valid in this process alone."""
+    def bind(self, audience: str, keys: Sequence[bytes] | None) -> None:
+        """Bind IDs to the server that answers for them.
+
+        Args:
+            audience: Its name; IDs of other servers are refused.
+            keys: Its keys, which its replicas share; None to let IDs be valid in this process alone.
+        """
         ...
 
     def has(self, task_id: str) -> bool:
