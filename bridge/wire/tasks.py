@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from time import time
 from typing import TYPE_CHECKING, Any, TypeGuard, get_args
@@ -14,8 +15,6 @@ from bridge.tools.task import Task, TaskStatus
 from bridge.wire.received import Received
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from bridge.types import Json
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
@@ -31,9 +30,9 @@ _OUTCOMES = {"completed": "result", "failed": "error"}
 _POLL_SECONDS = (0.01, 60.0)
 
 
-def supports_tasks(capabilities: Mapping[str, Any]) -> bool:
-    """Return True if a client has declared the extension."""
-    extensions = capabilities.get("extensions")
+def supports_tasks(capabilities: Any) -> bool:
+    """Return True if a client has declared the extension; a value that is not an object declares nothing."""
+    extensions = capabilities.get("extensions") if isinstance(capabilities, Mapping) else None
     return isinstance(extensions, dict) and isinstance(extensions.get(TASKS_EXTENSION), dict)
 
 
@@ -42,13 +41,13 @@ def created_task_to_wire(task: Task) -> Json:
     return {"resultType": "task", **_base(task)}
 
 
-def without_tasks(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+def without_tasks(capabilities: Any) -> Mapping[str, Any]:
     """Return the capabilities of a client of the handshake era, in which there are no tasks, even if it declares them.
 
     The extension is part of the 2026-07-28 revision.
     """
     if not supports_tasks(capabilities):
-        return capabilities
+        return capabilities if isinstance(capabilities, Mapping) else {}
     others = {key: value for key, value in capabilities["extensions"].items() if key != TASKS_EXTENSION}
     return {**capabilities, "extensions": others}
 

@@ -6,11 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import httpx
 import pytest
 
 from bridge.server import http_app
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_mutations import HANDSHAKE, META, modern, without_body
+from tests.server.http_server import HEADERS, answer, initialize
 from tests.server.raw_http import open_session, sent, taken
 from tests.server.tools import ADD, GREET
 
@@ -56,6 +58,14 @@ async def test_broken_chunks_are_refused_and_are_no_error_of_the_server(
         assert 400 <= head.status_code < 500
         # Once the next request is answered, what the first one left behind has been done.
         await taken(port, modern("tools/list"))
+    assert errors() == []
+
+
+@pytest.mark.parametrize("capabilities", [5, "x", [1], [[{}]], {"extensions": 4}])
+def test_capabilities_that_are_wrong_are_refused(port: int, capabilities: Any, errors: Callable[[], list[str]]) -> None:
+    url = f"http://127.0.0.1:{port}/mcp"
+    refusal = httpx.post(url, json=initialize(capabilities), headers=HEADERS, timeout=DEADLINE_SECONDS)
+    assert (refusal.status_code, answer(refusal)["error"]["code"]) == (200, -32602)
     assert errors() == []
 
 

@@ -217,7 +217,7 @@ class ClusterSessions:
             for each in evicted:
                 self._sessions.end(each)
             alive = await self._start(session_id, record)
-            session = Session(session_id, user, without_tasks(record.params.get("capabilities") or {}), owner)
+            session = Session(session_id, user, without_tasks(record.params.get("capabilities")), owner)
             session.client, session.kept = client_name(record.params), kept
             session.version, session.events = record.version, alive.events
             self._sessions.open(session)

@@ -206,7 +206,7 @@ class StreamableEndpoint:
                 await self._end(each)
 
             def opened(new_id: str) -> Session:
-                session = Session(new_id, scope.get("user"), without_tasks(params.get("capabilities") or {}), owner)
+                session = Session(new_id, scope.get("user"), without_tasks(params.get("capabilities")), owner)
                 session.client, session.kept, session.events = client_name(params), kept, events
                 sessions.open(session)
                 settle()

@@ -133,7 +133,7 @@ class Listen(Method):
         if not (isinstance(wanted, list) and wanted and self._core.has_tasks):
             return []
 
-        if not supports_tasks((params.get("_meta") or {}).get(CAPABILITIES_KEY) or {}):
+        if not supports_tasks((params.get("_meta") or {}).get(CAPABILITIES_KEY)):
             raise missing_tasks_extension(f"a subscription with {_TASK_IDS!r}")
         ids = dict.fromkeys(each for each in wanted if isinstance(each, str))
         return [each for each in ids if await self._task_of(sdk, each) is not None]

@@ -66,7 +66,7 @@ class _TaskMethod(Method):
         given = sdk.params or {}
         if not (request.modern and self._core.has_tasks):
             raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
-        if not supports_tasks((given.get("_meta") or {}).get(CAPABILITIES_KEY) or {}):
+        if not supports_tasks((given.get("_meta") or {}).get(CAPABILITIES_KEY)):
             raise missing_tasks_extension(f"the method {self.name!r}")
         task_id = given.get(_TASK_ID)
         if not isinstance(task_id, str):

@@ -71,6 +71,13 @@ def test_a_client_that_declares_nothing_gets_the_result_directly(fast_path: bool
         assert client.get("x")["code"] == client.cancel("x")["code"] == client.update("x")["code"] == -32021
 
 
+@pytest.mark.parametrize("capabilities", [5, "x", [[]], {"extensions": 4}])
+def test_capabilities_that_are_wrong_declare_nothing(capabilities: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with served() as origin, TaskClient(origin, capabilities=capabilities) as client:
+        assert client.get("x")["code"] == client.cancel("x")["code"] == -32021
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 @PATHS
 def test_a_client_of_the_handshake_era_gets_the_result_directly(fast_path: bool) -> None:
     with served(fast_path=fast_path) as origin, httpx.Client() as client:
