@@ -306,7 +306,7 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             head += b"mcp-session-id: %b\r\n" % answer.session_id.encode()
         if not keeps_alive:
             head += b"connection: close\r\n"
-        transport = cast("CoalescingTransport", self.transport)
+        transport: CoalescingTransport = self.transport  # type: ignore[assignment]  # of `with_coalesced_writes`
         transport.write_whole(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(answer.body), answer.body))
         if not keeps_alive:
             transport.close()

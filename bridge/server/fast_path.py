@@ -116,18 +116,21 @@ class FastPath:
             request.client = client or self._client
         return responder.plan(request)
 
-    def modern(self, message: Json, access: Access = EVERYTHING) -> bytes | PlainRequest | None:
+    def modern(
+        self, message: Json, access: Access = EVERYTHING, *, is_checked: bool = False
+    ) -> bytes | PlainRequest | None:
         """Plan the response to a request of version 2026-07-28, whose HTTP headers the caller has checked.
 
         Args:
             message: A request, as `bridge.server.protocol.read_message` returns it.
             access: Permissions of the caller.
+            is_checked: True if a request that differs by its id alone had a plain envelope.
         """
         responder, params = self._modern.get(message["method"]), message.get("params")
         if responder is None or not params:
             return None
         meta = params.get("_meta")
-        if not (is_plain_message(message) and self._envelopes.is_plain(meta)):
+        if not (is_checked or (is_plain_message(message) and self._envelopes.is_plain(meta))):
             return None
         return responder.plan(
             PlainRequest(

@@ -68,7 +68,7 @@ class FunctionExecutor:
         injected: Parameters filled from the context: an attribute of the context by parameter, or ``itself``.
     """
 
-    __slots__ = ("_function", "_injected", "_read", "_read_text", "write", "write_json", "writer")
+    __slots__ = ("_function", "_injected", "_read", "_read_text", "_takes_nothing", "write", "write_json", "writer")
 
     is_plain = True
     """True if calls run in the event loop: by `execute_plain`, unless the function `takes_context`."""
@@ -89,6 +89,7 @@ class FunctionExecutor:
             (name, (lambda context: context) if attribute == "itself" else attrgetter(attribute))
             for name, attribute in injected.items()
         )
+        self._takes_nothing = not injected and reader.takes_nothing
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.tool.ToolExecutor`."""
@@ -113,6 +114,10 @@ class FunctionExecutor:
             arguments: As in a request.
             context: The context, if the function `takes_context`.
         """
+        work: Coroutine[Any, Any, Any]
+        if self._takes_nothing and not arguments:
+            work = self._function()
+            return work
         try:
             keywords = self._read(arguments)
         except BaseException:  # noqa: BLE001 - raised again by what runs the call instead, where it is handled
@@ -121,7 +126,7 @@ class FunctionExecutor:
             return None
         for name, get in self._injected:
             keywords[name] = get(context)
-        work: Coroutine[Any, Any, Any] = self._function(**keywords)
+        work = self._function(**keywords)
         return work
 
     async def execute_plain(self, arguments: Mapping[str, Any], account: str) -> bytes | ToolExecutionResult:

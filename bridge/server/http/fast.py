@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.server.auth.identity import caller_of_request
 from bridge.server.fast_path import internal_error_message
+from bridge.server.http.repeated_bodies import RepeatedBody
 from bridge.server.http.requests import Routing, replay_body
 from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
 from bridge.server.http.sessions import same_credential
 from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
 from bridge.server.protocol import (
+    CAPABILITIES_KEY,
     HTTP_STATUS,
     INVALID_REQUEST,
     MODERN_VERSIONS,
@@ -96,16 +98,21 @@ class FastHttp:
         Args:
             request: The request, with its body. No header is repeated.
         """
-        routing = request.head.routing or self._routing_of(request.head)
-        message = None if routing is None else _request_in(request)
-        if routing is None or message is None:
+        head = request.head
+        routing = head.routing or self._routing_of(head)
+        if routing is None:
+            return None
+        repeated = None if head.repeated_body is None else head.repeated_body.message_in(request.body)
+        message = repeated or _request_in(request)
+        if message is None:
             return None
         plan: bytes | PlainRequest | None = None
         session = None if routing.is_modern else self._session_of(request, routing)
         try:
-            if routing.is_modern:
-                if _routes(routing, message, self._plans.targets):
-                    plan = self._plans.modern(message, request.access)
+            if repeated is not None:
+                plan = self._plan_repeated(request, repeated)
+            elif routing.is_modern:
+                plan = self._plan_modern(request, routing, message)
             elif session is not None and session.id_problem(message["id"]) is None:
                 plan = self._plans.handshake(message, session.version or "", request.access, session.client)
         except Exception as error:  # noqa: BLE001 - logged, and answered by a JSON-RPC error
@@ -115,6 +122,29 @@ class FastHttp:
         if session is None:
             return _ModernCall(plan, request, self._running)
         return _SessionCall(plan, request, self._running, session)
+
+    def _plan_modern(self, request: Request, routing: Routing, message: Json) -> bytes | PlainRequest | None:
+        """Plan a request whose routing headers agree with its body (2026-07-28, "Standard Request Headers")."""
+        method, params = message["method"], message.get("params")
+        if params is None or routing.method != method:
+            return None
+        target = self._plans.targets.get(method)
+        if target is not None and not (type(params.get(target)) is str and params[target] == routing.name):
+            return None
+        plan, head = self._plans.modern(message, request.access), request.head
+        if plan is not None and head.is_admitted and head.untried_bodies:
+            head.untried_bodies -= 1
+            head.repeated_body = RepeatedBody.of(request.body, message)
+        return plan
+
+    def _plan_repeated(self, request: Request, message: Json) -> bytes | PlainRequest | None:
+        """Plan a request whose message shares its params with others."""
+        plan = self._plans.modern(message, request.access, is_checked=True)
+        if plan is not None and not isinstance(plan, bytes) and (plan.tool is None or plan.takes_context):
+            # Other code may get its own params and capabilities, and change them.
+            plan.params = request.message["params"]
+            plan.capabilities = plan.params["_meta"][CAPABILITIES_KEY]
+        return plan
 
     def _routing_of(self, head: Head) -> Routing | None:
         """Read the headers of a request, once; return None if it is not plain."""
@@ -338,15 +368,6 @@ def _request_in(request: Request) -> Json | None:
     ):
         return message
     return None
-
-
-def _routes(routing: Routing, message: Json, targets: Mapping[str, str]) -> bool:
-    """True if the routing headers agree with the body (2026-07-28, "Standard Request Headers")."""
-    method, params = message["method"], message.get("params")
-    if params is None or routing.method != method:
-        return False
-    target = targets.get(method)
-    return target is None or (type(params.get(target)) is str and params[target] == routing.name)
 
 
 @lru_cache(_CACHED_HEADER_VALUES)

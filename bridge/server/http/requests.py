@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.identity import CachedCredential, RequestUser
     from bridge.server.fast_channel import FastChannel
+    from bridge.server.http.repeated_bodies import RepeatedBody
     from bridge.server.http.responses import PlainResponse
     from bridge.server.limits.accounts import Usage
     from bridge.types import Step
@@ -58,6 +59,7 @@ NOT_JSON = object()
 STREAM_PATH = "/sse"
 MESSAGES_PATH = "/messages/"
 _SPACE = b" \t"
+_TRIED_BODIES = 4
 _NOT_PARSED = object()
 
 
@@ -96,8 +98,6 @@ class Head:
         scope: The ASGI scope of the request; changed for no request.
     """
 
-    __slots__ = ("account", "credential_key", "has_repeated_headers", "headers", "is_admitted", "routing", "scope")
-
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         # One of uvicorn's two parsers keeps white space around values, and the SDK would refuse the request.
@@ -112,6 +112,10 @@ class Head:
         """Key of the credential in a cache; set by `BearerAuthGuard`."""
         self.routing: Routing | None = None
         """Set by `FastHttp`, unless no request with this head is plain."""
+        self.repeated_body: RepeatedBody | None = None
+        """A body of earlier requests with this head; set by `FastHttp`."""
+        self.untried_bodies = _TRIED_BODIES
+        """Number of further bodies that may become `repeated_body`."""
 
 
 class Request:

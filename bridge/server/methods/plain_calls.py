@@ -66,7 +66,8 @@ class PlainCalls(Method):
 
     def start_plain(self, request: PlainRequest, step: Step) -> bytes | None:
         """Start the function."""
-        context, executor = request.context, _executor_of(request)
+        context = request.context
+        executor: FunctionExecutor = request.tool.executor  # type: ignore[union-attr,assignment]  # of a plain tool
         if not self._running.has_room(self._core.plain_places) or (
             context is not None and self._core.memory_id_of is not None
         ):

@@ -129,6 +129,8 @@ class ArgumentReader:
         self._has_numbers = b'"number"' in text
         self._order = {name: i for i, name in enumerate(properties)}
         self._texts = _names_of_texts(adapter)
+        self.takes_nothing = not properties
+        """True if there are no parameters: no arguments are read as no keyword arguments."""
         self._forbids_extra = schema.get("additionalProperties") is False
         self._is_usual = not (self._strict_gaps or self._has_numbers)
         self._has_closed_objects = text.count(b'"additionalProperties":false') > self._forbids_extra
