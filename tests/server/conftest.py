@@ -20,7 +20,7 @@ Serving = "Callable[..., str]"
 
 @pytest.fixture
 def serving() -> Iterator[Callable[..., str]]:
-    """Serves an app by a real server until the test is over; gives its origin."""
+    """Serve an app by a real server until the end of the test; returns its origin."""
     with ExitStack() as stack:
 
         def serve(app: Starlette, **options: Any) -> str:
@@ -31,6 +31,6 @@ def serving() -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def errors(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """Gives what was logged at error level or above so far."""
+    """Return the log messages of level error and above so far."""
     caplog.set_level(logging.INFO)
     return lambda: [f"{record.name}: {record.getMessage()}" for record in caplog.records if record.levelno > 30]

@@ -1,4 +1,4 @@
-"""Requests for the differential test: every valid shape, and the ways in which they are made a little less plain."""
+"""Requests for the differential test: every valid form, and mutations that make them less plain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.server.http_mutations import Draft
 
 SESSION = "5e55" * 8
-"""Stands for the id of the session that each server opened."""
+"""Placeholder for the ID of the session that each server opened."""
 _SESSIONS = fuzz.Sessions(SESSION, "", "")
 _VERSION_KEY, _INFO_KEY, _CAPABILITIES_KEY = fuzz.META
 _RAW = re.compile(rb'"raw:(.*?)(?<!\\)"')
@@ -67,7 +67,7 @@ def plain_drafts() -> list[Draft]:
 
 
 def talking_drafts() -> list[Draft]:
-    """Valid requests that the fast path begins, and the SDK answers."""
+    """Valid requests that the fast path starts, and the SDK answers."""
     asking: dict[str, Any] = {_CAPABILITIES_KEY: {"elicitation": {}}}
     drafts = [fuzz.modern("tools/call", asking, name="ask", arguments={})]
     for name, arguments, meta in TALKING_CALLS:
@@ -77,7 +77,7 @@ def talking_drafts() -> list[Draft]:
 
 
 def other_drafts() -> list[Draft]:
-    """Valid requests, and some that are not, which are the SDK's to answer."""
+    """Valid requests, and invalid ones, that the SDK answers."""
     calls = [("tools/call", {"name": name, "arguments": arguments}) for name, arguments in OTHER_CALLS]
     calls += [
         ("ping", {}),
@@ -112,7 +112,7 @@ def _in_session(method: str, params: dict[str, Any]) -> Draft:
 
 
 def under(key: str, *values: Any) -> tuple[dict[str, Any], ...]:
-    """Each of the values, under a key."""
+    """Return each of the values, under a key."""
     return tuple({key: value} for value in values)
 
 
@@ -167,7 +167,7 @@ PLACES: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...] = (
 
 
 def nudge(random: Random, draft: Draft) -> bool:
-    """Put another value where plainness is judged."""
+    """Set another value at a place that decides about plainness."""
     try:
         message = json.loads(draft.body)
     except (ValueError, RecursionError):
@@ -190,7 +190,7 @@ def _written(message: Any, *, ensure_ascii: bool) -> bytes:
 
 
 def rewrite_body(random: Random, draft: Draft) -> bool:
-    """The same message, spelled in another way, or nearly the same."""
+    """Write the same message in another way, or nearly the same."""
     body = draft.body
     draft.body = random.choice(
         (
@@ -267,7 +267,7 @@ HEADER_VALUES: dict[str, tuple[bytes, ...]] = {
 
 
 def set_header(random: Random, draft: Draft) -> bool:
-    """Give a header that matters another value; add it, or have it twice."""
+    """Give an important header another value; add it, or repeat it."""
     name = random.choice(tuple(HEADER_VALUES))
     value = random.choice(HEADER_VALUES[name])
     if random.random() < 0.85:
@@ -283,7 +283,7 @@ def drop_header(random: Random, draft: Draft) -> bool:
 
 
 def respell_headers(random: Random, draft: Draft) -> bool:
-    """Another case for the names, space around the values: the same request."""
+    """Change the case of names, and the space around values: the same request."""
     case = random.choice((str.upper, str.lower, str.swapcase))
     space = random.choice((b"", b" ", b"\t", b"  \t "))
     draft.headers = [(case(name), space + value + space) for name, value in draft.headers]

@@ -1,4 +1,4 @@
-"""A server for the differential test: with the fast path or without, and saying of each answer which way it came."""
+"""A server for the differential test, with the fast path or without; each response has its path in a header."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ LIMITS = Limits(
     tool_concurrency={"*": 1000},
     max_result_bytes=10**7,
 )
-"""More than the test takes."""
+"""Maximum that the test does not reach."""
 
 
 def main() -> None:

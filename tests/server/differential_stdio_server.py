@@ -1,4 +1,4 @@
-"""A server over stdio for the differential test, with the fast path or without; at its end it says what was fast."""
+"""A server over stdio for the differential test, with the fast path or without; at its end it prints the fast IDs."""
 
 from __future__ import annotations
 

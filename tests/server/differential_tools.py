@@ -1,4 +1,4 @@
-"""Tools of every kind for the differential tests: those that are plain, those that talk, and those that are not."""
+"""Tools of every kind for the differential tests: plain ones, those that talk to the client, and others."""
 
 from __future__ import annotations
 
@@ -162,13 +162,13 @@ TALKING_CALLS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("ask", {}, {}),
     ("ask", {}, {"progressToken": 9}),
 )
-"""Calls that the fast path begins, and the SDK answers, with what stands in their ``_meta``."""
+"""Calls that the fast path starts, and the SDK answers, with their ``_meta``."""
 
 OTHER_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mirrored", {"region": "here"}),
     ("unheard-of", {}),
 )
-"""Calls that it leaves to the SDK."""
+"""Calls that are left to the SDK."""
 
 
 @resource("test://text")

@@ -1,4 +1,4 @@
-"""A server for the fuzz test, as any program may run one: everything from warnings up is logged, the SDK's own too."""
+"""A server for the fuzz test, as a program may run one: all warnings and errors are logged, those of the SDK too."""
 
 import argparse
 import logging

@@ -1,4 +1,4 @@
-"""Answers to requests that were spoiled, and what may be wrong with them."""
+"""Responses to malformed requests, and their possible faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, as far as it was read."""
+    """The received part of a response."""
 
     status: int
     headers: dict[str, str]
@@ -26,7 +26,7 @@ class Answer:
 
 
 async def answer_to(port: int, made: Attempt) -> Answer | None:
-    """Send an attempt over a connection of its own; None where the server closed it without an answer."""
+    """Send a request over a connection of its own; return None if the server closed it without a response."""
     async with sent(port, made.raw, made.method, is_whole=made.must_be_answered) as connection:
         head = await connection.head()
         if head is None:
@@ -37,7 +37,7 @@ async def answer_to(port: int, made: Attempt) -> Answer | None:
 
 
 def problem_with(made: Attempt, answer: Answer | None) -> str | None:
-    """What is wrong with an answer; None for nothing."""
+    """Return the fault of a response; None for none."""
     if answer is None:
         return "no answer" if made.must_be_answered else None
     if not (200 <= answer.status < 300 or 400 <= answer.status < 500):
@@ -50,7 +50,7 @@ def problem_with(made: Attempt, answer: Answer | None) -> str | None:
 
 
 def problem_with_json(answer: Answer) -> str | None:
-    """What keeps a body from being the JSON-RPC message of an answer; None for nothing."""
+    """Return the reason why a body is not a JSON-RPC response; None if it is one."""
     message = json.loads(answer.body)
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or type(message.get("id")) is bool:
         return "not a JSON-RPC message"

@@ -1,4 +1,4 @@
-"""Real HTTP requests to an MCP server, and the ways in which they are spoiled."""
+"""Real HTTP requests to an MCP server, and mutations that make them malformed."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ Headers = list[tuple[str, bytes]]
 
 @dataclass(slots=True)
 class Draft:
-    """A request that is still being put together."""
+    """A request that is not yet written."""
 
     method: str
     target: str
     headers: Headers = field(default_factory=list)
     body: bytes = b""
     first_line: bytes | None = None
-    """Instead of the one that method and target make."""
+    """Request line, instead of the one of method and target."""
     framed: bytes | None = None
-    """Instead of the body, with the headers that frame it: all that follows the other headers."""
+    """Everything after the other headers, instead of the body and its framing headers."""
     is_whole: bool = True
-    """The server gets all that it is told to expect, and so has to answer."""
+    """True if the server receives everything that the framing announces, and has to respond."""
 
     @property
     def raw(self) -> bytes:
-        """What goes over the wire."""
+        """The bytes of a request."""
         first = self.first_line or f"{self.method} {self.target} HTTP/1.1".encode()
         lines = b"".join(name.encode() + b": " + value + b"\r\n" for name, value in self.headers)
         rest = self.framed
@@ -51,11 +51,11 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Where the handshake era's requests may go."""
+    """Paths of requests of the handshake era."""
 
     session_id: str
     doomed_session_id: str
-    """Where a DELETE goes, so that the others stay alive."""
+    """Paths of a DELETE, which keep the other sessions open."""
     messages_target: str
 
 
@@ -103,7 +103,7 @@ MESSAGES = (
 
 
 def good_drafts(sessions: Sessions) -> list[Draft]:
-    """Requests as clients of both eras and all transports send them, over HTTP in every way."""
+    """Requests as clients of both eras and all transports send them over HTTP."""
     return [
         modern("tools/list"),
         modern("tools/call", name="add", arguments={"a": 1, "b": 2}),
@@ -149,13 +149,13 @@ TARGETS = (
     "http://localhost/none",
     "/" + "a" * 9000,
 )
-"""Places where nothing is served."""
+"""Paths where nothing is served."""
 SESSION_TARGETS = ("/messages/?session_id=", "/messages/?session_id=%s" % ("0" * 32), "/messages/?session_id=é%ff")
 FIRST_LINES = (b"", b"POST", b"POST /mcp", b"POST /mcp HTTP/9.9", b"\x16\x03\x01\x02\x00\x01", b"P\x00ST /mcp HTTP/1.1")
 
 
 def spoil_json(random: Random, draft: Draft) -> bool:
-    """Put something odd at some place of the message."""
+    """Put an unusual value at some place of the message."""
     try:
         message = {"": json.loads(draft.body)}
     except (ValueError, RecursionError):
@@ -187,7 +187,7 @@ def replace_body(random: Random, draft: Draft) -> bool:
 
 
 def recode_body(random: Random, draft: Draft) -> bool:
-    """The same message as others might write it: with a byte order mark, in UTF-16, twice, or inside a batch."""
+    """Write the same message in another way: with a byte order mark, in UTF-16, twice, or in a batch."""
     text = draft.body.decode("utf-8", "replace")
     rewritten = (b"\xef\xbb\xbf" + draft.body, text.encode("utf-16"), draft.body * 2, b"[" + draft.body + b"]")
     draft.body = random.choice(rewritten)
@@ -223,7 +223,7 @@ def break_header(random: Random, draft: Draft) -> bool:
 
 
 def change_method(random: Random, draft: Draft) -> bool:
-    # uvicorn itself, with h11, cannot answer a HEAD with broken chunks; `bridge serve` can.
+    # uvicorn with h11 cannot respond to a HEAD with broken chunks; `bridge serve` can.
     draft.method = random.choice(("PUT", "PATCH", "OPTIONS", "TRACE", "GET", "HEAD" if draft.framed is None else "GET"))
     return draft.method not in {"GET", "HEAD"}
 
@@ -234,7 +234,7 @@ def change_target(random: Random, draft: Draft) -> bool:
 
 
 def change_session(random: Random, draft: Draft) -> bool:
-    """Post to a session that there is not."""
+    """Post to an unknown session."""
     draft.target = random.choice(SESSION_TARGETS)
     return True
 
@@ -245,7 +245,7 @@ def break_first_line(random: Random, draft: Draft) -> bool:
 
 
 def break_framing(random: Random, draft: Draft) -> bool:
-    """Say one length and send another, or chunks that are none."""
+    """Announce one length and send another, or malformed chunks."""
     if draft.method == "HEAD":
         return False
     body, length = draft.body, len(draft.body)
@@ -281,12 +281,12 @@ SPOILERS: tuple[Callable[[Random, Draft], bool], ...] = (
     *(replace_body, recode_body, add_header, change_host, break_header, change_method) * 2,
     *(change_target, change_session, break_first_line, break_framing),
 )
-"""How a request is spoiled, the fruitful ways more often; each says whether the request has to be refused for it."""
+"""Mutations of a request, the effective ones more often; each returns True if the request has to be refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A request to send, and what is known of its answer."""
+    """A request, and the expected properties of its response."""
 
     method: str
     raw: bytes
@@ -296,9 +296,9 @@ class Attempt:
 
 
 def attempt(random: Random, sessions: Sessions) -> Attempt:
-    """A request: one in ten is good, the others are spoiled up to three times."""
+    """Return a request: one in ten is valid, the others are mutated up to three times."""
     draft = random.choice(good_drafts(sessions))
-    # Many are sent at once, and no two requests of a session that run have one id.
+    # Many are sent at once, and no two running requests of a session have one ID.
     draft.body = draft.body.replace(b'"id": 1,', b'"id": %d,' % random.getrandbits(40), 1)
     spoilers = [random.choice(SPOILERS) for _ in range(random.choice((0, 1, 1, 1, 1, 1, 2, 2, 2, 3)))]
     verdicts = [spoil(random, draft) for spoil in spoilers]
@@ -307,6 +307,6 @@ def attempt(random: Random, sessions: Sessions) -> Attempt:
         raw=draft.raw,
         must_be_answered=draft.is_whole,
         must_be_refused=verdicts == [True],
-        # A session has one stream of news, and ends once.
+        # A session has one stream of notifications, and ends once.
         must_be_taken=not verdicts and (draft.method == "POST" or draft.target == "/sse"),
     )

@@ -25,7 +25,7 @@ DEADLINE_SECONDS = 20
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens, ends at once, and ends the streams of an app before that, as ``bridge serve`` does."""
+    """Server that announces its start, and at its end closes the streams of an app first, as ``bridge serve`` does."""
 
     def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
         super().__init__(config)
@@ -42,7 +42,7 @@ class _Server(uvicorn.Server):
         await self._is_over.wait()
 
     def end(self) -> None:
-        """Have it end; from any thread."""
+        """Stop it; may be called from any thread."""
         self._loop.call_soon_threadsafe(self._is_over.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -53,11 +53,11 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def serving(app: Starlette, *, http: Any = "h11") -> Iterator[str]:
-    """Serve an app while the context lasts; gives its origin, such as ``http://127.0.0.1:4711``.
+    """Serve an app in this block; yields its origin, such as ``http://127.0.0.1:4711``.
 
     Args:
         app: The app.
-        http: As for uvicorn; ``direct`` is what ``bridge serve`` uses.
+        http: As for uvicorn; ``direct`` is the protocol of ``bridge serve``.
     """
     if http == "direct":
         assert isinstance(app, BridgeApp)
@@ -84,28 +84,28 @@ CLIENT_INFO = {"name": "tests", "version": "0"}
 
 
 def request(method: str, params: dict[str, Any] | None = None, request_id: Any = 1) -> dict[str, Any]:
-    """A JSON-RPC request."""
+    """Return a JSON-RPC request."""
     return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
 
 
 def notification(method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A JSON-RPC notification."""
+    """Return a JSON-RPC notification."""
     return {"jsonrpc": "2.0", "method": method, "params": params or {}}
 
 
 def call(name: str, arguments: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """A request for a call."""
+    """Return a request for a call."""
     return request("tools/call", {"name": name, "arguments": arguments or {}, **more})
 
 
 def initialize(capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The request that opens a session."""
+    """Return the request that opens a session."""
     params = {"protocolVersion": "2025-11-25", "capabilities": capabilities or {}, "clientInfo": CLIENT_INFO}
     return request("initialize", params)
 
 
 def modern(message: dict[str, Any], capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A request with the envelope of the modern era."""
+    """Return a request with the envelope of the modern era."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": capabilities or {},
@@ -115,7 +115,7 @@ def modern(message: dict[str, Any], capabilities: dict[str, Any] | None = None) 
 
 
 def modern_headers(message: dict[str, Any]) -> dict[str, str]:
-    """The headers that go with a request of the modern era."""
+    """Return the headers of a request of the modern era."""
     routing = {"mcp-protocol-version": MODERN, "mcp-method": message["method"]}
     if name := message["params"].get("name") or message["params"].get("uri"):
         routing["mcp-name"] = str(name)
@@ -123,7 +123,7 @@ def modern_headers(message: dict[str, Any]) -> dict[str, str]:
 
 
 def open_session(client: httpx.Client, url: str, capabilities: dict[str, Any] | None = None) -> dict[str, str]:
-    """Open a session of the handshake era; gives the headers of its requests."""
+    """Open a session of the handshake era; return the headers of its requests."""
     answer = client.post(url, json=initialize(capabilities), headers=HEADERS)
     answer.raise_for_status()
     headers = HEADERS | {"mcp-session-id": answer.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
@@ -132,7 +132,7 @@ def open_session(client: httpx.Client, url: str, capabilities: dict[str, Any] | 
 
 
 def whole_client() -> httpx.Client:
-    """A client whose requests come whole; only then the server starts functions before their task."""
+    """Return a client whose requests arrive whole; only then the server starts functions before their task."""
     return httpx.Client(transport=_WholeRequests(), timeout=DEADLINE_SECONDS)
 
 
@@ -162,12 +162,12 @@ class _Body(httpx.SyncByteStream):
 
 
 def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """The JSON-RPC messages of an event stream, as they come."""
+    """Yield the JSON-RPC messages of an event stream as they arrive."""
     return (json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {"))
 
 
 def answer(response: httpx.Response) -> dict[str, Any]:
-    """The JSON-RPC answer of a response, whether it came as JSON or as the last event of a stream."""
+    """Return the JSON-RPC message of a response: its JSON, or the last event of its stream."""
     if response.headers["content-type"].startswith("text/event-stream"):
         *_, last = events(iter(response.text.splitlines()))
         return last

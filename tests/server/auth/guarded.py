@@ -21,7 +21,7 @@ BOB = "bob-bob-bob-bob-bob-bob"
 
 @tool
 async def whoami(context: InvocationContext) -> dict[str, Any]:
-    """Say who calls."""
+    """Return the caller."""
     caller = context.caller
     if caller is None:
         return {}
@@ -46,17 +46,17 @@ async def delete_all() -> str:
 
 
 def toolbox() -> ToolBox:
-    """Three tools: one that talks back, and two that do not."""
+    """Three tools: one that reports progress, and two that do not."""
     return ToolBox(whoami, add, delete_all)
 
 
 def bearer(token: str) -> dict[str, str]:
-    """The header of a credential."""
+    """Return the header of a credential."""
     return {"authorization": f"Bearer {token}"}
 
 
 class Modern:
-    """Requests of the modern era."""
+    """Sends requests of the modern era."""
 
     def __init__(self, client: httpx.Client, origin: str, credential: dict[str, str]) -> None:
         self.client = client
@@ -69,12 +69,12 @@ class Modern:
         return self.client.post(self.url, json=message, headers=http.modern_headers(message) | self.credential)
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The JSON-RPC answer to a request."""
+        """Return the JSON-RPC response to a request."""
         return http.answer(self.send(message))
 
 
 class Handshake(Modern):
-    """Requests of the handshake era, in a session."""
+    """Sends requests of the handshake era, in a session."""
 
     def __init__(self, client: httpx.Client, origin: str, credential: dict[str, str]) -> None:
         super().__init__(client, origin, credential)
@@ -89,7 +89,7 @@ class Handshake(Modern):
 
 
 class Sse(Modern):
-    """Requests over SSE: posted, and answered on the stream."""
+    """Sends requests over SSE, whose responses arrive on the stream."""
 
     def __init__(self, client: httpx.Client, origin: str, credential: dict[str, str]) -> None:
         super().__init__(client, origin, credential)
@@ -106,7 +106,7 @@ class Sse(Modern):
         return self.client.post(self.messages_url, json=message, headers=http.HEADERS | self.credential)
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Post a request, and read its answer."""
+        """Post a request, and read its response."""
         self.send(message).raise_for_status()
         return next(each for each in http.events(self.lines) if each.get("id") == message["id"])
 
@@ -120,7 +120,7 @@ KINDS: dict[str, type[Modern]] = {"modern": Modern, "handshake": Handshake, "sse
 
 @contextmanager
 def talking(kind: str, origin: str, token: str) -> Iterator[Modern]:
-    """A client of one kind, with a credential."""
+    """Return a client of one kind, with a credential."""
     with httpx.Client(timeout=20) as client:
         peer = KINDS[kind](client, origin, bearer(token))
         try:

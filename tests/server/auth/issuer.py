@@ -23,14 +23,14 @@ CLIENT = ("bridge", "s&cret:1")
 
 
 class Issuer:
-    """What the server answers with, and what it was asked."""
+    """An HTTP server with given responses, and a record of its requests."""
 
     def __init__(self) -> None:
         self.url = ""
         self.asked: list[str] = []
         self.gave_keys = threading.Event()
         self.answers_unheard_of = threading.Event()
-        """Whether it says anything of tokens that it did not issue; until then it lets the questions wait."""
+        """True if introspection answers for foreign tokens; until then it lets such requests wait."""
         self.answers_unheard_of.set()
         self.keys: dict[str, Any] = {}
         self.active: dict[str, dict[str, Any]] = {}
@@ -39,20 +39,20 @@ class Issuer:
         self.rotate("first")
 
     def rotate(self, *key_ids: str) -> None:
-        """Have exactly these keys, new ones."""
+        """Replace the keys by new ones with these IDs."""
         self.keys = {key_id: rsa.generate_private_key(public_exponent=65537, key_size=2048) for key_id in key_ids}
 
     def elliptic(self, key_id: str) -> None:
-        """Have a key on an elliptic curve, too."""
+        """Add a key on an elliptic curve."""
         self.keys[key_id] = ec.generate_private_key(ec.SECP256R1())
 
     @property
     def key_set(self) -> dict[str, Any]:
-        """The public keys."""
+        """Return the public keys."""
         return {"keys": [self._public(key_id) | {"kid": key_id, "use": "sig"} for key_id in self.keys]}
 
     def claims(self, **changes: Any) -> dict[str, Any]:
-        """The claims of a good token; a change to None takes one away."""
+        """Return the claims of a valid token; a change to None removes one."""
         now = int(time.time())
         good = {"iss": self.url, "aud": AUDIENCE, "sub": "ada", "client_id": "app", "exp": now + 600, "nbf": now - 5}
         return {name: value for name, value in (good | changes).items() if value is not None}
@@ -60,13 +60,13 @@ class Issuer:
     def token(
         self, key_id: str = "first", algorithm: str = "RS256", headers: dict[str, Any] | None = None, **changes: Any
     ) -> str:
-        """A token that is signed."""
+        """Return a signed token."""
         return jwt.encode(
             self.claims(**changes), self.keys[key_id], algorithm, headers={"kid": key_id, **(headers or {})}
         )
 
     def answer(self, path: str, form: dict[str, list[str]], authorization: str | None) -> tuple[int, Any]:
-        """What a request is answered with."""
+        """Return the response to a request."""
         self.asked.append(path)
         if self.is_down:
             return 500, {}
@@ -92,7 +92,7 @@ class Issuer:
 
 
 def unsigned(claims: dict[str, Any], algorithm: str = "none", signature: str = "") -> str:
-    """A token that nobody signed."""
+    """Return a token without a signature."""
     parts = [{"alg": algorithm, "typ": "JWT", "kid": "first"}, claims]
     texts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
     return ".".join([*texts, signature])
@@ -100,7 +100,7 @@ def unsigned(claims: dict[str, Any], algorithm: str = "none", signature: str = "
 
 @contextmanager
 def issuing() -> Iterator[Issuer]:
-    """An issuer, while the context lasts."""
+    """Run an issuer in this block."""
     issuer = Issuer()
 
     class Handler(BaseHTTPRequestHandler):

@@ -26,13 +26,13 @@ EVERY_WAY = [(kind, fast) for kind in ("modern", "handshake") for fast in (True,
 
 
 def names(peer: Modern) -> list[str]:
-    """The names that are listed."""
+    """Return the listed names."""
     return [each["name"] for each in peer.ask(http.request("tools/list"))["result"]["tools"]]
 
 
 @contextmanager
 def news(peer: Modern) -> Iterator[Iterator[dict[str, Any]]]:
-    """What a client is told without asking, from now on."""
+    """Yield the notifications of a client's stream, from now on."""
     if isinstance(peer, Sse):
         yield http.events(peer.lines)
     elif isinstance(peer, Handshake):
@@ -175,7 +175,7 @@ def test_a_body_that_only_the_sdk_reads_gets_around_no_scope(serving: Callable[.
         (b"\xef\xbb\xbf" + text, 400),
         (text.decode().encode("utf-16"), 400),
         (hidden, 413),
-        (hidden.decode().encode("utf-16"), 400),  # its values cannot be counted, so nothing parses it
+        (hidden.decode().encode("utf-16"), 400),  # its values are not counted, so nothing parses it
     ):
         answer = httpx.post(f"{origin}/mcp", content=body, headers=headers, timeout=20)
         assert answer.status_code == status

@@ -27,7 +27,7 @@ SECRET = "0123456789abcdef"
 
 
 class Foreign:
-    """Somebody else's verifier."""
+    """A verifier of a program."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         return AccessToken(token=token, client_id="guest", scopes=["read"]) if token == "guest" else None

@@ -23,7 +23,7 @@ KEYS = (ApiKey("alice", ADA), ApiKey("bob", BOB))
 
 
 def post(origin: str, headers: Any = (), path: str = "/mcp") -> httpx.Response:
-    """Ask for the list, with further headers."""
+    """Request the list, with further headers."""
     given = [*http.modern_headers(LIST).items(), *(headers.items() if isinstance(headers, dict) else headers)]
     return httpx.post(origin + path, json=LIST, headers=given, timeout=20)
 
@@ -143,7 +143,7 @@ def test_an_issuer_that_is_not_there_is_503_and_no_key_waits_for_it(origin: str,
     assert answer.json()["error"] == "temporarily_unavailable"
     assert issuer.url not in answer.text
     assert post(origin, bearer(ADA)).status_code == 200
-    # The keys that were fetched stay.
+    # The fetched keys are kept.
     assert post(origin, bearer(issuer.token(scope="tools", sub="eve"))).status_code == 200
 
 

@@ -22,7 +22,7 @@ SECRET = "0123456789abcdef"
 
 
 class Foreign:
-    """Somebody else's verifier: a token is what it says of itself."""
+    """A verifier of a program: a token is the name of its caller."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         client, _, subject = token.partition("/")
@@ -30,7 +30,7 @@ class Foreign:
 
 
 class Naming(Foreign):
-    """One whose tokens say their issuer."""
+    """A verifier whose tokens have an issuer."""
 
     def __init__(self, issuer: str) -> None:
         self._issuer = issuer
@@ -114,7 +114,7 @@ def test_tools_memories_and_limits_go_by_the_name(serving: Callable[..., str], i
         names = [f"ada@{issuer.url}", f"ada@{other.url}", f"client:app@{issuer.url}"]
         for token, expected in zip([issuer.token(), other.token(), issuer.token(sub=None)], names, strict=True):
             with talking(kind, origin, token) as peer:
-                for _ in range(2):  # once as it was verified, and once as it is remembered
+                for _ in range(2):  # once when it is verified, and once from the cache
                     told = peer.ask(http.request("tools/call", {"name": "whoami", "arguments": {}}))
                     told = told["result"]["structuredContent"]
                     assert (told["name"], told["memory"]) == (expected, expected)

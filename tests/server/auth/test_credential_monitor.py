@@ -58,7 +58,7 @@ def origin(serving: Callable[..., str], path: Path) -> str:
 
 @contextmanager
 def streaming(kind: str, origin: str, token: str) -> Iterator[Iterator[str]]:
-    """The lines of a stream that is open."""
+    """Yield the lines of an open stream."""
     with talking(kind, origin, token) as peer:
         if isinstance(peer, Sse):
             yield peer.lines
@@ -78,7 +78,7 @@ def streaming(kind: str, origin: str, token: str) -> Iterator[Iterator[str]]:
 
 
 def ended(kind: str, lines: Iterator[str]) -> bool:
-    """Wait for the end of a stream, and say whether it was in order."""
+    """Wait for the end of a stream; return True if it ended in order."""
     said = list(http.events(lines))
     has_result = kind != "modern" or "result" in said.pop()
     return has_result and {each["method"] for each in said} <= {"notifications/tools/list_changed"}
@@ -123,7 +123,7 @@ def test_the_stream_of_a_key_that_is_taken_away_ends_though_an_issuer_is_away(
 
 
 class Held:
-    """A tool that runs until it is let go."""
+    """A tool that runs until it is released."""
 
     def __init__(self) -> None:
         self.started, self.go_on = threading.Event(), threading.Event()
@@ -171,7 +171,7 @@ def test_a_call_that_runs_is_answered_though_its_key_was_taken_away(
 
 
 class Verdicts:
-    """A verifier whose answers are prepared; it says when it was asked."""
+    """A verifier with given verdicts, which reports each request."""
 
     def __init__(self, *verdicts: VerifiedToken | Exception | None) -> None:
         self._verdicts = list(verdicts)
@@ -237,7 +237,7 @@ async def test_an_issuer_that_cannot_be_asked_saves_no_key_and_no_token_that_has
 
 
 class _Away:
-    """Says once when its token expires, and nothing after that for an hour."""
+    """Verifier that reports the expiry of its token once, and does not respond again for an hour."""
 
     def __init__(self, expires_at: int) -> None:
         self._verdicts = [good(expires_at=expires_at, keep_seconds=0.1)]
@@ -284,7 +284,7 @@ async def test_a_credential_is_looked_at_when_its_stream_opens_and_when_others_c
 
 
 class _Counted:
-    """Finds every credential good, and says of how many of its verdicts somebody still knows."""
+    """Verifier that accepts every credential, and counts the verdicts that are still referenced."""
 
     def __init__(self) -> None:
         self._found: list[ref[VerifiedToken]] = []

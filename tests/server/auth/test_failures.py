@@ -43,7 +43,7 @@ BAD = Challenge(status=401, error="invalid_token", description="it is not known 
 
 @pytest.fixture(autouse=True)
 def held(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """What was held back; nothing waits in these tests."""
+    """Delays of responses, in seconds; nothing waits in these tests."""
     holds: list[bool] = []
 
     async def hold() -> None:
@@ -55,7 +55,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @contextmanager
 def asking(origin: str, address: str = "127.0.0.1") -> Iterator[Any]:
-    """What asks a server for the list, from an address, with a credential."""
+    """Return a function that requests the list from an address with a credential."""
     transport = httpx.HTTPTransport(local_address=address)
     with httpx.Client(timeout=DEADLINE_SECONDS, transport=transport) as client:
 
@@ -100,7 +100,7 @@ def test_a_flood_is_told_in_a_few_lines_of_the_log(caplog: pytest.LogCaptureFixt
 
 
 class _Lapsing:
-    """Knows a credential once."""
+    """Verifier that knows a credential once."""
 
     def __init__(self) -> None:
         self._known = {"lapsing"}

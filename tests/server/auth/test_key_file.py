@@ -29,13 +29,13 @@ def path(tmp_path: Path) -> Path:
 
 
 def following(path: Path) -> KeyFile:
-    """A file with Ada's key that is looked at all the time."""
+    """A file with Ada's key, which is read again continuously."""
     path.write_text(f"ada {ADA}\n")
     return KeyFile(path, check_seconds=0.01)
 
 
 def replace(path: Path, text: str | None) -> None:
-    """Put another file in the place of one, or take it away."""
+    """Replace a file by another, or delete it."""
     if text is None:
         path.unlink()
         return
@@ -136,7 +136,7 @@ async def test_other_keys_count_when_the_file_was_replaced(path: Path) -> None:
 
 async def test_a_file_is_read_when_whoever_writes_it_has_done(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = following(path)
-    sizes = iter([1, 2, 3, 4])  # it grows whenever it is looked at, and then stands still
+    sizes = iter([1, 2, 3, 4])  # it grows each time it is read, then stays
     seen: list[int] = []
     read: list[list[int]] = []
 

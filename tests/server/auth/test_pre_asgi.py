@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 @tool(run_in_thread=False)
 def token_name() -> str:
-    """Say whose credential the SDK knows."""
+    """Return the caller that the SDK knows."""
     token = get_access_token()
     return "nobody" if token is None else token.client_id
 
@@ -42,7 +42,7 @@ def scope_of(message: dict[str, Any], headers: dict[str, str], query: bytes = b"
 
 
 async def recognise(app: BridgeApp, key: str) -> None:
-    """Let the gate look at a key."""
+    """Let the guard check a key."""
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.post("/mcp", json=CALL, headers=http.modern_headers(CALL) | bearer(key))
@@ -108,6 +108,6 @@ async def test_a_key_that_was_taken_away_is_recognised_no_more() -> None:
         way = way_into(app)
         await recognise(app, ADA)
         assert way.begin(Head(scope_of(CALL, bearer(ADA))), body) is not None
-        await checkpoint()  # the verifier is followed from the first moment that it gets
+        await checkpoint()  # the verifier is observed from the first request
         told[0]()
         assert way.begin(Head(scope_of(CALL, bearer(ADA))), body) is None

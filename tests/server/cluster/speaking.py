@@ -20,7 +20,7 @@ _ACCEPT = {"accept": "application/json, text/event-stream"}
 
 @dataclass(frozen=True)
 class Replicas:
-    """The addresses of two replicas."""
+    """Addresses of two replicas."""
 
     one: str
     other: str
@@ -38,8 +38,8 @@ class Talk:
     """One session.
 
     Args:
-        url: Where it is opened.
-        headers: What each of its requests carries besides.
+        url: URL that opens it.
+        headers: Additional headers of all its requests.
     """
 
     def __init__(self, url: str, **headers: str) -> None:
@@ -60,7 +60,7 @@ class Talk:
         return httpx.post(url, json=json, headers=self.headers, timeout=DEADLINE_SECONDS)
 
     def sum(self, url: str, a: int, b: int, **headers: str) -> httpx.Response:
-        """Call a tool, plainly."""
+        """Call a tool without progress."""
         body = {"jsonrpc": "2.0", "id": 7, **call("add", a=a, b=b)}
         return httpx.post(url, json=body, headers=self.headers | headers, timeout=DEADLINE_SECONDS)
 
@@ -74,26 +74,26 @@ class Talk:
 
     @contextmanager
     def resumed(self, url: str, last_event_id: str) -> Iterator[Iterator[Event]]:
-        """Read on where a stream broke off."""
+        """Resume a stream."""
         headers = self.headers | {"last-event-id": last_event_id}
         with httpx.stream("GET", url, headers=headers, timeout=DEADLINE_SECONDS) as response:
             assert response.status_code == 200
             yield events(response)
 
     def end(self, url: str) -> int:
-        """End the session; gives the status of the answer."""
+        """End the session; return the status of the response."""
         return httpx.delete(url, headers=self.headers, timeout=DEADLINE_SECONDS).status_code
 
 
 def call(name: str, *, token: str | None = None, **arguments: Any) -> dict[str, Any]:
-    """A call, as far as it is no envelope; one that asks for progress is answered by the SDK, as a stream."""
+    """Return a call without its envelope; one that asks for progress is answered by the SDK, as a stream."""
     meta = {} if token is None else {"_meta": {"progressToken": token}}
     return {"method": "tools/call", "params": {"name": name, "arguments": arguments, **meta}}
 
 
 @contextmanager
 def closed_by(listener: socket.socket) -> Iterator[socket.socket]:
-    """A call of the tool `steered` that has closed its stream."""
+    """Return a call of the tool `steered` that has closed its stream."""
     running, _ = listener.accept()
     with running:
         running.settimeout(DEADLINE_SECONDS)
@@ -103,14 +103,14 @@ def closed_by(listener: socket.socket) -> Iterator[socket.socket]:
 
 
 def report(number: int, stream: Iterator[Event]) -> Event:
-    """The report of `steered` with a number; a stream that was closed may leave earlier ones to the resumed stream."""
+    """Return the report of `steered` with a number; earlier ones may be left to the resumed stream."""
     return next(
         event for event in stream if event.message is not None and event.message["params"]["progress"] == number
     )
 
 
 def events(response: httpx.Response) -> Iterator[Event]:
-    """The events of an answer."""
+    """Return the events of a response."""
     number = ""
     for line in response.iter_lines():
         if line.startswith("id: "):
@@ -121,7 +121,7 @@ def events(response: httpx.Response) -> Iterator[Event]:
 
 
 def message_in(response: httpx.Response) -> dict[str, Any]:
-    """The message that an answer ends with, whether it is a stream or not."""
+    """Return the last message of a response, which may be a stream."""
     if response.headers["content-type"] == "application/json":
         message: dict[str, Any] = response.json()
         return message
@@ -131,7 +131,7 @@ def message_in(response: httpx.Response) -> dict[str, Any]:
 
 
 def text_of(message: dict[str, Any] | None) -> str:
-    """What a result says."""
+    """Return the text of a result."""
     assert message is not None
     text: str = message["result"]["content"][0]["text"]
     return text

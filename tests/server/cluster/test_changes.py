@@ -42,7 +42,7 @@ def last() -> None:
 
 
 class Replica:
-    """One replica, and how often its subscribers were told."""
+    """One replica, and the number of notifications to its subscribers."""
 
     def __init__(self, name: str, url: str) -> None:
         self.tools = ToolBox([one])
@@ -76,12 +76,12 @@ async def test_a_change_that_every_replica_makes_is_announced_once_by_each(redis
         async with first.running(), second.running():
             while await first.shared.replica.publish({"kind": "changed", "fingerprint": ""}) < 2:
                 await anyio.lowlevel.checkpoint()
-            await second.until_told(1)  # it hears of what is news to it
+            await second.until_told(1)  # it is notified of changes only
             second.told = 0
             first.tools.add(more)
             await first.until_told(1)
             await second.until_told(1)
-            second.tools.add(more)  # as every replica does
+            second.tools.add(more)  # like every replica
             second.tools.add(last)
             await second.until_told(2)
             await first.until_told(2)
@@ -97,7 +97,7 @@ def test_a_session_hears_of_a_change_where_its_stream_is_open(redis: RedisServer
     talk, heard = Talk(opened_at), Event()
 
     def change() -> None:
-        while not heard.wait(PACE_SECONDS):  # until the stream is open, nobody is told
+        while not heard.wait(PACE_SECONDS):  # until the stream is open, no subscriber is notified
             changing.replace(renamed(each, f"one_{uuid4().hex}") for each in tuple(changing))
 
     with httpx.stream("GET", streamed_from, headers=talk.headers, timeout=DEADLINE_SECONDS) as stream:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 30
 LONGER_THAN_THE_END = 6
-"""How often a stream says that there is nothing to say while an idle server would have ended."""
+"""Number of keep-alive comments of a stream in the time after which an idle server would have ended."""
 SERVED = "tests/server/cluster/tools.py:TOOLS"
 
 
@@ -41,7 +41,7 @@ def listening() -> socket.socket:
 
 @contextmanager
 def holding(redis: RedisServer) -> Iterator[tuple[ServerProcess, Talk, Event, socket.socket]]:
-    """A replica of its own process that runs a call whose client has left its stream; an answer ends the call."""
+    """A replica with a call whose client has left its stream; an answer ends the call."""
     words = ("-m", "bridge", "serve", SERVED, "--name", "shared", "--transport", "http", "--port", "0")
     with process_serving(*words, environment={"BRIDGE_REDIS_URL": redis.url}) as replica, listening() as listener:
         url = f"{replica.origin}/mcp"
@@ -79,7 +79,7 @@ def test_a_call_that_still_runs_is_followed_to_its_answer_from_any_replica(repli
         with talk.streamed(replicas.one, id=5, **request) as events:
             begun = next(events)
             running, _ = listener.accept()
-        assert begun.message is None  # and now the client has lost its stream
+        assert begun.message is None  # now the client has lost its stream
         with running, talk.resumed(getattr(replicas, where), begun.id) as resumed:
             progress = next(resumed)
             assert progress.message is not None
@@ -169,7 +169,7 @@ def test_what_ran_on_a_replica_that_died_ends_as_unknown(redis: RedisServer, ser
 
 @tool
 async def chatter(context: InvocationContext) -> str:
-    """Report much."""
+    """Report many messages."""
     for number in range(20):
         await context.progress(number, 20, "x" * 500)
     return "done"
@@ -177,7 +177,7 @@ async def chatter(context: InvocationContext) -> str:
 
 @pytest.fixture
 def kept(redis: RedisServer) -> Iterator[Callable[[str], dict[str, int]]]:
-    """How many events Redis keeps of each stream of a server."""
+    """Return the number of events that Redis keeps of each stream of a server."""
     client: Any = blocking_redis_at(redis.url)
 
     def count(name: str) -> dict[str, int]:

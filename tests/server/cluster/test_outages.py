@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 SERVED = "tests/server/cluster/tools.py:TOOLS"
 LOOKS = 10
-"""How often what a call says is looked for, twice a second: longer than Redis is taken to be filled again."""
+"""Number of polls, two a second, for a call's result: for longer than Redis may take to be filled again."""
 HUNG_SECONDS = 4
-"""Less than a command takes that Redis does not answer."""
+"""Seconds less than a command takes if Redis does not answer."""
 
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    """One that can be taken away from this test alone."""
+    """A Redis for this test alone, which can be stopped."""
     with redis_server(tmp_path) as server:
         yield server
 
 
 @contextmanager
 def held(talk: Talk, url: str) -> Iterator[tuple[str, socket.socket]]:
-    """A call whose client has lost its stream: the last event that it has, and what ends the call by its result."""
+    """A call whose client has lost its stream: its last event, and the message that ends the call."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(DEADLINE_SECONDS)
         with talk.streamed(url, id=5, **call("hold", token="t", port=listener.getsockname()[1])) as events:
@@ -58,7 +58,7 @@ def held(talk: Talk, url: str) -> Iterator[tuple[str, socket.socket]]:
 
 @contextmanager
 def resumed(talk: Talk, url: str, event_id: str) -> Iterator[Iterator[str]]:
-    """Read on where a stream broke off; gives its lines, those that say nothing included."""
+    """Resume a stream; yield its lines, keep-alive comments included."""
     headers = talk.headers | {"last-event-id": event_id}
     with httpx.stream("GET", url, headers=headers, timeout=DEADLINE_SECONDS) as response:
         assert response.status_code == 200
@@ -113,7 +113,7 @@ def test_an_answer_that_was_given_while_redis_was_gone_is_kept_when_it_is_back(
     with held(talk, replicas.one) as (begun, running):
         redis.end()
         running.sendall(b"done")
-        assert running.recv(100) == b""  # the tool is over
+        assert running.recv(100) == b""  # the tool has ended
         assert talk.post(replicas.one, method="ping", id="p").status_code == 200
         redis.start()
         wait_until_known(talk, replicas.other)
@@ -158,12 +158,12 @@ def test_what_is_here_does_not_wait_for_a_redis_that_hangs(redis: RedisServer, r
         elsewhere = httpx.post(replicas.other, json=slow, headers=talk.headers, timeout=HUNG_SECONDS)
         assert elsewhere.status_code == 200
     wait_until_known(talk, replicas.other)
-    while logged(talk, replicas.other) != ["a failure"]:  # it is told when Redis is back
+    while logged(talk, replicas.other) != ["a failure"]:  # it notices that Redis is back
         pass
 
 
 def logged(talk: Talk, url: str) -> list[str]:
-    """What a tool that logs at two levels tells the client."""
+    """Return the log messages of a tool that logs at two levels."""
     with talk.streamed(url, id="s", **call("speak")) as events:
         messages = [event.message for event in events if event.message is not None]
     assert text_of(messages.pop()) == "said"

@@ -133,7 +133,7 @@ async def test_in_redis_stands_no_name_and_nothing_for_longer_than_it_matters(re
 
 
 class Running:
-    """A replica that runs, in the time of everybody unless it is given another."""
+    """A replica that runs, in the common time unless another is given."""
 
     def __init__(self, url: str, clock: Callable[[], float] = anyio.current_time) -> None:
         self.redis = redis_at(url)
@@ -173,8 +173,8 @@ async def test_a_busy_caller_costs_a_round_trip_for_each_pause_at_most(redis: Re
                 await anyio.lowlevel.checkpoint()
         pauses = (anyio.current_time() - began_at) / rates_module.PAUSE_SECONDS
         told = (await running.redis.info("commandstats"))["cmdstat_evalsha"]["calls"]
-        assert 0 < told <= pauses + 3  # the first, that of the end, and one that finds the script unknown
-        assert await running.left_seconds() > 0.9 * rate.per_seconds  # nothing is lost, and what is left passes
+        assert 0 < told <= pauses + 3  # the first, the last, and one that finds that the script is unknown
+        assert await running.left_seconds() > 0.9 * rate.per_seconds  # nothing is lost, and the rest is admitted
         await running.redis.aclose()
 
 
@@ -246,7 +246,7 @@ async def test_a_redis_that_refuses_to_count_is_said_once_and_is_not_gone(
         await running.redis.acl_setuser("default", enabled=True, categories=["+@all"], commands=["-evalsha"])
         async with running.telling() as meter:
             meter.count(anyio.current_time())
-            for _ in range(20):  # each is one more try at least
+            for _ in range(20):  # each is at least one further attempt
                 await running.redis.ping()
             assert running.replica.link.is_up
             await running.redis.acl_setuser("default", enabled=True, categories=["+@all"])

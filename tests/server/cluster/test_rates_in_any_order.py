@@ -26,11 +26,11 @@ STEPS = st.lists(st.one_of(STEP, STEP, STEP, PAUSE), min_size=30, max_size=80)
 
 
 class History:
-    """What really happened, as nobody but a test knows it."""
+    """The calls of all replicas, which no replica knows."""
 
     def __init__(self) -> None:
         self.lost = 0
-        """How many counts were told by a command whose answer was lost."""
+        """Number of calls that were reported by a command whose response was lost."""
         self.longest_lag_seconds = 0.0
         self._meter = Meter(RATE)
         self._untold: list[list[float]] = [[] for _ in range(REPLICAS)]
@@ -49,7 +49,7 @@ class History:
         self._asking.add(replica)
 
     def unknown_to(self, replica: int) -> int:
-        """How many a replica neither counted nor has heard of."""
+        """Number of calls that a replica has neither counted nor received."""
         return sum(self._counted) - self._heard[replica] - len(self._untold[replica])
 
     async def tell(self, replica: int, rates: ClusterRates, now: float) -> None:
@@ -69,16 +69,16 @@ class History:
             self._heard[replica] = self._told
 
     def left_seconds(self, now: float) -> float:
-        """How long it takes until nothing of all this matters."""
+        """Seconds after which none of this matters."""
         return max(0.0, self._meter.wait_seconds(now) + RATE.per_seconds - INTERVAL_SECONDS)
 
 
 class Course:
-    """What happens to some replicas, and what is known of it.
+    """Calls, synchronizations and outages of some replicas, and their model.
 
     Args:
-        time: Their time.
-        replicas: They.
+        time: The time of the replicas.
+        replicas: The replicas.
     """
 
     def __init__(self, time: Time, replicas: list[TimedReplica]) -> None:
@@ -87,7 +87,7 @@ class Course:
         self._replicas = replicas
 
     async def takes(self, what: str, number: int) -> None:
-        """One step."""
+        """Do one step."""
         if what == "pass":
             await self._time.passes(number)
         elif what == "call":
@@ -102,7 +102,7 @@ class Course:
             replica.redis.meanwhile = nothing
 
     async def ends(self) -> None:
-        """All tell what they have not told, and learn what the others did."""
+        """Let all replicas report their calls, and receive those of the others."""
         for number in range(REPLICAS):
             await self.takes("tell", number)
         for number, each in enumerate(self._replicas):

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 KEYS = ApiKeys(ApiKey("ada", ADA), ApiKey("bob", BOB))
 RATE = Rate(40, 4000)
 INTERVAL_SECONDS = 100
-"""How long it takes to regain one; nothing of this happens while a test runs."""
+"""Seconds to regain one call; none is regained during a test."""
 CALL = http.call("add", {"a": 1, "b": 2})
 META = "io.github.mcp-toolbridge/retryAfterSeconds"
 
 
 class Callers:
-    """Who calls, and where."""
+    """A caller, and a replica."""
 
     def __init__(self, serving: Callable[..., str], redis_url: str) -> None:
         self._serving = serving
@@ -56,7 +56,7 @@ def callers(redis: RedisServer, serving: Callable[..., str]) -> Any:
 
 
 def waits_for(caller: Modern) -> int:
-    """Call until that is refused; gives how long the caller is to wait, in seconds."""
+    """Call until a call is refused; return the seconds that the caller has to wait."""
     for _ in range(RATE.calls + 1):
         answer = caller.send(CALL)
         if answer.status_code == 429:
@@ -66,7 +66,7 @@ def waits_for(caller: Modern) -> int:
 
 
 def waits_for_the_tool(caller: Modern) -> int:
-    """The same where the tool is limited."""
+    """The same for a limited tool."""
     for _ in range(RATE.calls + 1):
         result = caller.ask(CALL)["result"]
         if result["isError"]:
@@ -81,7 +81,7 @@ def test_what_one_lets_in_is_counted_by_the_other_too(callers: Callers, http_kin
     one, other = (callers.origin(name, Limits(rate=RATE), http_kind) for _ in range(2))
     assert waits_for(callers.at(one, ADA)) <= INTERVAL_SECONDS
     at_the_other = callers.at(other, ADA)
-    assert waits_for(at_the_other) > INTERVAL_SECONDS  # what it let in was over the rate
+    assert waits_for(at_the_other) > INTERVAL_SECONDS  # the admitted calls exceeded the rate
     assert at_the_other.send(CALL).status_code == 429
     assert callers.at(other, BOB).send(CALL).status_code == 200
     elsewhere = callers.origin(f"rates-{uuid4().hex}", Limits(rate=RATE), http_kind)
@@ -118,10 +118,10 @@ def test_without_redis_each_counts_by_itself_and_tells_when_it_is_back(
             redis.end()
             assert waits_for(one) <= INTERVAL_SECONDS
             assert waits_for(other) <= INTERVAL_SECONDS
-            redis.start()  # which has forgotten all
+            redis.start()  # which has lost all
             for caller in (one, other):
                 while waits_for(caller) <= (RATE.calls - 1) * INTERVAL_SECONDS:
-                    pass  # it is told, and tells, as soon as it notices
+                    pass  # it synchronizes as soon as it notices
             messages = [record.getMessage() for record in caplog.records]
             gone = [each for each in messages if "sessions of this replica continue" in each]
     assert len(gone) == 2

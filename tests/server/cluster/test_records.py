@@ -73,7 +73,7 @@ async def test_what_a_later_version_knows_of_a_session_does_no_harm(link: Replic
 
 @pytest.mark.anyio
 async def test_a_session_that_is_ended_while_it_is_saved_is_ended(redis: RedisServer, link: Replica) -> None:
-    """What Redis is asked for shows it: nothing of another's can come between."""
+    """The commands show that no other client's command can intervene."""
     async with link.redis, redis_at(redis.url) as watching, watching.monitor() as monitor:
         await SessionRecords(link, 100.0).save(RECORD)
         await link.redis.echo("saved")

@@ -57,16 +57,16 @@ def test_without_redis_what_is_here_goes_on_and_what_is_elsewhere_waits(
         opened_meanwhile = Talk(one)
         assert text_of(message_in(opened_meanwhile.sum(one, 1, 2))) == "3"
         assert talk.end(one) == 503
-        redis.start()  # which has forgotten all
+        redis.start()  # which has lost all
         for each in (talk, opened_meanwhile):
             while (answer := each.sum(other, 1, 2)).status_code == 503:
                 pass
             assert text_of(message_in(answer)) == "3"
         assert talk.end(other) == 200
-        while talk.sum(one, 1, 2).status_code != 404:  # the other replica may still be about to listen again
+        while talk.sum(one, 1, 2).status_code != 404:  # the other replica may not yet have subscribed again
             pass
         gone = [record for record in caplog.records if "sessions of this replica continue" in record.getMessage()]
-        assert len(gone) == 2  # each of both says it once
+        assert len(gone) == 2  # each of the two announces it once
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_is_no_message_of_replicas_is_logged_and_nothing_else_comes_of_it(
     assert talk.sum(other, 1, 2).status_code == 200
     while talk.end(other) == 503:
         pass
-    while talk.sum(one, 1, 2).status_code != 404:  # it may be about to listen again
+    while talk.sum(one, 1, 2).status_code != 404:  # it may not yet have subscribed again
         pass
     assert text_of(message_in(Talk(one).sum(other, 1, 2))) == "3"
     logged = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
@@ -118,11 +118,11 @@ async def test_redis_is_gone_where_it_was_late_twice_for_once_may_be_this_proces
             except TimeoutError as error:
                 link.failed(error)
 
-        async with anyio.create_task_group() as tasks:  # what was asked at one time is late once
+        async with anyio.create_task_group() as tasks:  # commands of one time are late once
             tasks.start_soon(late)
             tasks.start_soon(late)
         assert link.is_up
-        monkeypatch.setattr(link_module, "MAX_WAIT_SECONDS", 60)  # an answer is in time, however busy the machine is
+        monkeypatch.setattr(link_module, "MAX_WAIT_SECONDS", 60)  # a response is in time, however busy the machine is
         with link.bounded_wait():
             await client.ping()
         await late()

@@ -22,7 +22,7 @@ DEADLINE_SECONDS = 30
 
 
 class Names:
-    """Takes every token for the name of its bearer."""
+    """Verifier that takes every token for the name of its bearer."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         return AccessToken(token=token, client_id=token, scopes=[])
@@ -83,7 +83,7 @@ def test_a_session_that_is_ended_anywhere_is_ended_everywhere(replicas: Replicas
 
 def test_the_answer_to_a_question_reaches_the_replica_that_asked(replicas: Replicas) -> None:
     talk = Talk(replicas.one)
-    assert talk.sum(replicas.other, 1, 2).status_code == 200  # alive in both
+    assert talk.sum(replicas.other, 1, 2).status_code == 200  # it is open in both
     with (
         talk.streamed(replicas.one, id=1, **call("greet")) as first,
         talk.streamed(replicas.other, id=2, **call("greet")) as second,
@@ -113,7 +113,7 @@ def test_a_cancellation_reaches_the_replica_that_runs_the_call(replicas: Replica
 
 
 def logged(talk: Talk, url: str) -> list[str]:
-    """What a tool that logs at two levels tells the client."""
+    """Return the log messages of a tool that logs at two levels."""
     with talk.streamed(url, id="s", **call("speak")) as events:
         messages = [event.message for event in events if event.message is not None]
     assert text_of(messages.pop()) == "said"

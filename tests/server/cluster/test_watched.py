@@ -62,7 +62,7 @@ def asked(talk: Talk, url: str, verb: str, uri: str) -> dict[str, object]:
 
 @contextmanager
 def heard(talk: Talk, url: str, repeated: str) -> Iterator[Iterator[str]]:
-    """The URIs of a session's stream, of which the first was updated again and again until the stream was open."""
+    """Yield the URIs on a session's stream; the first is updated until the stream is open."""
     is_open = Event()
 
     def update() -> None:

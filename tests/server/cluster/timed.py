@@ -20,7 +20,7 @@ RATE = Rate(5, 500)
 INTERVAL_SECONDS = RATE.per_seconds / RATE.calls
 ROUNDING_SECONDS = 1e-3
 EPOCH_SECONDS = 1_700_000_000
-"""What Redis says when it is nought here."""
+"""Time of Redis when the test's time is 0."""
 TIME_OF_THE_TEST = 'local now = tonumber(redis.call("GET", "time of the test"))'
 
 
@@ -29,10 +29,10 @@ def nothing() -> None:
 
 
 class TimedRedis(Redis):
-    """A Redis whose scripts live in the time of a test, and whose answers are under way for as long as it wants."""
+    """A Redis whose scripts use a test's time, and whose responses take as long as the test wants."""
 
     meanwhile: Callable[[], object] = staticmethod(nothing)
-    """Called after a script was carried out, and before that is known."""
+    """Called after a script has run, and before its response arrives."""
 
     def register_script(self, script: Any) -> Any:
         assert script.startswith(NOW)
@@ -47,7 +47,7 @@ class TimedRedis(Redis):
 
 
 class Time:
-    """A time of a test's own, for replicas and their Redis."""
+    """Time of a test, for replicas and their Redis."""
 
     def __init__(self, redis: Redis) -> None:
         self.seconds = 1_000.0
@@ -64,7 +64,7 @@ class Time:
 
 
 class TimedReplica:
-    """One replica, as far as rates go."""
+    """One replica, with its rates only."""
 
     def __init__(self, redis: Any, name: str, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -84,7 +84,7 @@ class TimedReplica:
         return is_within
 
     async def ask(self) -> None:
-        """Tell and learn what Redis may not know, as when it is back."""
+        """Synchronize counts that Redis may not have, as after an outage."""
         for each in self.link.on_return:
             await each()
         await self.rates.synchronize()
@@ -96,7 +96,7 @@ class TimedReplica:
 
 @asynccontextmanager
 async def replicas(url: str, count: int) -> AsyncIterator[tuple[Time, list[TimedReplica]]]:
-    """Replicas of one name, in one time."""
+    """Replicas of one name and one time."""
     name = f"rates-{uuid4().hex}"
     async with AsyncExitStack() as stack:
         clients = [TimedRedis.from_url(url, decode_responses=True) for _ in range(count)]

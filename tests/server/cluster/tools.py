@@ -1,4 +1,4 @@
-"""The tools of the replicas."""
+"""Tools of the replicas."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def test_a_message_of_too_many_values_is_refused_before_it_is_parsed(
 
 
 def echoes(numbers: list[float], items: list[dict[str, int]], text: str) -> tuple[int, int, int]:
-    """Count what came."""
+    """Return the number of values."""
     return len(numbers), len(items), len(text)
 
 
@@ -251,7 +251,7 @@ def test_a_malformed_answer_to_a_question_is_refused(client: httpx.Client, url: 
     accepted = {"action": "accept", "content": {"name": "Ada"}}
     given = answer(post(requestState=state, inputResponses={"name": accepted}))["result"]
     assert given["content"] == [{"type": "text", "text": "Hello Ada"}]
-    # A client may answer what it expects to be asked; what was asked under another key is asked again.
+    # A client may answer questions before they are asked; one asked under another key is asked again.
     assert "content" in answer(post(inputResponses={"name": accepted}))["result"]
     assert answer(post(requestState=state, inputResponses={"other": accepted}))["result"]["inputRequests"]
     assert post(requestState=state + "x", inputResponses={"name": accepted}).json()["error"]["code"] == -32602
@@ -299,7 +299,7 @@ def test_a_dropped_connection_of_the_handshake_era_cancels_nothing(
     headers = open_session(client, url)
     with client.stream("POST", url, json=call("hold"), headers=headers):
         assert holding.started.wait(DEADLINE_SECONDS)
-    # The server has seen the end of one connection when it has answered on the next.
+    # The server has noticed the end of one connection when it has answered on the next.
     client.post(url, json=request("ping", request_id=2), headers=headers).raise_for_status()
     holding.let_go()
     assert holding.finished.wait(DEADLINE_SECONDS)
@@ -339,7 +339,7 @@ def test_a_tool_sees_the_headers_and_the_session(client: httpx.Client, serving: 
     assert said == f"blue blue {headers['mcp-session-id']}"
     message = modern(call("look"))
     said = answer(client.post(url, json=message, headers=headers | modern_headers(message) | {"X-Tenant": "red"}))
-    # The modern era has no sessions: what a client says of one is not to be believed.
+    # The modern era has no sessions: a session header is ignored.
     assert said["result"]["content"][0]["text"] == "red red None"
 
 

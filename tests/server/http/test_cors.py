@@ -40,12 +40,12 @@ def call(origin: str, headers: dict[str, str], path: str = "/mcp") -> httpx.Resp
 
 
 def told(answer: httpx.Response) -> dict[str, str]:
-    """What an answer says to browsers."""
+    """Return the CORS headers of a response."""
     return {name: value for name, value in answer.headers.items() if name.startswith("access-control-")}
 
 
 def shown(page: str) -> dict[str, str]:
-    """What a browser has to hear before it shows an answer to a page."""
+    """Headers that a browser needs to show a response to a page."""
     exposed = "Mcp-Session-Id, WWW-Authenticate, Retry-After"
     return {"access-control-allow-origin": page, "access-control-expose-headers": exposed}
 

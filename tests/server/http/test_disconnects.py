@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Client:
-    """What a request hears of its client."""
+    """Messages about the client that a request receives."""
 
     def __init__(self) -> None:
         self.listeners = 0
@@ -45,7 +45,7 @@ class Client:
 
 
 class Work:
-    """A call that waits, and tells what became of it."""
+    """A call that waits, and reports its end."""
 
     def __init__(self, body: Callable[[anyio.Event], Awaitable[Any]] | None = None) -> None:
         self.started = anyio.Event()
@@ -64,7 +64,7 @@ class Work:
 
 
 class Outcome:
-    """What came of a request, and in which state it left its task."""
+    """End of a request, and the state of its task."""
 
     def __init__(self, work: Work, client: Client) -> None:
         self._work, self._client = work, client
@@ -84,7 +84,7 @@ class Outcome:
 
 
 async def hung_up_on(work: Work) -> Outcome:
-    """What comes of work whose client goes."""
+    """Run work whose client disconnects."""
     client = Client()
     outcome = Outcome(work, client)
     with anyio.fail_after(DEADLINE_SECONDS):
@@ -144,7 +144,7 @@ async def _swallow(released: anyio.Event) -> None:
     try:
         await released.wait()
     except asyncio.CancelledError:
-        await checkpoint()  # goes on as if nothing had been
+        await checkpoint()  # continues as usual
 
 
 async def test_what_work_returns_that_swallows_the_cancellation_goes_nowhere() -> None:

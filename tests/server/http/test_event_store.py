@@ -60,7 +60,7 @@ def url(request: pytest.FixtureRequest, serving: Callable[..., str], monkeypatch
 
 @contextmanager
 def begun(talk: Talk, url: str) -> Iterator[tuple[Event, socket.socket]]:
-    """A call that runs, whose client has lost its stream after the first event."""
+    """A running call whose client has lost its stream after the first event."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(DEADLINE_SECONDS)
         request = call("hold", token="t", port=listener.getsockname()[1])
@@ -190,7 +190,7 @@ def answer_to(request: int, text: str = "") -> JSONRPCResponse:
 
 
 async def replayed(events: MemoryEvents, event_id: str) -> list[Any]:
-    """The messages after an event of a stream that has ended."""
+    """Return the messages after an event of a stream that has ended."""
     messages: list[Any] = []
 
     async def keep(event: Any) -> None:

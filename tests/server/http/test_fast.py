@@ -74,7 +74,7 @@ class Endpoint:
 
 @dataclass
 class Exchange:
-    """One request, and what it is answered."""
+    """One request, and its response."""
 
     headers: Mapping[str, str]
     message: Any

@@ -91,7 +91,7 @@ def test_what_the_fast_path_declines_is_offered_once_and_parsed_once(
     with http.serving(http_app(ToolBox(add)), http=kind) as origin:
         url = httpx.URL(origin)
         with socket.create_connection((url.host, url.port), timeout=20) as connection:
-            # In one piece, as a request has to come to be offered before ASGI.
+            # In one piece, as only such requests are offered before ASGI.
             connection.sendall("\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body)
             answer = b""
             while b'"jsonrpc"' not in answer:

@@ -53,7 +53,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 def exchange(origin: str, *lines: str, body: bytes = b"") -> bytes:
-    """Send bytes as they are; gives what comes back until the server closes."""
+    """Send raw bytes; return all bytes until the server closes the connection."""
     port = int(origin.rsplit(":", 1)[1])
     head = "\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1")
     with socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS) as connection:

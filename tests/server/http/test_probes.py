@@ -29,7 +29,7 @@ def server(state: str, *, required: bool = True) -> dict[str, Any]:
 
 
 async def greet(scope: Any, receive: Any, send: Any) -> None:
-    """An app whose answers say something of their connection already."""
+    """App whose responses have a ``Connection`` header."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"Connection", b"keep-alive")]})
     await send({"type": "http.response.body", "body": b"hello"})
 

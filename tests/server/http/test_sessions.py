@@ -19,11 +19,11 @@ IDLE_SECONDS = 100.0
 
 
 class VirtualTime:
-    """Time that passes only while the one who ends unused sessions sleeps, and what happens meanwhile.
+    """Virtual time, which advances while unused sessions are ended, and events in it.
 
     Args:
-        happenings: What happens, by when.
-        end: When everything stops.
+        happenings: The events, by time.
+        end: Time when everything stops.
     """
 
     def __init__(self, happenings: Mapping[float, Callable[[], object]], end: float) -> None:
@@ -50,7 +50,7 @@ class VirtualTime:
 
 @pytest.fixture
 def passing(monkeypatch: pytest.MonkeyPatch) -> Callable[[VirtualTime], VirtualTime]:
-    """Lets the time of sessions be virtual."""
+    """Use virtual time for sessions."""
 
     def let(time: VirtualTime) -> VirtualTime:
         monkeypatch.setattr(module, "monotonic", time.monotonic)
@@ -61,7 +61,7 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> Callable[[VirtualTime], VirtualT
 
 
 async def ended(sessions: Sessions, time: VirtualTime) -> list[tuple[str, float]]:
-    """Which sessions are ended until the time is over, and when."""
+    """Return the sessions that are ended until a time, and when."""
     found: list[tuple[str, float]] = []
 
     async def end(session: Session) -> None:
@@ -128,7 +128,7 @@ def filled(*owners: str, max_sessions: int) -> Sessions:
 
 
 def ended_for(sessions: Sessions, owner: str, kept: int = 0) -> list[str] | None:
-    """Ids of the sessions that give way to one of a caller; None where the caller has to wait."""
+    """Return the IDs of the sessions that are evicted for one of a caller; None if the caller has to wait."""
     ending = sessions.make_room(owner, kept)
     return None if ending is None else [each.id for each in ending]
 
@@ -202,7 +202,7 @@ def test_what_sessions_keep_is_bounded_for_each_and_for_all(monkeypatch: pytest.
 
 
 async def owing(session: Session, request: int, answer: object, written: asyncio.Event) -> asyncio.Task[None]:
-    """A handler that has given its answer, and goes on writing it."""
+    """Handler that has sent its response, and continues to write."""
     owes = asyncio.Event()
 
     async def handle() -> None:
@@ -227,7 +227,7 @@ async def test_of_sessions_whose_answers_are_not_read_the_fullest_is_ended(monke
     assert eve is not None
     never, at_once = asyncio.Event(), asyncio.Event()
     at_once.set()
-    for number in range(1000):  # what is read is not counted
+    for number in range(1000):  # reads are not counted
         await (await owing(ada, number, "x" * 50_000, at_once))
     tasks = [await owing(bob, number, None, never) for number in range(30)]
     assert (ended, ada.unread_bytes, bob.unread_bytes) == ([], 0, 30 * 2048)

@@ -37,7 +37,7 @@ def origin() -> Iterator[str]:
 
 
 class Session:
-    """A session over SSE: a stream that is read, and an address to post to."""
+    """A session over SSE: a stream, and an endpoint to post to."""
 
     def __init__(self, client: httpx.Client, origin: str, lines: Iterator[str]) -> None:
         self._client = client

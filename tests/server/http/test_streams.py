@@ -32,7 +32,7 @@ def test_open_streams_do_not_hold_up_the_end(errors: Callable[[], list[str]]) ->
                     client.stream("POST", f"{origin}/mcp", json=LISTEN, headers=modern_headers(LISTEN))
                 ),
             ]
-        # Leaving the server would have failed, had it not ended. Its streams were closed in order, and the
+        # The server could not have been left before it ended. Its streams were closed in order, and the
         # subscription got its result.
         sse, get, listen = [list(stream.iter_lines()) for stream in opened]
     assert sse[0] == "event: endpoint"

@@ -40,18 +40,18 @@ async def add(a: int, b: int) -> int:
 
 @tool
 async def name_of(context: InvocationContext) -> str:
-    """Say who calls, by what talks back."""
+    """Return the caller, after a progress report."""
     return "" if context.caller is None else context.caller.name
 
 
 @tool
 async def many(count: int) -> str:
-    """Say much."""
+    """Return much text."""
     return "x" * count
 
 
 class Held:
-    """A tool that runs until it is let go."""
+    """A tool that runs until it is released."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()

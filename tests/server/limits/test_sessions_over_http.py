@@ -114,7 +114,7 @@ def test_a_session_over_sse_whose_stream_nobody_reads_is_ended(monkeypatch: pyte
 
     @tool
     async def many() -> str:
-        """Say much."""
+        """Return much text."""
         nonlocal made
         made += 1
         return "x" * 1_000_000
