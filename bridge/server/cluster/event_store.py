@@ -33,6 +33,8 @@ _READ_MILLISECONDS = 500
 _READ_EVENTS = 16
 _MAX_UNSTORED_RESPONSES = 100
 """Maximum number of responses of a session that wait for Redis to be available again."""
+_MAX_UNSTORED = 1_000
+"""Maximum number of calls of a session, beside running ones, of which anything waits for that."""
 
 _ENDED = "the replica that ran this call has ended: its outcome is unknown, and it was not run again"
 
@@ -67,8 +69,12 @@ class RedisEvents(SessionEvents):
             except self._replica.failures as error:
                 if is_answer:
                     waiting = sum(1 for each in self._unstored.values() if each)
-                    is_full = waiting >= _MAX_UNSTORED_RESPONSES
-                    self._unstored[stream_id] = json.dumps(outcome_unknown(stream_id, NOT_STORED)) if is_full else text
+                    if waiting < _MAX_UNSTORED_RESPONSES:
+                        self._unstored[stream_id] = text
+                    elif len(self._unstored) <= _MAX_UNSTORED:
+                        self._unstored[stream_id] = json.dumps(outcome_unknown(stream_id, NOT_STORED))
+                    else:  # without any event, its outcome is known to be lost
+                        self._unstored.pop(stream_id, None)
                 self._replica.failed(error)
         return event_id_of(entry, stream_id)
 

@@ -14,8 +14,13 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from mcp_types import JSONRPCResponse
 
+from bridge.redis import redis_at
 from bridge.server import http_app
+from bridge.server.cluster import event_store
+from bridge.server.cluster.replica import Replica
+from bridge.server.http.event_store import EventBytes
 from tests.processes import serving as process_serving
 from tests.redis_server import redis_server
 from tests.server.cluster.speaking import DEADLINE_SECONDS, Talk, call, message_in, text_of
@@ -168,3 +173,20 @@ def logged(talk: Talk, url: str) -> list[str]:
         messages = [event.message for event in events if event.message is not None]
     assert text_of(messages.pop()) == "said"
     return [message["params"]["data"] for message in messages]
+
+
+@pytest.mark.anyio
+async def test_what_waits_for_redis_is_bounded_however_long_it_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_store, "_MAX_UNSTORED", 150)
+    replica = Replica(redis_at("redis://127.0.0.1:9"), "bridge:{away}")
+    replica.is_up = False
+    events = event_store.RedisEvents(replica, "a-session", 60, EventBytes())
+    answer = JSONRPCResponse(jsonrpc="2.0", id=1, result={"value": "x"})
+    for number in range(200):
+        await events.store_event(str(number), None)
+        await events.store_event(str(number), answer)
+    waiting = events._unstored
+    await replica.redis.aclose()
+    assert list(waiting) == [str(number) for number in range(150)]
+    assert sum("result" in text for text in waiting.values()) == 100
+    assert all("result" in text or "error" in text for text in waiting.values())
