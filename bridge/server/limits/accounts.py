@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from contextvars import ContextVar
 from functools import lru_cache, partial
-from ipaddress import IPv6Network
+from ipaddress import IPv6Address, IPv6Network
 from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -212,9 +212,10 @@ def _network(address: str) -> str:
     if ":" not in address:
         return address
     try:
-        return str(IPv6Network((address.partition("%")[0], 64), strict=False))
+        found = IPv6Address(address.partition("%")[0])
     except ValueError:
         return address
+    return str(found.ipv4_mapped or IPv6Network((found, 64), strict=False))
 
 
 class Usage:

@@ -34,7 +34,12 @@ def test_a_caller_is_its_name_and_without_one_its_address() -> None:
 def test_the_addresses_of_one_network_of_ipv6_are_one_caller() -> None:
     keys = {caller_key(scope_of(address)) for address in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1")}
     assert keys == {"2001:db8::/64", "2001:db8:0:1::/64"}
+    assert caller_key(scope_of("fe80::1%eth0")) == "fe80::/64"
     assert caller_key(scope_of("not:an:address")) == "not:an:address"
+
+
+def test_an_ipv4_address_is_the_same_caller_on_a_socket_of_ipv6() -> None:
+    assert caller_key(scope_of("::ffff:10.0.0.1")) == caller_key(scope_of("10.0.0.1")) == "10.0.0.1"
 
 
 @pytest.mark.parametrize(("calls", "seconds"), [(0, 1), (1, 0), (1, -1), (1, float("nan")), (1, float("inf"))])
