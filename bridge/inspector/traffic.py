@@ -100,13 +100,14 @@ class Traffic:
         return [message.summary() for message in self._messages]
 
     def _described(self, server: str, direction: MessageDirection, message: Json) -> tuple[str, str]:
-        """Kind and method of a message; requests are remembered until their response."""
+        """Kind and method of a message; the last requests are remembered until their response."""
         method, message_id = message.get("method"), message.get("id")
         if method is None:
             asked: MessageDirection = "received" if direction == "sent" else "sent"
             return "error" if "error" in message else "result", self._methods.pop((server, asked, message_id), "")
         if message_id is None:
             return "notification", method
-        if len(self._methods) < _MAX_OPEN_REQUESTS:
-            self._methods[server, direction, message_id] = method
+        self._methods[server, direction, message_id] = method
+        if len(self._methods) > _MAX_OPEN_REQUESTS:
+            del self._methods[next(iter(self._methods))]
         return "request", method

@@ -51,6 +51,18 @@ async def test_messages_are_cleared(page: OpenPage) -> None:
     assert (await page.client.get("/messages/1")).status_code == 404
 
 
+def test_methods_of_the_last_requests_are_known_although_others_are_never_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(traffic, "_MAX_OPEN_REQUESTS", 2)
+    kept = Traffic(lambda _: None)
+    for number in range(3):
+        kept.record("a", "sent", json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}))
+    for number in range(3):
+        kept.record("a", "received", json.dumps({"jsonrpc": "2.0", "id": number, "result": {}}))
+    assert [each["method"] for each in kept.summaries()][3:] == ["", "ping", "ping"]
+
+
 def test_the_oldest_messages_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traffic, "MAX_MESSAGES", 3)
     published: list[Any] = []

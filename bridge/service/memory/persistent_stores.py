@@ -22,6 +22,7 @@ from bridge.errors import MemoryStoreError, WireError
 from bridge.redis import blocking_redis_at, connection_errors, unreachable
 from bridge.service.memory.store import StoredMessages, memory_key
 from bridge.service.messages import SystemMessage, message_from_text, message_to_text, system_message_from_text
+from bridge.tools.checks import require_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -193,11 +194,13 @@ class RedisStore(_BlockingStore):
         expire_seconds: Time after its last turn when a conversation is deleted; None for never.
 
     Raises:
+        DefinitionError: ``expire_seconds`` is not a positive whole number.
         MissingExtraError: The package ``redis`` is not installed.
         ValueError: The URL is not a Redis URL.
     """
 
     def __init__(self, url: str, *, prefix: str = "bridge:memory", expire_seconds: int | None = None) -> None:
+        require_count(expire_seconds, "expire_seconds", optional=True)
         self._url = url
         self._prefix = prefix
         self._expire_seconds = expire_seconds

@@ -318,3 +318,9 @@ def test_redis_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(MissingExtraError, match=r"mcp-toolbridge\[redis\]"):
         RedisStore("redis://localhost")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 1.5, True])
+def test_a_time_that_redis_would_refuse_is_refused(seconds: Any) -> None:
+    with pytest.raises(DefinitionError, match="expire_seconds must be a whole number of at least 1, or None, not"):
+        RedisStore("redis://localhost", expire_seconds=seconds)
