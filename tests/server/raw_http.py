@@ -1,4 +1,4 @@
-"""HTTP over a raw socket: what is sent is sent as it is, and what comes back is read by h11."""
+"""HTTP over a raw socket: requests are sent unchanged, and responses parsed by h11."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """One request and its answer, over a socket of their own."""
+    """One request and its response, over a socket of their own."""
 
     def __init__(self, stream: SocketStream, method: str) -> None:
         self._stream = stream
@@ -27,7 +27,7 @@ class Connection:
         self._http.send(h11.EndOfMessage())
 
     async def head(self) -> h11.Response | None:
-        """The answer's head; None where the server closed without one."""
+        """Return the head of the response; None if the server closed the connection without one."""
         while True:
             event = await self._next()
             if isinstance(event, h11.Response):
@@ -36,11 +36,11 @@ class Connection:
                 return None
 
     async def body(self) -> bytes:
-        """The answer's body, whole."""
+        """Return the whole body of the response."""
         return b"".join([part async for part in self.parts()])
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The answer's body, as it comes."""
+        """Yield the body of the response as it arrives."""
         while isinstance(event := await self._next(), h11.Data):
             yield bytes(event.data)
 
@@ -63,12 +63,12 @@ async def sent(port: int, raw: bytes, method: str = "POST", *, is_whole: bool = 
             if not is_whole:
                 await stream.send_eof()
         except (anyio.BrokenResourceError, OSError):
-            pass  # the server may have answered and gone before it had read all
+            pass  # the server may have responded and closed the connection before it read everything
         yield Connection(stream, method)
 
 
 async def event_of(connection: Connection, pattern: bytes) -> bytes:
-    """What a pattern finds in the events of a stream; they go on."""
+    """Search a pattern in the events of a stream, which stays open."""
     text = b""
     async for part in connection.parts():
         text += part
@@ -92,7 +92,7 @@ async def open_session(port: int, headers: Iterable[tuple[str, bytes]] = ()) -> 
 
 
 async def taken(port: int, draft: Draft) -> bytes:
-    """Send a good request; gives the answer's body."""
+    """Send a valid request; return the body of the response."""
     async with sent(port, draft.raw, draft.method) as connection:
         head = await connection.head()
         assert head is not None

@@ -1,4 +1,4 @@
-"""Real messages over stdio, the ways in which they are spoiled, and the answers that they are to get."""
+"""Real messages over stdio, mutations that make them malformed, and the expected responses."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def spoil_text(random: Random, text: bytes) -> bytes:
 
 
 def spoiled(random: Random, number: int, messages: list[dict[str, Any]]) -> bytes:
-    """The text of a message with this number, spoiled or not."""
+    """Return a message with this number, mutated or not."""
     message = deepcopy(random.choice(messages))
     if message.get("id") == "s":
         message["id"] = number
@@ -119,7 +119,7 @@ def spoiled(random: Random, number: int, messages: list[dict[str, Any]]) -> byte
 
 
 def expected(line: bytes) -> object:
-    """What a line is to be answered with: an id, the null id, or nothing."""
+    """Return the ID of the expected response to a line, the null ID, or none."""
     if not line.strip():
         return NOTHING
     try:

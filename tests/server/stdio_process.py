@@ -1,4 +1,4 @@
-"""A server over stdio as a process, and the other end of its pipes. Whatever waits for it has a deadline."""
+"""A server over stdio as a process, and its pipes. Every wait has a deadline."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ Json = dict[str, Any]
 
 
 def request(message_id: int | str, method: str, /, **params: Any) -> Json:
-    """A request of the handshake era."""
+    """Return a request of the handshake era."""
     return {"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}
 
 
 def modern_request(message_id: int | str, method: str, /, **params: Any) -> Json:
-    """A request of the modern era."""
+    """Return a request of the modern era."""
     return request(message_id, method, **params | {"_meta": MODERN_META | params.get("_meta", {})})
 
 
 def call(message_id: int | str, tool: str, /, **arguments: Any) -> Json:
-    """A call in the modern era that wants to hear of progress."""
+    """Return a call in the modern era that wants progress."""
     meta = {"progressToken": message_id}
     return modern_request(message_id, "tools/call", name=tool, arguments=arguments, _meta=meta)
 
@@ -47,10 +47,10 @@ class StdioProcess:
     """A running server.
 
     Args:
-        command: What stands after ``python``; by default the tools beside this file, with ``settings``.
-        settings: What those tools are told.
-        stdin: What it reads instead of a pipe of this object's.
-        stdout: Where it writes instead of a pipe of this object's.
+        command: Arguments after ``python``; by default the tools beside this file, with ``settings``.
+        settings: Arguments of those tools.
+        stdin: Its standard input, instead of a pipe of this object.
+        stdout: Its standard output, instead of a pipe of this object.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class StdioProcess:
         self._log.close()
 
     def send(self, *messages: Json | bytes) -> None:
-        """Write messages, each a line; text goes as it is."""
+        """Write messages, each a line; text is written unchanged."""
         lines = (m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages)
         self.send_raw(b"".join(line + b"\n" for line in lines))
 
@@ -87,14 +87,14 @@ class StdioProcess:
             rest = rest[os.write(self.input, rest[: select.PIPE_BUF]) :]
 
     def receive(self) -> Json:
-        """The next message."""
+        """Return the next message."""
         line = self.receive_line()
         assert line, f"the server ended:\n{self.log()}"
         message: Json = json.loads(line)
         return message
 
     def receive_line(self) -> bytes:
-        """The next line, with its newline; empty at the end."""
+        """Return the next line, with its newline; empty at the end."""
         end = time.monotonic() + DEADLINE_SECONDS
         while b"\n" not in self._received:
             readable, _, _ = select.select([self.output], [], [], max(0.0, end - time.monotonic()))
@@ -108,12 +108,12 @@ class StdioProcess:
         return line + b"\n"
 
     def wait_for_output(self, fd: int | None = None) -> None:
-        """Wait until there is something to read, and leave it there."""
+        """Wait until there is output, and leave it unread."""
         readable, _, _ = select.select([self.output if fd is None else fd], [], [], DEADLINE_SECONDS)
         assert readable, self._overdue("write")
 
     def answer(self, message: Json | bytes, message_id: int | str | None = None) -> Json:
-        """Send a message, and return what answers it, skipping notifications."""
+        """Send a message, and return the response, skipping notifications."""
         self.send(message)
         wanted = message["id"] if isinstance(message, dict) and "id" in message else message_id
         while True:
@@ -122,25 +122,25 @@ class StdioProcess:
                 return received
 
     def initialize(self, **capabilities: Any) -> None:
-        """Open the connection in the handshake era."""
+        """Make the handshake of the handshake era."""
         client = {"name": "test", "version": "1"}
         params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client}
         assert "result" in self.answer(request("initialize", "initialize", **params))
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def start(self, tool: str, /, **arguments: Any) -> None:
-        """Call a tool that says when it runs, and return when it does."""
+        """Call a tool that reports that it runs, and return when it does."""
         self.send(call(tool, tool, **arguments))
         while self.receive().get("method") != "notifications/progress":
             pass
 
     def add(self) -> int:
-        """Make a good call in the modern era; its result."""
+        """Make a valid call in the modern era; return its result."""
         result: int = self.answer(call("good", "add", a=2, b=3))["result"]["structuredContent"]["result"]
         return result
 
     def wait(self) -> int:
-        """Wait for the end; the exit code."""
+        """Wait for the end; return the exit code."""
         try:
             return self.process.wait(DEADLINE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -152,17 +152,17 @@ class StdioProcess:
             self.process.stdin.close()
 
     def close_output(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self.process.stdout is not None:
             self.process.stdout.close()
 
     def log(self) -> str:
-        """What the server has written to standard error."""
+        """Return the text that the server has written to standard error."""
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), size, 0).decode()
 
     def complaints(self) -> list[str]:
-        """What the server has logged of errors."""
+        """Return the errors that the server has logged."""
         return [line for line in self.log().splitlines() if line.startswith(("ERROR", "CRITICAL", "Traceback"))]
 
     def _overdue(self, what: str) -> str:

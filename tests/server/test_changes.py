@@ -61,7 +61,7 @@ async def test_changes_in_a_row_are_told_once() -> None:
     changes.listen(listener)
     for number in range(50):
         tools.add(made(f"t{number}", nothing))
-    # What is scheduled after the news runs after it.
+    # Callbacks that are scheduled after the notification run after it.
     after = anyio.Event()
     changes.listen(lambda _: after.set())
     changes.notify()

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Person:
-    """Answers what a client is asked, and remembers it."""
+    """Answers the requests to a client, and records them."""
 
     asked: list[str] = field(default_factory=list)
     action: Any = "accept"

@@ -1,4 +1,4 @@
-"""The same requests, with credentials, to a server with the fast path and one without: nobody sees more by either."""
+"""The same requests, with credentials, to a server with the fast path and to one without: permissions are equal."""
 
 from __future__ import annotations
 

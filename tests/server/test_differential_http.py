@@ -1,4 +1,4 @@
-"""The same requests, by the thousand, to a server with the fast path and to one without: they cannot be told apart."""
+"""Thousands of equal requests to a server with the fast path and to one without: their responses are equal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KEPT_HEADERS = {"content-type", "mcp-session-id", "allow", "www-authenticate", "
 
 @dataclass(frozen=True)
 class Answer:
-    """What a client sees of an answer."""
+    """Response as a client sees it."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -42,7 +42,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Pair:
-    """The ports of the two servers, or their sessions."""
+    """Ports of the two servers, or IDs of their sessions."""
 
     fast: str
     plain: str
@@ -58,7 +58,7 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 async def answer_to(draft: Draft, port: str, session: str) -> tuple[Answer | None, bool]:
-    """What a server answers, and whether the fast path did."""
+    """Return the response of a server, and True if the fast path gave it."""
     raw = draft.raw.replace(SESSION.encode(), session.encode())
     async with sent(int(port), raw, draft.method) as connection:
         head = await connection.head()
@@ -77,9 +77,9 @@ async def answer_to(draft: Draft, port: str, session: str) -> tuple[Answer | Non
 
 
 def _messages(body: bytes, kind: str) -> tuple[str, str]:
-    """The messages in a body, spelled in one way; a stream of one message counts as that message."""
+    """Return the messages in a body in one form; a stream of one message counts as that message."""
     if kind.startswith("text/event-stream"):
-        # The event without data, from which a client would resume the stream, is no message.
+        # The event without data, from which a client would resume the stream, is not a message.
         data = [line.removeprefix(b"data: ") for line in body.splitlines() if line.startswith(b"data: {")]
         messages = [json.loads(each) for each in data]
         if len(messages) == 1:
@@ -92,7 +92,7 @@ def _messages(body: bytes, kind: str) -> tuple[str, str]:
 
 
 async def compare(draft: Draft, servers: Pair, sessions: Pair) -> tuple[str | None, bool]:
-    """How the answers differ, if they do, and whether the fast path gave one."""
+    """Return the difference of the responses, if any, and True if the fast path gave one."""
     with anyio.fail_after(DEADLINE_SECONDS):
         fast, was_fast = await answer_to(draft, servers.fast, sessions.fast)
         plain, _ = await answer_to(draft, servers.plain, sessions.plain)

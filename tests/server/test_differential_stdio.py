@@ -1,4 +1,4 @@
-"""The same messages, by the thousand, to a server with the fast path and to one without: they cannot be told apart."""
+"""Thousands of equal messages to a server with the fast path and to one without: their output is equal."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ OPENINGS: dict[str, tuple[str, list[dict[str, Any]]]] = {
 
 
 def spelled(message: dict[str, Any]) -> str:
-    """A message, spelled in one way."""
+    """Return a message in one form."""
     return SEALED.sub('"requestState": "sealed"', json.dumps(message, sort_keys=True))
 
 
 class Both:
-    """A server with the fast path and one without, which hear the same."""
+    """A server with the fast path and one without, which receive the same messages."""
 
     def __init__(self) -> None:
         self._servers = StdioProcess(command=[*COMMAND, "--fast-path"]), StdioProcess(command=COMMAND)
@@ -81,7 +81,7 @@ class Both:
         self._rounds = 0
 
     def hear(self, lines: Iterable[bytes], sync: dict[str, Any]) -> None:
-        """Send some lines, and take what is said until a request at their end is answered."""
+        """Send some lines, and read the output until a request after them is answered."""
         self._rounds += 1
         sync_id = f"sync {self._rounds}"
         messages: tuple[bytes | dict[str, Any], ...] = (*lines, sync | {"id": sync_id})
@@ -93,8 +93,8 @@ class Both:
             said[spelled(message)] += 1
 
     def end(self, era: str) -> int:
-        """Close both, and see that they said the same; how many requests were answered by the fast path."""
-        # The SDK, which may still be loading, answers this one: what it was told before is not cut off.
+        """Close both, and compare their output; return the number of requests that the fast path answered."""
+        # The SDK, which may still be loading, answers this one, so that earlier messages are not cut off.
         unknown = {"name": "unheard-of", "arguments": {}}
         self.hear([], modern("tools/call", **unknown) if era == "modern" else request("open", "tools/call", **unknown))
         for server, said in zip(self._servers, self._said, strict=True):
@@ -117,7 +117,7 @@ class Both:
 
 
 def numbered(body: bytes, number: int) -> bytes:
-    """A message under an id of its own, where it has kept the usual one."""
+    """Give a message an ID of its own, if it has the usual one."""
     return re.sub(rb'("id"\s*:\s*)1\b', rb"\g<1>%d" % number, body)
 
 
@@ -126,7 +126,7 @@ def bodies(era: str, drafts: Iterable[Draft]) -> list[bytes]:
 
 
 def of_era(era: str, drafts: Iterable[Draft]) -> list[Draft]:
-    """Those of one era, but for what cancels: whether it comes in time is a matter of luck."""
+    """Return the mutations of one era without cancellations, which may arrive too late."""
     return [
         each for each in drafts if each.body and is_modern(each) is (era == "modern") and b"/cancel" not in each.body
     ]

@@ -54,10 +54,10 @@ ASKED = {"_meta": {"progressToken": "p"}}
 
 
 class Talker:
-    """A tool that reports, and waits until it is let go or cancelled; it counts its runs.
+    """A tool that reports, and waits until it is released or cancelled; it counts its runs.
 
     Args:
-        is_function: Whether it is a function, whose first step runs before its call has a task.
+        is_function: True for a function, whose first step runs before its call has a task.
     """
 
     def __init__(self, *, is_function: bool) -> None:
@@ -71,7 +71,7 @@ class Talker:
     def _function(self) -> Any:
         @tool
         async def talk(context: InvocationContext, question: bool = False) -> str:
-            """Talk."""
+            """Report progress, and wait."""
             return await self._talk({"question": True} if question else {}, context)
 
         return talk
@@ -121,7 +121,7 @@ def origin(request: pytest.FixtureRequest, talker: Talker, serving: Callable[...
 
 @pytest.fixture(autouse=True)
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each request was begun on the fast path."""
+    """For each request, True if it was started on the fast path."""
     found: list[bool] = []
     begin = FastHttp.begin
 
@@ -136,7 +136,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.fixture(autouse=True)
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The functions that were started before they had a task."""
+    """Functions that were started before they had a task."""
     found: list[str] = []
     step = EagerTasks.step
 
@@ -249,7 +249,7 @@ def test_a_drain_ends_a_call_that_talks(talker: Talker, serving: Callable[..., s
 def test_a_session_that_is_gone_when_a_call_talks_leaves_no_call_behind(
     talker: Talker, serving: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The SDK answers 404 and never comes to its handler."""
+    """The SDK responds with 404 and does not call its handler."""
     origin = serve_warm(http_app(ToolBox(talker.tool, ADD)), serving)
     with whole_client() as client:
         headers = open_session(client, origin + "/mcp")

@@ -39,7 +39,7 @@ CANCELLED = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32800, "message": "Re
 
 @tool
 async def whose(memory: Annotated[Any, ToolMemoryId]) -> str:
-    """Say whose call this is."""
+    """Return the caller."""
     return f"{memory}"
 
 
@@ -60,7 +60,7 @@ def client() -> Iterator[httpx.Client]:
 
 
 def is_fast(response: httpx.Response) -> bool:
-    """Whether an answer in a session came past the SDK, which answers there by a stream."""
+    """Return True if a response in a session did not pass the SDK, which would have sent a stream."""
     return response.headers["content-type"] == "application/json"
 
 
@@ -142,7 +142,7 @@ def test_a_session_that_agrees_anew_leaves_the_fast_path(
 
 
 class Ends(logging.Handler):
-    """Hears of the sessions that the SDK ends."""
+    """Records the sessions that the SDK ends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ def test_a_call_keeps_its_session_in_use_when_nobody_waits_for_its_answer(
     with socket.create_connection(("127.0.0.1", httpx.URL(origin).port or 0), DEADLINE_SECONDS) as connection:
         connection.sendall(raw)
         assert holding.started.wait(DEADLINE_SECONDS)
-    ends.wait_for(open_session(client, origin + "/mcp"))  # one that nobody uses, and that was opened later
+    ends.wait_for(open_session(client, origin + "/mcp"))  # an unused one, which was opened later
     assert headers not in ends
     holding.let_go()
     assert holding.finished.wait(DEADLINE_SECONDS)
@@ -234,7 +234,7 @@ def test_a_session_whose_opening_failed_or_was_never_heard_of_ends_too(
 
 
 class Verifier:
-    """Knows everybody by a token that is their name."""
+    """Verifier that accepts each token as the name of its caller."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         return AccessToken(token=token, client_id="tests", scopes=[], subject=token) if token else None

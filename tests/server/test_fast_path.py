@@ -57,7 +57,7 @@ def plans() -> FastPath:
 
 
 def enveloped(message: dict[str, Any], **meta: Any) -> dict[str, Any]:
-    """A request of the modern era with more in its envelope; None takes away."""
+    """Return a request of the modern era with further members in its envelope; None removes one."""
     message = modern(message)
     whole = message["params"]["_meta"] | {CLIENT_INFO_KEY: CLIENT_INFO}
     names = {"version": PROTOCOL_VERSION_KEY, "capabilities": CAPABILITIES_KEY, "client": CLIENT_INFO_KEY}
@@ -172,7 +172,7 @@ def test_what_cannot_be_proven_plain_is_handed_over(plans: FastPath, opening: st
 
 
 def test_the_tables_cover_every_envelope_after_a_plain_one(plans: FastPath) -> None:
-    # A plain envelope is remembered: what merely resembles it must not pass for it.
+    # A plain envelope is cached: one that only resembles it must not be taken for it.
     assert plans.modern(enveloped(ADDING)) is not None
     for message in (message for opening, message in HANDED_OVER.values() if opening == "modern"):
         assert plans.modern(message) is None
@@ -230,7 +230,7 @@ def test_a_list_is_written_once_and_again_when_the_tools_change() -> None:
         )
         return json.loads(plan)["result"]
 
-    # What was written stays as it was, though what it was written from were changed.
+    # What was written stays unchanged, even if its source is changed.
     first = listed("handshake"), listed("modern")
     publisher.catalog.page(modern=False)["tools"] = []
     assert (listed("handshake"), listed("modern")) == first

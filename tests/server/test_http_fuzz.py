@@ -1,4 +1,4 @@
-"""Real requests, spoiled by the thousand, against one running server over raw sockets, with both HTTP parsers."""
+"""Thousands of malformed requests against one running server over raw sockets, with both HTTP parsers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ GOOD_CALL = {"name": "add", "arguments": {"a": 40, "b": 2}}
 
 
 async def fuzz(port: int, messages_target: str) -> list[str]:
-    """All attempts, many at once; gives what went wrong."""
+    """Make all attempts, many at once; return the problems."""
     problems: list[str] = []
     limit = anyio.CapacityLimiter(AT_ONCE)
 
@@ -113,7 +113,7 @@ OF_SESSIONS = {"JSONRPCDispatcher", "ServerRunner", "StreamableHTTPServerTranspo
 
 
 def held() -> Counter[str]:
-    """What this process holds of connections and sessions."""
+    """Return the connections and sessions of this process."""
     gc.collect()
     return Counter(kind for each in gc.get_objects() if (kind := type(each).__name__) in OF_CONNECTIONS | OF_SESSIONS)
 
@@ -139,7 +139,7 @@ async def test_spoiled_requests_leave_nothing_behind_once_their_sessions_are_clo
         async with anyio.create_task_group() as tasks:
             for number in range(100):
                 tasks.start_soon(one, number, sessions)
-        assert held()["ServerRunner"] - before["ServerRunner"] >= 1  # spoiled requests may have ended the other
+        assert held()["ServerRunner"] - before["ServerRunner"] >= 1  # malformed requests may have ended the other
         for each in opened:
             ending = without_body("DELETE", "/mcp", MCP_Protocol_Version=HANDSHAKE, Mcp_Session_Id=each)
             async with sent(port, ending.raw, "DELETE") as connection:

@@ -56,7 +56,7 @@ async def test_broken_chunks_are_refused_and_are_no_error_of_the_server(
             head = await connection.head()
         assert head is not None
         assert 400 <= head.status_code < 500
-        # Once the next request is answered, what the first one left behind has been done.
+        # Once the next request is answered, the effects of the first one are complete.
         await taken(port, modern("tools/list"))
     assert errors() == []
 

@@ -54,7 +54,7 @@ def test_what_is_read_has_the_shape_of_a_message(message: dict[str, Any]) -> Non
 def test_every_request_is_read_as_it_was_written(message_id: int | str, method: str, params: dict[str, Any]) -> None:
     request = {"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}
     read = read_message(json.dumps(request).encode())
-    # As text, because a float may be no number, which equals nothing.
+    # As text, because NaN equals nothing.
     assert json.dumps(read, sort_keys=True) == json.dumps(request, sort_keys=True)
 
 

@@ -39,7 +39,7 @@ async def call(publisher: Publisher, mode: Any, name: str, arguments: dict[str, 
         try:
             return await client.call_tool(name, arguments or {})
         except MCPError as error:
-            # Out of the client's own task group, which would wrap it.
+            # Raised out of the client's task group, which would wrap it.
             refusal = error
     raise refusal
 
@@ -262,7 +262,7 @@ async def test_an_answer_refused_inside_a_task_group_is_the_clients_fault(caplog
 
 
 class Panic(BaseException):
-    """What libraries raise that want nobody to catch it."""
+    """BaseException of a library, which is not meant to be caught."""
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -19,7 +19,7 @@ def _short(value: object) -> str:
 
 @pytest.fixture(scope="module")
 def serving() -> Iterator[StdioProcess]:
-    """One server for all faults: whatever came before, it serves."""
+    """One server for all faults, which still serves after each of them."""
     with StdioProcess() as process:
         yield process
 

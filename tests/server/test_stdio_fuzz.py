@@ -1,4 +1,4 @@
-"""Real messages, spoiled by the thousand, against one running server."""
+"""Thousands of malformed messages against one running server."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ PATHS = {"the SDK": (False, "h11"), "the fast path": (True, "h11"), "the direct 
 
 
 class Kept:
-    """A sink that keeps what it takes, without what differs from run to run."""
+    """A sink that keeps its records, without members that differ from run to run."""
 
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
@@ -50,11 +50,11 @@ class Kept:
             self.told.append(told)
 
     def wake(self, flush: Callable[[], object]) -> None:
-        """Whoever reads the records asks for them."""
+        """Do nothing: the test reads the records when it wants."""
 
 
 class Watched:
-    """An observer, with all that it hears."""
+    """An observer, with all of its records."""
 
     def __init__(self, *, is_traced: bool = True) -> None:
         provider = TracerProvider()
@@ -131,7 +131,7 @@ def watched(path: str, *, is_modern: bool, is_traced: bool = True) -> Watched:
     with enabled(watched.observer), serving(app, http=protocol) as origin, httpx.Client() as client:
         url = origin + "/mcp"
         session = HEADERS if is_modern else open_session(client, url)
-        # A head that is sent again is known, and its call starts at once.
+        # A head that is sent again is cached, and its call starts at once.
         for message in REQUESTS if is_traced else [message for message in UNTRACED for _ in range(3)]:
             if is_modern:
                 enveloped = modern(message)
@@ -157,7 +157,7 @@ def test_spans_counts_and_records_are_the_same_on_every_path(is_modern: bool) ->
         assert [{**record, "trace_id": None} for record in other.records] == [
             {**record, "trace_id": None} for record in sdk.records
         ]
-        assert sorted(other.spans, key=repr) == sorted(sdk.spans, key=repr)  # a notification ends when it likes
+        assert sorted(other.spans, key=repr) == sorted(sdk.spans, key=repr)  # a notification may end at any time
         assert other.counts(SERVER_OPERATION_DURATION) == sdk.counts(SERVER_OPERATION_DURATION)
 
 

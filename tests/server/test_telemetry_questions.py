@@ -43,7 +43,7 @@ async def test_a_question_that_a_client_cannot_be_asked_is_a_failure_of_its_call
 
 
 async def greeted(mode: Any, answer: ElicitResult | ErrorData) -> tuple[Watched, list[Any]]:
-    """Call a tool that asks who calls; gives what was heard of it, and what came with the question."""
+    """Call a tool that asks a question; return the records, and what arrived with the question."""
     metas: list[Any] = []
 
     async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
@@ -87,7 +87,7 @@ async def test_a_call_that_ends_by_asking_is_told_as_one_and_is_no_failure() -> 
         key: answered[key] for key in same if key in answered
     }
     calls = [count for labels, count in watched.counts(SERVER_OPERATION_DURATION) if "gen_ai.tool.name" in labels]
-    assert calls == [2]  # in one series: neither has an error's type
+    assert calls == [2]  # in one series: neither has an error type
     spans = [span for span in watched.spans if span[0] == "tools/call greet"]
     assert [(status, parent) for _, status, parent, _ in spans] == [("UNSET", PARENT_ID)] * 2
     assert watched.counts(CLIENT_OPERATION_DURATION) == []

@@ -27,7 +27,7 @@ def auth() -> Auth:
 
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """Gives what was warned of since it was asked before."""
+    """Return the warnings since the last call."""
 
     def since() -> list[str]:
         found = [record.getMessage() for record in caplog.records]

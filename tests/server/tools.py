@@ -26,7 +26,7 @@ NAME_FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "requ
 
 @dataclass(frozen=True)
 class Running:
-    """An executor by hand."""
+    """An executor written by hand."""
 
     body: Body
 
@@ -37,12 +37,12 @@ class Running:
 
 
 def made(name: str, body: Body, **specification: Any) -> Tool:
-    """A tool of that name that runs a body."""
+    """Return a tool of that name that runs a body."""
     return Tool(ToolSpecification(name=name, description=f"The tool {name}.", **specification), Running(body))
 
 
 def silent(name: str, body: Body, **specification: Any) -> Tool:
-    """A tool that promises not to talk back."""
+    """Return a tool that is declared as not interactive."""
     return replace(made(name, body, **specification), interactive=False)
 
 
@@ -66,7 +66,7 @@ GREET = made("greet", _greet)
 
 
 class Waiting:
-    """A tool that waits until it is let go or cancelled, and says which."""
+    """A tool that waits until it is released or cancelled, and records which."""
 
     def __init__(self, name: str = "wait") -> None:
         self.started = anyio.Event()
@@ -87,7 +87,7 @@ class Waiting:
 
 
 class Holding:
-    """The same for a server in another thread: every event can be waited for from here."""
+    """The same for a server in another thread: each event can be awaited from here."""
 
     def __init__(self) -> None:
         self.started = threading.Event()
@@ -109,6 +109,6 @@ class Holding:
         return "released"
 
     def let_go(self) -> None:
-        """Let the call finish."""
+        """Release the call."""
         assert self._let_go is not None
         self._let_go()

@@ -74,7 +74,7 @@ def test_subscriptions_of_one_caller_leave_room_for_others(monkeypatch: pytest.M
         assert (refused["code"], refused["data"]) == (-32005, {"retryAfterSeconds": 10})
         assert "method" in listening(BOB)
         streams[0][0].close()
-        while "method" not in listening(ADA):  # the server sees soon that the first has gone
+        while "method" not in listening(ADA):  # the server soon notices that the first has disconnected
             pass
         for response, _ in streams:
             response.close()

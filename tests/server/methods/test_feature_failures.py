@@ -141,7 +141,7 @@ def test_every_request_over_stdio_is_answered(tmp_path: Path, fast_path: bool) -
 
 
 async def test_a_change_during_a_notification_is_notified() -> None:
-    """A thread adds a change just when the loop takes those that wait."""
+    """A thread adds a change just when the loop takes the pending ones."""
     features = Features.of([by_name])
     assert features.resources is not None
     changes, seen, again = Changes(features), list[Change](), anyio.Event()

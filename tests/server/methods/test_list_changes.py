@@ -35,7 +35,7 @@ OPENED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 class News:
-    """Counts what a client hears."""
+    """Counts the notifications to a client."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -47,7 +47,7 @@ class News:
             self.came.set()
 
     async def start(self, tools: ToolBox) -> None:
-        """Wait until the client listens: over HTTP it opens the stream for that when it has been connected."""
+        """Wait until the client receives notifications: over HTTP it opens the stream for them after the handshake."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while not self.came.is_set():
                 tools.add(PROBE)
@@ -110,7 +110,7 @@ async def test_a_session_that_has_ended_is_forgotten(serving: Callable[..., str]
     def open_and_delete() -> None:
         with httpx.Client() as client:
             headers = open_session(client, url)
-            # Repeating itself does not make a session count twice.
+            # A repeated request does not count a session twice.
             client.post(url, json=OPENED, headers=headers).raise_for_status()
             client.post(url, json=call("add", {"a": 1, "b": 2}), headers=headers).raise_for_status()
             assert len(publisher.changes) == 1
@@ -160,7 +160,7 @@ async def test_a_session_that_does_not_read_holds_up_nobody() -> None:
             tools.add(made(name, ADD.executor.execute))  # type: ignore[arg-type]  # never called
             await news.next()
         assert writing.statistics().tasks_waiting_send == 1
-        # One is on its way since the first change; all later ones are a second.
+        # One is being sent since the first change; all later ones are a second.
         with anyio.fail_after(DEADLINE_SECONDS):
             for _ in range(2):
                 told = (await from_server.receive()).message

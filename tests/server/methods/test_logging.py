@@ -6,7 +6,7 @@ from bridge.server.methods.logging import LogLevels
 
 
 class Client:
-    """What stands for a client."""
+    """A stand-in for a client."""
 
 
 def test_a_client_hears_all_until_it_says_otherwise() -> None:

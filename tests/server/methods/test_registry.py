@@ -41,7 +41,7 @@ class ShoutParams(RequestParams):
 
 
 class Shout(Method):
-    """Answers at once."""
+    """A method that answers at once."""
 
     name = SHOUT
     planned_in = ERAS
@@ -67,7 +67,7 @@ class Shout(Method):
 
 
 class Surroundings(Method):
-    """Has to be awaited, has a context, and a target."""
+    """A method that has to be awaited, has a context, and a target."""
 
     name = SURROUNDINGS
     planned_in = ERAS
@@ -98,7 +98,7 @@ class Surroundings(Method):
 
 
 WAYS: list[str] = []
-"""The functions that gave the answers."""
+"""Names of the functions that gave the answers."""
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def sent(client: httpx.Client, url: str, message: Json, *, is_modern: bool) -> Json:
-    """The response to a message, without what only JSON-RPC says."""
+    """Return the response to a message, without the members of JSON-RPC."""
     if is_modern:
         message = modern(message)
         headers = modern_headers(message)

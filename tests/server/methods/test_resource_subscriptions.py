@@ -1,4 +1,4 @@
-"""Subscriptions to resources go by what their server has, and their caller may read."""
+"""Subscriptions to resources follow the changes of the server, and the permissions of their caller."""
 
 from __future__ import annotations
 

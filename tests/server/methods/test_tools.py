@@ -1,4 +1,4 @@
-"""A plain call of a tool: its answer, whatever the tool does."""
+"""The response to a plain call of a tool, for all outcomes of the tool."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def planned(plans: FastPath, name: str, *, is_modern: bool = True) -> PlainReque
 
 
 async def ran(body: Body, *, is_modern: bool = True, **options: Any) -> tuple[dict[str, Any], int]:
-    """What running a tool of that body answers, under its id, and the code."""
+    """Return the response of a tool with this body, under its ID, and the error code."""
     plans, _ = planning(silent("gives", body), **options)
     raw, code = await planned(plans, "gives", is_modern=is_modern).run(InvocationContext())
     whole = json.loads(raw)

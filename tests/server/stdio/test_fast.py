@@ -35,7 +35,7 @@ async def test_a_call_is_cancelled_by_its_id_and_not_answered(running: int | str
         others: tuple[Any, ...] = (8, None, True, [7])
         for other in others:
             assert not fast.handles(notification("notifications/cancelled", {"requestId": other}))
-        assert not fast.handles(call("wait") | {"id": named})  # the id is taken
+        assert not fast.handles(call("wait") | {"id": named})  # the ID is in use
         assert fast.handles(notification("notifications/cancelled", {"requestId": named}))
         await waiting.cancelled.wait()
         await fast.ended()
@@ -105,7 +105,7 @@ async def test_a_call_that_is_cancelled_before_it_begins_is_over() -> None:
     fast = FastStdio(Publisher(tools, name="tests"), list[bytes]().append, answered.append, list[object]().append)
     assert fast.handles(initialize())
     with anyio.fail_after(DEADLINE_SECONDS):
-        for _ in range(2):  # its id is free again
+        for _ in range(2):  # its ID can be used again
             assert fast.handles(call("wait") | {"id": 7})
             assert fast.handles(notification("notifications/cancelled", {"requestId": 7}))
             await fast.ended()

@@ -141,7 +141,7 @@ def test_answers_are_whole_lines_however_slowly_they_are_read(server: StdioProce
     lengths = {number: 50_000 + number for number in range(200)}
     for number, length in lengths.items():
         server.send(call(number, "text_of_length", length=length))
-    # Nothing has been read yet, and far more than a pipe holds is waiting: the loop must be free all the same.
+    # Nothing has been read yet, and more is waiting than a pipe holds: the loop must not be blocked.
     answers = [server.receive() for _ in lengths]
     assert {a["id"]: len(a["result"]["content"][0]["text"]) for a in answers} == lengths
 
@@ -149,14 +149,14 @@ def test_answers_are_whole_lines_however_slowly_they_are_read(server: StdioProce
 def test_a_reader_that_is_slow_holds_up_no_other_call(server: StdioProcess, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     os.mkfifo(marker)
-    # Open for both: neither side waits for the other to come.
+    # Opened for reading and writing, so that neither side waits for the other to open it.
     fifo = os.open(marker, os.O_RDWR)
     try:
         server.start("wait_forever", marker=str(marker))
         server.send(call("big", "text_of_length", length=1_000_000))
         server.wait_for_output()
         server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "wait_forever"}})
-        # The cancelled tool writes this while its server waits for us to read a megabyte.
+        # The cancelled tool writes this while its server waits until a megabyte has been read.
         server.wait_for_output(fifo)
         assert os.read(fifo, 100) == b"cleaned up"
     finally:
@@ -316,7 +316,7 @@ def test_the_death_of_the_parent_ends_it_though_the_pipe_stays_open(setting: str
     with StdioProcess(command=["-c", launcher, TOOLS, setting]) as parent:
         assert parent.add() == 5
         parent.process.kill()
-        # The write end of its input is still open here; its output ends only with itself.
+        # The write end of its input is still open here; its output ends only with the process.
         assert parent.receive_line() == b""
 
 
