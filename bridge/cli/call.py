@@ -17,22 +17,17 @@ from bridge.cli.completion import complete_words
 from bridge.cli.options import (
     QuestionOptions,
     ServerOptions,
-    check_pins,
+    chosen_target,
     group_values,
     options_of,
     server_options,
-    with_headers,
+    split_words,
 )
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option, users_traceback
 from bridge.cli.results import write_result
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS
 from bridge.cli.targets.openapi import openapi_options
-from bridge.cli.targets.target import (
-    LocalTarget,
-    TargetCommand,
-    command_target,
-    only_target,
-)
+from bridge.cli.targets.target import LocalTarget, TargetCommand
 from bridge.cli.terminal import write_data
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
 from bridge.hosting.process import exit_process, redirect_stdout, run_interruptible
@@ -116,10 +111,8 @@ def command(
     the tool has max_output_chars, which is for models.
     """
     configure_logging(log_level)
-    options, waiting = group_values(ServerOptions, settings), list(words)
-    given = only_target(ctx, None if command_target(ctx) or not waiting else waiting.pop(0))
-    [target] = with_headers(ctx, [given], options.headers)
-    check_pins(ctx, [target])
+    options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
+    target = chosen_target(ctx, given, options)
     if not waiting:
         raise click.UsageError("the name of a TOOL is missing", ctx)
     name, *assignments = waiting

@@ -7,6 +7,7 @@ import os
 import re
 from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -105,7 +106,7 @@ def command(ctx: click.Context, directory: str) -> None:
         with (path / file).open("x", encoding="utf-8", newline="\n") as opened:
             opened.write(text)
         write_data(str(path / file))
-    print_message(f"test it: cd {path} && python -m pytest; serve it: bridge serve tools.py")
+    print_message(f"test it: cd {quote(str(path))} && python -m pytest; serve it: bridge serve tools.py")
 
 
 def _files(name: str) -> Mapping[str, str]:

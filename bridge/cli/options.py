@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 from click.core import ParameterSource
 
-from bridge.cli.targets.target import UrlTarget, split_targets
+from bridge.cli.targets.target import UrlTarget, command_target, only_target, split_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -181,6 +181,24 @@ class Number(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
         return number
+
+
+def chosen_target(ctx: click.Context, text: str | None, options: ServerOptions) -> Target:
+    """The one target of a short command, with its headers.
+
+    Raises:
+        click.UsageError: There is none, or it does not take the options.
+        TargetError: It has no tools.
+    """
+    [target] = with_headers(ctx, [only_target(ctx, text)], options.headers)
+    check_pins(ctx, [target])
+    return target
+
+
+def split_words(ctx: click.Context, words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """Split arguments into the target, unless that is a command after ``--``, and the rest."""
+    rest = list(words)
+    return (None if command_target(ctx) or not rest else rest.pop(0)), rest
 
 
 def check_pins(ctx: click.Context, targets: Sequence[Target]) -> None:

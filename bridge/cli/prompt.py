@@ -11,15 +11,15 @@ from bridge.cli.completion import complete_prompts
 from bridge.cli.options import (
     QuestionOptions,
     ServerOptions,
-    check_pins,
+    chosen_target,
     group_values,
     options_of,
     server_options,
-    with_headers,
+    split_words,
 )
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, produced, prompt_named, with_features
-from bridge.cli.targets.target import TargetCommand, command_target, only_target
+from bridge.cli.targets.target import TargetCommand
 from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout
 
@@ -49,10 +49,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_leve
     --output json has it. With a command as the target: bridge prompt PROMPT name=value -- command args…
     """
     configure_logging(log_level)
-    options, waiting = group_values(ServerOptions, settings), list(words)
-    given = only_target(ctx, None if command_target(ctx) or not waiting else waiting.pop(0))
-    [target] = with_headers(ctx, [given], options.headers)
-    check_pins(ctx, [target])
+    options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
+    target = chosen_target(ctx, given, options)
     if not waiting or "=" in waiting[0]:
         raise click.UsageError("the name of a PROMPT is missing", ctx)
     name, *assignments = waiting

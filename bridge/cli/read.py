@@ -11,15 +11,15 @@ from bridge.cli.completion import complete_uris
 from bridge.cli.options import (
     QuestionOptions,
     ServerOptions,
-    check_pins,
+    chosen_target,
     group_values,
     options_of,
     server_options,
-    with_headers,
+    split_words,
 )
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, contents_of, with_features
-from bridge.cli.targets.target import TargetCommand, command_target, only_target
+from bridge.cli.targets.target import TargetCommand
 from bridge.cli.terminal import write_content, write_json
 from bridge.hosting.process import print_message, redirect_stdout
 
@@ -48,10 +48,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_leve
     in. With a command as the target: bridge read URI -- command args…
     """
     configure_logging(log_level)
-    options, waiting = group_values(ServerOptions, settings), list(words)
-    given = only_target(ctx, None if command_target(ctx) or not waiting else waiting.pop(0))
-    [target] = with_headers(ctx, [given], options.headers)
-    check_pins(ctx, [target])
+    options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
+    target = chosen_target(ctx, given, options)
     if len(waiting) != 1:
         raise click.UsageError(f"one URI is expected, not {len(waiting)}", ctx)
     [uri] = waiting

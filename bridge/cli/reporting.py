@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -47,6 +48,8 @@ MAX_TRACEBACK_CHARS = 32 * 1024
 LEVELS = ("debug", "info", "warning", "error", "critical")
 """Values of ``--log-level``."""
 _USAGE_ERRORS = (TargetError, UnknownToolError, ResourceNotFoundError, ArgumentsError)
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""Codes of errors of writing; those of files have a name."""
 _ABOUT_REQUESTS = ("uvicorn.", "opentelemetry.")
 """Loggers that log a line for each invalid request."""
 
@@ -114,10 +117,17 @@ def exit_code_of(command: Callable[[], object]) -> int:
 
 def _reported(error: BridgeError | OSError) -> int:
     traceback = error.users_traceback if isinstance(error, UsersCodeError) else None
-    print_message(f"bridge: {error_line(error) if isinstance(error, ServerError) else error}", "error", traceback)
+    print_message(f"bridge: {_message_of(error)}", "error", traceback)
     if traceback is not None:
         return FAILED
     return USAGE if isinstance(error, _USAGE_ERRORS) else FAILED
+
+
+def _message_of(error: BridgeError | OSError) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        place = error.filename or ("standard output" if error.errno in _UNWRITABLE else None)
+        return error.strerror if place is None else f"{place}: {error.strerror}"
+    return error_line(error) if isinstance(error, ServerError) else str(error)
 
 
 def _explained(error: click.ClickException) -> int:

@@ -13,11 +13,12 @@ from bridge.cli.options import (
     group_values,
     options_of,
     server_options,
+    split_words,
     with_headers,
 )
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option
 from bridge.cli.results import write_result
-from bridge.cli.targets.target import TargetCommand, command_target, only_remote_target
+from bridge.cli.targets.target import TargetCommand, only_remote_target
 from bridge.cli.terminal import write_data, write_json
 from bridge.errors import DefinitionError
 from bridge.hosting.process import exit_process, redirect_stdout, run_interruptible
@@ -54,8 +55,7 @@ def command(
     Ctrl-C leaves the task running. With a command as the target: bridge task TASK -- command args…
     """
     configure_logging(log_level)
-    options, waiting = group_values(ServerOptions, settings), list(words)
-    given = None if command_target(ctx) or not waiting else waiting.pop(0)
+    options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
     [target] = with_headers(ctx, [only_remote_target(ctx, given, "with tasks")], options.headers)
     if len(waiting) != 1:
         raise click.UsageError(f"one TASK is expected, not {len(waiting)}", ctx)

@@ -35,9 +35,7 @@ def write_data(text: str, *, is_heading: Callable[[str], bool] | None = None) ->
         text = escape_controls(text)
     if is_styled and is_heading is not None:
         text = "\n".join(click.style(line, bold=True) if is_heading(line) else line for line in text.split("\n"))
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")
-    sys.stdout.buffer.flush()
+    _write(text.encode("utf-8", "replace") + b"\n")
 
 
 def write_content(content: str | bytes) -> None:
@@ -49,8 +47,12 @@ def write_content(content: str | bytes) -> None:
         if sys.stdout.isatty():
             content = escape_controls(content) + ("" if content.endswith("\n") else "\n")
         content = content.encode("utf-8", "replace")
+    _write(content)
+
+
+def _write(data: bytes) -> None:
     sys.stdout.flush()
-    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -117,7 +118,14 @@ def test_a_disk_that_is_full_is_one_line_and_code_1(
             check=False,
         )
     said = done.stderr.removeprefix("printed at import\n")
-    assert (done.returncode, said) == (1, f"bridge: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}\n")
+    assert (done.returncode, said) == (1, f"bridge: standard output: {os.strerror(errno.ENOSPC)}\n")
+
+
+def test_a_file_that_cannot_be_used_is_named(run: Run, directory: Path) -> None:
+    file = directory / "calculator.py"
+    done = run("logout", "http://127.0.0.1:9/mcp", env={"BRIDGE_STATE_DIR": str(file), "XDG_STATE_HOME": str(file)})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(rf"bridge: {re.escape(str(file))}/\S+: Not a directory\n", done.stderr)
 
 
 def test_a_mistake_of_ours_is_one_line_unless_debugging(run: Run, directory: Path) -> None:

@@ -76,6 +76,10 @@ def test_an_empty_directory_is_filled(run: Run, directory: Path) -> None:
     assert sorted(path.name for path in (directory / "a" / "words").iterdir()) == sorted(FILES)
 
 
+def test_a_path_can_be_copied_to_a_shell(run: Run) -> None:
+    assert run("new", "my tools/words").stderr.startswith("test it: cd 'my tools/words' && python -m pytest; ")
+
+
 def test_a_path_creates_only_its_directory(run: Run, directory: Path) -> None:
     assert run("new", "a/../words").returncode == 0
     assert (directory / "words" / "tools.py").is_file()

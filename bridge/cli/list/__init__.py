@@ -9,11 +9,11 @@ import click
 
 from bridge.cli.completion import complete_targets
 from bridge.cli.list.parameters import FULL, SHORT, one_line, parameter_lines
-from bridge.cli.options import ServerOptions, check_pins, group_values, server_options, with_headers
+from bridge.cli.options import ServerOptions, chosen_target, group_values, server_options
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, with_features
 from bridge.cli.targets.openapi import openapi_options
-from bridge.cli.targets.target import TargetCommand, only_target
+from bridge.cli.targets.target import TargetCommand
 from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout
 
@@ -43,8 +43,7 @@ def command(
     """
     configure_logging(log_level)
     options = group_values(ServerOptions, settings)
-    [chosen] = with_headers(ctx, [only_target(ctx, target)], options.headers)
-    check_pins(ctx, [chosen])
+    chosen = chosen_target(ctx, target, options)
 
     async def listed(features: Features) -> Features:
         return features

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bridge.client.config.variables import InputDefinition
     from bridge.client.tool_catalog import ServerStatus
     from bridge.tools.specification import ToolSpecification
-    from bridge.tools.tool import ToolExecutionResult
+    from bridge.tools.tool import Tool, ToolExecutionResult
 
 
 def servers_of(target: RemoteTarget, *, is_alone: bool = True, reads_pins: bool = True) -> list[ServerConfig]:
@@ -176,9 +176,7 @@ def call_tool(
 
     async def work() -> ToolExecutionResult:
         async with provided_tools(servers, answerer) as provider:
-            if name not in provider.tools and (elsewhere := _names_of(name, provider)):
-                raise UnknownToolError(name, elsewhere)
-            tool = provider.tools.get(name)
+            tool = _tool_of(provider, name)
             request = ToolExecutionRequest(name, arguments_for(tool.specification))
             if answerer is not None:
                 answerer.asker = f"the server {tool.server!r}"
@@ -205,14 +203,16 @@ def start_tool(
 
     async def work() -> str | ToolExecutionResult:
         async with provided_tools(servers, answerer) as provider:
-            if name not in provider.tools and (elsewhere := _names_of(name, provider)):
-                raise UnknownToolError(name, elsewhere)
-            task = await provider.start(name, arguments_for(provider.tools.get(name).specification))
+            task = await provider.start(name, arguments_for(_tool_of(provider, name).specification))
             return str(task) if task.id else await task.result()
 
     return run_interruptible(work)
 
 
-def _names_of(tool: str, provider: McpToolProvider) -> list[str]:
-    """Local names of the tools with this remote name."""
-    return [name for name, origin in provider.origins.items() if origin.tool == tool]
+def _tool_of(provider: McpToolProvider, name: str) -> Tool:
+    """The tool of a name; for its remote name, the error has the local ones."""
+    if name not in provider.tools and (
+        elsewhere := [local for local, origin in provider.origins.items() if origin.tool == name]
+    ):
+        raise UnknownToolError(name, elsewhere)
+    return provider.tools.get(name)
