@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 APP = "ui://"
 """Beginning of the URIs of apps' pages, which hosts recognise by it (extension ``io.modelcontextprotocol/ui``)."""
+APP_TYPE = "text/html;profile=mcp-app"
+"""Media type of an app's page."""
+UI_EXTENSION = "io.modelcontextprotocol/ui"
+"""Key of the extension in the capabilities of clients."""
+UI_SETTINGS: Mapping[str, Json] = {UI_EXTENSION: {"mimeTypes": [APP_TYPE]}}
+"""The extension as clients declare it, without which servers may list their tools without apps."""
 _NOT_OF_A_NAME = re.compile(r"[^a-z0-9.-]")
 _HASH_CHARS = 8
 B = TypeVar("B", bound=Block)

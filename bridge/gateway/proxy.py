@@ -19,6 +19,7 @@ from bridge.client.connection.cancelled_calls import GIVEN_UP_SECONDS
 from bridge.client.connection.handlers import ClientHandlers, QuestionRefusedError
 from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
+from bridge.client.uris import UI_EXTENSION, UI_SETTINGS
 from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
 from bridge.gateway.suspended_calls import TooManySuspendedError
 from bridge.server.channel import missing_capability
@@ -325,7 +326,7 @@ class ProxyRenderer(Proxy[RemoteRenderer]):
 
 
 def _capabilities_of(context: InvocationContext) -> Json | None:
-    """Return what a server may use of the caller's capabilities: to be asked, and tasks; None for a local caller.
+    """Return what a server may use of the caller's capabilities: to be asked, apps, and tasks; None for a local caller.
 
     The handshake era has no tasks: for its callers, the gateway waits for the tasks of servers.
     """
@@ -333,9 +334,13 @@ def _capabilities_of(context: InvocationContext) -> Json | None:
         return None
     given = context.client_capabilities
     capabilities = {name: given[name] for name in _QUESTIONS if name in given}
+    declared = given.get("extensions")
+    extensions = (
+        {UI_EXTENSION: declared[UI_EXTENSION]} if isinstance(declared, dict) and UI_EXTENSION in declared else {}
+    )
     if supports_tasks(given) or context.protocol_version not in MODERN_VERSIONS:
-        capabilities["extensions"] = {TASKS_EXTENSION: {}}
-    return capabilities
+        extensions[TASKS_EXTENSION] = {}
+    return capabilities | ({"extensions": extensions} if extensions else {})
 
 
 def _has_resources(result: ReceivedResult) -> bool:
@@ -384,9 +389,9 @@ class _ForwardingHandlers(ClientHandlers):
 def proxy_handlers() -> ClientHandlers:
     """Create handlers that forward a server's questions to the caller of the call during which it asks."""
 
-    async def unused(*_: object) -> Any:
+    async def never(*_: object) -> Any:
         raise AssertionError("questions are forwarded by answer()")
 
     return _ForwardingHandlers(
-        elicitation=unused, sampling=unused, sampling_features=("tools", "context"), roots=unused
+        elicitation=never, sampling=never, sampling_features=("tools", "context"), roots=never, extensions=UI_SETTINGS
     )

@@ -10,17 +10,12 @@ from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bridge.client.uris import APP_TYPE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.types import Json
-
-UI_EXTENSION = "io.modelcontextprotocol/ui"
-"""Key of the extension in the capabilities of clients."""
-APP_TYPE = "text/html;profile=mcp-app"
-"""Media type of an app."""
-UI_SETTINGS: Mapping[str, Json] = {UI_EXTENSION: {"mimeTypes": [APP_TYPE]}}
-"""The extension as the inspector declares it."""
 
 # A scheme, a host that may begin with a wildcard, and a port: nothing that could end a directive or widen it.
 _ORIGIN = re.compile(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from bridge.client.connection.handlers import ClientHandlers
+from bridge.client.uris import UI_SETTINGS
 from bridge.errors import ToolError, WireError
-from bridge.inspector.apps import UI_SETTINGS
 from bridge.inspector.page_json import page_json
 from bridge.models.provider import ProviderChatModel
 from bridge.models.sampling import sampling_with

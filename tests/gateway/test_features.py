@@ -9,8 +9,11 @@ import anyio
 import pytest
 
 from bridge import (
+    ClientHandlers,
     Features,
     File,
+    HttpTransport,
+    InvocationContext,
     MemoryTransport,
     PromptBox,
     ResourceBox,
@@ -23,12 +26,14 @@ from bridge import (
 from bridge import prompt as prompt_
 from bridge.client import Connection, McpToolProvider
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES
+from bridge.client.uris import UI_EXTENSION, UI_SETTINGS
 from bridge.errors import ServerRefusedError
 from bridge.gateway import Gateway
-from bridge.server import Publisher
+from bridge.server import Publisher, http_app
 from tests.client.served_features import FEATURES, all_bytes
 from tests.client.test_remote_features import HANDLERS
 from tests.gateway.between import DEADLINE_SECONDS, STATE_KEYS, between, caller
+from tests.server import http_server as http
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -160,6 +165,27 @@ async def test_two_servers_apps_stay_two(era: str, server_era: str) -> None:
         assert text["text"] == "said"
         rendered = await connection.request("prompts/get", {"name": "One_look"})
         assert rendered["messages"][0]["content"]["resource"]["uri"] == "ui://one/page"
+
+
+@pytest.mark.parametrize("shows_apps", [True, False])
+async def test_a_server_knows_whether_apps_can_be_shown(era: str, server_era: str, shows_apps: bool) -> None:
+    @tool
+    def extensions(context: InvocationContext) -> dict[str, Any]:
+        """The extensions that the client declares."""
+        return dict(context.client_capabilities.get("extensions") or {})
+
+    async with AsyncExitStack() as stack:
+        origin = stack.enter_context(http.serving(http_app(extensions)))
+        pin: Any = server_era
+        server = ServerConfig(name="apps", transport=HttpTransport(f"{origin}/mcp"), protocol=pin)
+        gateway = await stack.enter_async_context(Gateway([server]))
+        handlers = ClientHandlers(extensions=UI_SETTINGS if shows_apps else {})
+        through = await stack.enter_async_context(caller(gateway, era=era, handlers=handlers))
+        declared = (await through.call_tool("extensions", {}))["structuredContent"]
+    # A session of the handshake era is that of all callers.
+    assert (UI_EXTENSION in declared) is (shows_apps or server_era == "legacy")
+    if UI_EXTENSION in declared:
+        assert declared[UI_EXTENSION] == UI_SETTINGS[UI_EXTENSION]
 
 
 async def test_local_resources_and_prompts_come_first(era: str, server_era: str) -> None:

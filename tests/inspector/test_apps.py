@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.client import StdioTransport
-from bridge.inspector.apps import APP_TYPE, App, app_of
+from bridge.client.uris import APP_TYPE
+from bridge.inspector.apps import App, app_of
 from tests.inspector.conftest import inspecting, travel
 from tests.processes import ROOT
 
