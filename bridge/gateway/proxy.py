@@ -284,6 +284,8 @@ class ProxyReader(Proxy[RemoteReader]):
             CallRefused: The server refused.
         """
         server, uris = self.remote.server.name, self.remote.uris
+        if (stream := context.contents_stream) is not None:
+            stream.local = partial(uris.local, server)
         try:
             wire = await self._call({"uri": uris.of_server(server, request.name)}, context)
         except ServerRefusedError as error:

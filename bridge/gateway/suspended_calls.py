@@ -26,7 +26,7 @@ from bridge.tools.context import InvocationContext
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from bridge.tools.channel import LogLevel
+    from bridge.tools.channel import ContentsStream, LogLevel
     from bridge.tools.questions import Answer, Question
     from bridge.types import Json
 
@@ -214,6 +214,10 @@ class _Relay:
     @property
     def wants_logs(self) -> bool:
         return self._call.attendant is not None and self._call.attendant.wants_logs
+
+    @property
+    def contents_stream(self) -> ContentsStream | None:
+        return None if self._call.attendant is None else self._call.attendant.contents_stream
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         if self._call.attendant is not None:

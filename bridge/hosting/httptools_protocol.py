@@ -14,25 +14,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from bridge.hosting.chunked_body import ChunkedBody, response_head
 from bridge.hosting.eager_tasks import EagerTasks
 from bridge.server.fast_path import internal_error_message
 from bridge.server.http.requests import REQUEST, Head
-from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
+from bridge.server.http.responses import PlainResponse
 
 if TYPE_CHECKING:
     from array import array
 
     from starlette.types import Scope
 
+    from bridge.hosting.chunked_body import Header
     from bridge.hosting.protocols import CoalescingTransport
     from bridge.server.http.guards import PreAsgiHandler
     from bridge.server.http.requests import PendingCall
 
 _OK = 200
-
-Header = tuple[bytes, bytes]
 
 
 class PlainHttpToolsProtocol(HttpToolsProtocol):
@@ -244,7 +244,10 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
         running = _Running(work)
         self.cycle = running  # type: ignore[assignment]  # as far as uvicorn looks at it
         if work.may_talk:
+            transport = cast("CoalescingTransport", self.transport)
             request.hand_over = partial(self._continue_in_asgi, running)
+            body = ChunkedBody(transport, self.flow, self.server_state.default_headers, running.set)
+            request.response_body = running.body = body
         task = eager.run(self._run(running), caller)
         if task is not None:
             running.task = task
@@ -258,12 +261,19 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
             if running.disconnected or running.is_handed_over:
                 return
             answer = _failed(running.work, error)  # a tool may also have cancelled its task
+        finally:
+            body, running.body = running.body, None  # it refers to this call
         if answer is None or running.is_handed_over:
             return
         if self.flow.write_paused:
             await self.flow.drain()
         running.response_complete = True
-        if not running.disconnected:
+        if running.disconnected:
+            return
+        if body is not None and body.has_begun:
+            body.end(answer, keeps_alive=running.keep_alive)
+            self.on_response_complete()
+        else:
             self._write(answer, keeps_alive=running.keep_alive)
 
     def _continue_in_asgi(self, running: _Running) -> None:
@@ -297,11 +307,11 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
     def _write(self, answer: PlainResponse, *, keeps_alive: bool) -> None:
         default = self.server_state.default_headers  # another list every second
         if answer.status != _OK:
-            head = _head(answer.status, default)
+            head = response_head(answer.status, default)
         elif default is self._default_headers:
             head = self._ok_head
         else:
-            self._default_headers, self._ok_head = default, (head := _head(answer.status, default))
+            self._default_headers, self._ok_head = default, (head := response_head(answer.status, default))
         if answer.session_id is not None:
             head += b"mcp-session-id: %b\r\n" % answer.session_id.encode()
         if not keeps_alive:
@@ -316,7 +326,7 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
 class _Running:
     """A running call; implements the attributes of uvicorn's request cycle that uvicorn reads."""
 
-    __slots__ = ("disconnected", "is_handed_over", "keep_alive", "response_complete", "task", "work")
+    __slots__ = ("body", "disconnected", "is_handed_over", "keep_alive", "response_complete", "task", "work")
 
     def __init__(self, work: PendingCall) -> None:
         self.work = work
@@ -325,6 +335,8 @@ class _Running:
         self.response_complete = False
         self.disconnected = False
         self.is_handed_over = False
+        self.body: ChunkedBody | None = None
+        """Body of the response, if it may be sent in parts."""
 
     @property
     def message_event(self) -> _Running:
@@ -332,8 +344,10 @@ class _Running:
         return self
 
     def set(self) -> None:
-        """Cancel the call after a disconnect, if it ends with its client."""
-        if self.disconnected and not self.response_complete and self.work.ends_with_client and not self.is_handed_over:
+        """Cancel the call after a disconnect, if it ends with its client, or its response has begun."""
+        if not self.disconnected or self.response_complete or self.is_handed_over:
+            return
+        if self.work.ends_with_client or (self.body is not None and self.body.has_begun):
             # A task cancelled before its first step would not run its cleanup.
             self.task.get_loop().call_soon(self.task.cancel)
 
@@ -341,8 +355,3 @@ class _Running:
 def _failed(work: PendingCall, error: BaseException) -> PlainResponse:
     """Log an unexpected error, and return the response."""
     return PlainResponse(internal_error_message(work.request.message, error))
-
-
-def _head(status: int, default: list[Header]) -> bytes:
-    """Return the beginning of a response, with the headers of all responses."""
-    return STATUS_LINE[status] + b"".join(b"%b: %b\r\n" % header for header in (*default, CONTENT_TYPE))

@@ -214,13 +214,17 @@ class ServerCore:
             raise ProtocolError(LIMIT_EXCEEDED, result.text, {"retryAfterSeconds": seconds})
         return result
 
+    def max_result_bytes(self, name: str) -> int | None:
+        """Return the maximum length of the result of a name; None for no limit."""
+        return None if self._max_result_bytes is None else self._max_result_bytes(name)
+
     def write_produced(self, name: str, wire: Json, write: Callable[[Json], _Written]) -> _Written:
         """Write the result of `produce`, given as JSON.
 
         Raises:
             ProtocolError: It is over the limit of the results of this name, or cannot be sent.
         """
-        max_bytes = None if self._max_result_bytes is None else self._max_result_bytes(name)
+        max_bytes = self.max_result_bytes(name)
         plain = wire if max_bytes is None else dict(wire)  # writing may add members
         try:
             written = write(wire)

@@ -24,6 +24,7 @@ from bridge.tools.channel import LOG_LEVELS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from bridge.server.contents_stream import ResponseContents
     from bridge.tools.channel import Channel, LogLevel
     from bridge.tools.questions import Answer, InputRequired, Question
     from bridge.types import Json
@@ -46,6 +47,7 @@ class FastChannel:
         "_remote",
         "_task",
         "_wants_progress",
+        "contents_stream",
         "is_handed_over",
         "peer",
         "wants_logs",
@@ -65,6 +67,8 @@ class FastChannel:
         """True if the client may want log messages."""
         self.peer = peer
         """Identifies the client across its calls; None if it is unknown."""
+        self.contents_stream: ResponseContents | None = None
+        """Way of large contents to the client; None if they are sent whole."""
         self.is_handed_over = False
         """True once the SDK's server has the request."""
         self._is_closed = False
@@ -112,7 +116,7 @@ class FastChannel:
 
     def hand_over(self) -> None:
         """Pass the request to the SDK's server, once; as soon as the call is attached to a task."""
-        if not self.is_handed_over:
+        if not (self.is_handed_over or self._is_closed):
             self.is_handed_over = True
             loop = asyncio.get_running_loop()
             self._remote, self._outcome = loop.create_future(), loop.create_future()
@@ -136,6 +140,13 @@ class FastChannel:
         """Pass the result of the call, or its error, to the SDK's handler."""
         if not self._outcome.done():
             self._outcome.set_result(outcome)
+
+    def close_unused(self) -> bool:
+        """Close the channel, unless the SDK's server has the request, or the call has ended; returns whether it did."""
+        if self.is_handed_over or self._is_closed:
+            return False
+        self.close()
+        return True
 
     def close(self) -> None:
         """Drop further messages, because the call has ended."""

@@ -187,8 +187,7 @@ class PlainResponder:
             error = answerable(self._method, raised)
             if request.is_passed_on(error):
                 return b"", 0
-            found = protocol_error(self._method, request, error)
-            return refusal(request.id, found), found.code
+            return refused(request, protocol_error(self._method, request, error))
         return request.response(written), 0
 
     async def call_plain(self, request: PlainRequest, account: str) -> tuple[bytes, int]:
@@ -204,6 +203,13 @@ def refusal(request: MessageId, error: ProtocolError) -> bytes:
     """Return a JSON-RPC error response."""
     wire = {"code": error.code, "message": error.message}
     return error_message(request, wire if error.data is None else wire | {"data": error.data})
+
+
+def refused(request: PlainRequest, error: ProtocolError) -> tuple[bytes, int]:
+    """Return a JSON-RPC error response and its code; log it if a response has begun, which is broken off."""
+    if request.has_begun:
+        _logger.warning("broke off the response to a read of %r: %s", request.params.get("uri"), error)
+    return refusal(request.id, error), error.code
 
 
 def answerable(method: Method, error: Exception | InputRequired) -> ProtocolError | InputRequired:

@@ -113,6 +113,11 @@ def result_message(request: MessageId, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_id_as_json(request), result)
 
 
+def result_beginning(request: MessageId) -> bytes:
+    """Return the beginning of a JSON-RPC response, up to its result."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":' % _id_as_json(request)
+
+
 def error_message(request: MessageId, error: Json) -> bytes:
     """Return a JSON-RPC error response."""
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_id_as_json(request), to_json(error))

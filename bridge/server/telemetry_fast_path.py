@@ -6,7 +6,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from bridge.server.fast_path import FastPath, PlainResponder, answerable, protocol_error, refusal
+from bridge.server.fast_path import FastPath, PlainResponder, answerable, protocol_error, refusal, refused
 from bridge.server.protocol import INTERNAL_ERROR, MISSING_CAPABILITY, ProtocolError, client_name, result_message
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import INPUT_REQUIRED, TASK, TOOL_ERROR
@@ -107,7 +107,7 @@ class ObservedResponder(PlainResponder):
                 return b"", 0
             found = protocol_error(self._method, request, error)
             operation.end_with_code(found.code, found.message)
-            return refusal(request.id, found), found.code
+            return refused(request, found)
         except BaseException:
             operation.end_cancelled()
             raise

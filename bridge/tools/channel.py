@@ -42,6 +42,32 @@ class Channel(Protocol):
         ...
 
 
+class ContentsStream(Protocol):
+    """Way of large contents of a resource to the caller of a read, before the read has ended."""
+
+    local: Callable[[str], str] | None
+    """Returns the caller's URI for one in the contents; None as long as contents may not be sent in parts."""
+
+    def begin(self, length_bytes: int | None) -> bool:
+        """Begin the result, after which its call has nothing else to send; return False if it has to be held whole.
+
+        Args:
+            length_bytes: Length of the answer that the contents come from; None if it is unknown.
+
+        Raises:
+            Exception: The result is too long.
+        """
+        ...
+
+    async def write(self, text: bytes) -> None:
+        """Send the next part of the result as JSON, once the caller has read enough of the parts before.
+
+        Raises:
+            Exception: The result is too long.
+        """
+        ...
+
+
 ProgressListener = Callable[[float, float | None, str | None], Awaitable[None]]
 """Receives the arguments of `InvocationContext.progress`."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
     from datetime import datetime
 
-    from bridge.tools.channel import Channel, LogLevel, ProgressListener
+    from bridge.tools.channel import Channel, ContentsStream, LogLevel, ProgressListener
     from bridge.tools.questions import Answer, Question, Resumption, SamplingMessage
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -170,6 +170,11 @@ class InvocationContext:
     def peer(self) -> object | None:
         """Object that identifies the remote client across its calls; None if unknown."""
         return getattr(self._channel, "peer", None)
+
+    @property
+    def contents_stream(self) -> ContentsStream | None:
+        """Way of large contents of a resource to the caller before the read has ended; None if there is none."""
+        return getattr(self._channel, "contents_stream", None)
 
     def connect(self, channel: Channel) -> Channel:
         """Set the channel for what the tool reports, logs and asks, before it is run; return the previous one."""

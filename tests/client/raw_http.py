@@ -6,7 +6,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import anyio
 
@@ -15,13 +15,16 @@ from tests.client.conftest import opened as opened_at_all
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from bridge.client.connection.connection import Connection
     from bridge.types import Json
 
 MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
+
+
+_LISTED = {"resources/list": "resources", "resources/templates/list": "resourceTemplates"}
 
 
 class Request(NamedTuple):
@@ -44,22 +47,31 @@ class Request(NamedTuple):
         return self.message["params"]["_meta"]["progressToken"]
 
 
+Answer: TypeAlias = "Callable[[Request], Sequence[bytes | asyncio.Event | None]]"
+
+
 class RawServer:
     """Answers the handshake, and each call as the test specifies.
 
     Args:
         era: ``legacy``, with a session, or the modern version.
-        answer: Returns the bytes that answer a call or a GET, in the pieces in which they are sent. The connection is
-            closed after a piece that is None.
+        answer: Returns the bytes that answer a call, a read or a GET, in the pieces in which they are sent. The
+            connection is closed after a piece that is None. An event among them is awaited.
+        feature: Its feature, ``tools`` or ``resources``.
 
     Attributes:
         requests: All requests, in order.
         open: Number of open connections.
+        sent_bytes: Number of sent bytes.
+        lost: Set once the client has closed a connection during an answer.
     """
 
-    def __init__(self, era: str, answer: Callable[[Request], list[bytes | None]], *, scheme: str = "http") -> None:
+    def __init__(self, era: str, answer: Answer, *, scheme: str = "http", feature: str = "tools") -> None:
+        self._feature = feature
         self.requests: list[Request] = []
         self.open = 0
+        self.sent_bytes = 0
+        self.lost = asyncio.Event()
         self.port = 0
         self._is_modern = era == MODERN
         self._era = era
@@ -88,24 +100,42 @@ class RawServer:
                 for piece in self._pieces(request):
                     if piece is None:
                         return
+                    if isinstance(piece, asyncio.Event):
+                        await self._wait(piece, reader)
+                        continue
                     writer.write(piece)
                     await writer.drain()
+                    self.sent_bytes += len(piece)
                     await asyncio.sleep(0)
         except ConnectionError:
-            pass
+            self.lost.set()
         finally:
             writer.close()
             self.open -= 1
 
-    def _pieces(self, request: Request) -> list[bytes | None]:
+    async def _wait(self, event: asyncio.Event, reader: asyncio.StreamReader) -> None:
+        """Wait for an event, or until the client has closed the connection.
+
+        Raises:
+            ConnectionError: It has.
+        """
+        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(reader.read(1))]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for each in waits:
+            each.cancel()
+        if not event.is_set():
+            raise ConnectionError
+
+    def _pieces(self, request: Request) -> Sequence[bytes | asyncio.Event | None]:
         method = request.message.get("method")
-        if method == "tools/call" or (request.method == "GET" and "last-event-id" in request.headers):
+        is_resumed = request.method == "GET" and "last-event-id" in request.headers
+        if method in {"tools/call", "resources/read"} or is_resumed:
             return self._answer(request)
         if request.method != "POST":
             return [http(405, b"")]
         if method is None or "id" not in request.message:
             return [http(202, b"")]
-        told = {"capabilities": {"tools": {}}, "serverInfo": {"name": "raw", "version": "1"}}
+        told = {"capabilities": {self._feature: {}}, "serverInfo": {"name": "raw", "version": "1"}}
         if method == "initialize":
             result: Json = {"protocolVersion": HANDSHAKE, **told}
         elif method == "server/discover":
@@ -113,6 +143,8 @@ class RawServer:
             result["cacheScope"] = "private"
         else:
             result = {}
+            if (listed := _LISTED.get(method)) is not None:
+                result = {listed: [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         return [json_of(request.call_id, result, headers={"Mcp-Session-Id": "s"} if method == "initialize" else {})]
 
 
@@ -143,10 +175,10 @@ def json_of(call_id: Any, result: Json, *, headers: dict[str, str] | None = None
 
 @asynccontextmanager
 async def raw_server(
-    era: str, answer: Callable[[Request], list[bytes | None]], *, tls: ssl.SSLContext | None = None
+    era: str, answer: Answer, *, tls: ssl.SSLContext | None = None, feature: str = "tools"
 ) -> AsyncIterator[RawServer]:
     """Serve on a free port."""
-    made = RawServer(era, answer, scheme="http" if tls is None else "https")
+    made = RawServer(era, answer, scheme="http" if tls is None else "https", feature=feature)
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=tls)
     made.port = server.sockets[0].getsockname()[1]
     try:

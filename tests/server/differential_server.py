@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from bridge.hosting import httptools_protocol
+from bridge.hosting.chunked_body import Header, response_head
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
@@ -29,7 +30,6 @@ KEYS = (
     ApiKey("part", "part-part-part-part-part", tools=("add", "mi*", "move", "talk")),
     ApiKey("narrow", "narrow-narrow-narrow-narrow", scopes=frozenset()),
 )
-_head = httptools_protocol._head
 
 
 async def _marked(self: FastHttp, request: Request) -> bool:
@@ -47,8 +47,8 @@ async def _marked(self: FastHttp, request: Request) -> bool:
         request.send = send
 
 
-def _marked_head(status: int, default: list[httptools_protocol.Header]) -> bytes:
-    return _head(status, [*default, (b"x-fast", b"1")])
+def _marked_head(status: int, default: list[Header]) -> bytes:
+    return response_head(status, [*default, (b"x-fast", b"1")])
 
 
 LIMITS = Limits(
@@ -77,7 +77,7 @@ def main() -> None:
     )
     http = options.http
     if http == "direct":
-        httptools_protocol._head = _marked_head  # as above
+        httptools_protocol.response_head = _marked_head  # type: ignore[attr-defined]  # as above
         http = http_protocol(app.pre_asgi_handler(lambda: True))
     config = uvicorn.Config(app, http=http, ws="none", log_config=None, timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:

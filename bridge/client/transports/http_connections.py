@@ -16,7 +16,7 @@ import httptools
 import httpx2
 
 from bridge.client.transports.http_responses import HttpResponse, ResponseHead, ResponseStream
-from bridge.client.transports.limits import MAX_MESSAGE_BYTES, SUCCESS, ResponseTooLongError
+from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, SUCCESS, ResponseTooLongError
 
 if TYPE_CHECKING:
     import ssl
@@ -166,6 +166,7 @@ class HttpConnection(asyncio.Protocol):
         self._header_bytes = 0
         self._body: list[bytes] = []
         self._body_bytes = 0
+        self._max_whole_bytes = MAX_MESSAGE_BYTES
         self._is_paused = False
         self._is_between_responses = True
         self._completed: ResponseHead | None = None  # of the data that is parsed
@@ -215,10 +216,15 @@ class HttpConnection(asyncio.Protocol):
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def sent(self, request: bytes) -> asyncio.Future[HttpResponse]:
+    def sent(self, request: bytes, *, is_streamed: bool = False) -> asyncio.Future[HttpResponse]:
         """Send a request; return its future response, which for a success in JSON is read to its end.
 
         If the future is cancelled, the connection has to be closed: `abort`.
+
+        Args:
+            request: The request.
+            is_streamed: Return a success in JSON that is longer than `LARGE_BYTES` while it is received, unless it is
+                compressed.
 
         Raises:
             httpx2.TransportError: The connection was lost, or the response is not HTTP.
@@ -226,6 +232,7 @@ class HttpConnection(asyncio.Protocol):
         """
         assert self._transport is not None
         self._answer = answer = self._loop.create_future()
+        self._max_whole_bytes = LARGE_BYTES if is_streamed else MAX_MESSAGE_BYTES
         self._transport.write(request)
         return answer
 
@@ -293,6 +300,8 @@ class HttpConnection(asyncio.Protocol):
         self._header_bytes = 0
         head = ResponseHead(status, headers)
         response = self._response = HttpResponse(head)
+        if head.content_encoding:
+            self._max_whole_bytes = MAX_MESSAGE_BYTES
         if (encoding := head.header(b"transfer-encoding").lower()) not in _TRANSFER_ENCODINGS:
             raise httpx2.RemoteProtocolError(f"its transfer encoding {encoding.decode('latin-1')!r} is not supported")
         if status not in SUCCESS or not head.content_type.startswith(b"application/json"):  # as in the SDK
@@ -308,9 +317,11 @@ class HttpConnection(asyncio.Protocol):
             response.stream.received(body)
             return
         self._body_bytes += len(body)
-        if self._body_bytes > MAX_MESSAGE_BYTES:
-            raise ResponseTooLongError(f"its answer is longer than {MAX_MESSAGE_BYTES / 2**20:g} MiB")
         self._body.append(body)
+        if self._body_bytes > self._max_whole_bytes:
+            if self._max_whole_bytes == MAX_MESSAGE_BYTES:
+                raise ResponseTooLongError(f"its answer is longer than {MAX_MESSAGE_BYTES / 2**20:g} MiB")
+            self._stream_body(response)
 
     def on_message_complete(self) -> None:
         """End the response."""
@@ -330,6 +341,13 @@ class HttpConnection(asyncio.Protocol):
             self._pool.released(self)
         else:
             self.abort()
+
+    def _stream_body(self, response: HttpResponse) -> None:
+        """Return a response whose body is read while it is received."""
+        response.stream = ResponseStream(self)
+        response.stream.received(b"".join(self._body))
+        self._body, self._body_bytes = [], 0
+        self._answered(response)
 
     def _answered(self, response: HttpResponse) -> None:
         answer, self._answer = self._answer, None

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import httpx2
 
+from bridge.client.transports.limits import ResponseTooLongError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -43,7 +45,7 @@ class HttpResponse:
     Attributes:
         head: Status and headers.
         content: The whole body of a success in JSON; otherwise empty.
-        stream: The body of any other response, which may be read while it is received.
+        stream: The body of any other response, or of a long success, which may be read while it is received.
     """
 
     __slots__ = ("content", "head", "stream")
@@ -103,11 +105,26 @@ class ResponseStream(httpx2.AsyncByteStream):
                 return None
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
-        chunk = self._chunks.popleft()
-        self._waiting_bytes -= len(chunk)
-        if self._waiting_bytes <= _MAX_WAITING_BYTES:
-            self._connection.resume()
+        chunk = self._chunks.popleft() if len(self._chunks) == 1 else b"".join(self._chunks)  # many may be tiny
+        self._chunks.clear()
+        self._waiting_bytes = 0
+        self._connection.resume()
         return chunk
+
+    async def whole(self, first: bytes, max_bytes: int) -> bytes:
+        """Return its first bytes with all that follow.
+
+        Raises:
+            httpx2.TransportError: The connection was lost.
+            ResponseTooLongError: It is longer than `max_bytes`.
+        """
+        parts, whole_bytes = [first], len(first)
+        async for part in self:
+            parts.append(part)
+            whole_bytes += len(part)
+            if whole_bytes > max_bytes:
+                raise ResponseTooLongError(f"its answer is longer than {max_bytes / 2**20:g} MiB")
+        return b"".join(parts)
 
     def put_back(self, text: bytes) -> None:
         """Put bytes back that were read."""

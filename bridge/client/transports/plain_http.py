@@ -34,6 +34,7 @@ from bridge.client.transports.limits import (
 )
 from bridge.client.transports.plain_requests import PlainRequests
 from bridge.client.transports.plain_responses import is_response, progress_in, result_in, result_of
+from bridge.client.transports.streamed_reads import DRAIN_SECONDS, result_in_long_event, result_in_long_json, stream_of
 from bridge.wire.tasks import TASK_METHODS
 
 if TYPE_CHECKING:
@@ -54,9 +55,6 @@ if TYPE_CHECKING:
     from bridge.client.transports.http_responses import HttpResponse, ResponseStream
     from bridge.client.transports.plain_requests import PlainRequest
     from bridge.types import Json
-
-DRAIN_SECONDS = 1.0
-"""Seconds that a server may take to end an event stream after its response; then the connection is closed."""
 
 _MAX_HEADS = 1000
 _NAME_KEYS = {**NAME_BEARING_METHODS, **dict.fromkeys(TASK_METHODS, "taskId")}
@@ -164,7 +162,7 @@ class PlainHttp:
         try:
             if connection is None:
                 connection = await self._connections.open()
-            response = await (answer := connection.sent(data))
+            response = await (answer := connection.sent(data, is_streamed=stream_of(request, outgoing) is not None))
             status = response.head.status
             if status in SUCCESS:
                 outgoing.status = status
@@ -172,7 +170,7 @@ class PlainHttp:
                 if response.stream is None:
                     result = _result_in_json(response, request)
                 else:
-                    result = await _result_in_events(response, response.stream, request)
+                    result = await _result_in_stream(response, response.stream, request, outgoing)
                 if result is not None:
                     return result
         except httpx2.TransportError as error:
@@ -239,7 +237,28 @@ def _result_in_json(response: HttpResponse, request: PlainRequest) -> Json | Non
     return result_in(content, request)
 
 
-async def _result_in_events(response: HttpResponse, stream: ResponseStream, request: PlainRequest) -> Json | None:
+async def _result_in_stream(
+    response: HttpResponse, stream: ResponseStream, request: PlainRequest, outgoing: OutgoingRequest
+) -> Json | None:
+    """Return the result in a long response, or in events; None if the SDK must read it.
+
+    Raises:
+        httpx2.TransportError, MCPError, ValidationError: As `_result_in_json` and `_result_in_events`.
+        WireError, Exception: As `bridge.client.transports.streamed_reads.StreamedRead`.
+    """
+    if not response.head.content_type.startswith(b"application/json"):
+        return await _result_in_events(response, stream, request, outgoing)
+    length = response.head.header(b"content-length")
+    result = await result_in_long_json(stream, int(length) if length.isdigit() else None, request, outgoing)
+    if not isinstance(result, bytes):
+        return result
+    response.stream, response.content = None, result
+    return _result_in_json(response, request)
+
+
+async def _result_in_events(
+    response: HttpResponse, stream: ResponseStream, request: PlainRequest, outgoing: OutgoingRequest
+) -> Json | None:
     """Read an event stream until its response, and return the result.
 
     Returns:
@@ -249,6 +268,7 @@ async def _result_in_events(response: HttpResponse, stream: ResponseStream, requ
     Raises:
         httpx2.TransportError: The connection was lost, and the stream cannot be resumed.
         MCPError, ValidationError: As `result_in`.
+        WireError, Exception: As `bridge.client.transports.streamed_reads.StreamedRead`.
     """
     head = response.head
     is_stream = media_type(head.content_type.decode("latin-1")) == "text/event-stream"
@@ -282,8 +302,17 @@ async def _result_in_events(response: HttpResponse, stream: ResponseStream, requ
             del text[: blank.end()]
             searched = 0
         searched = max(0, len(text) - MAX_BLANK_LINE_BYTES)
-    stream.put_back(_resumable(kept, text))
-    return None
+    return await _result_in_rest(_resumable(kept, text), bytes(text), stream, request, outgoing)
+
+
+async def _result_in_rest(
+    rest: bytes, text: bytes, stream: ResponseStream, request: PlainRequest, outgoing: OutgoingRequest
+) -> Json | None:
+    """Return the result in an event that is not complete, if it is passed on; None if the SDK reads the rest."""
+    result = await result_in_long_event(text, stream, request, outgoing)
+    if result is None:
+        stream.put_back(rest)
+    return result
 
 
 def _plain_message(fields: dict[bytes, bytes]) -> Any:

@@ -18,11 +18,13 @@ from mcp import MCPError
 from pydantic import ValidationError
 
 from bridge.client.transports.channel import CONNECTION_CLOSED
+from bridge.client.transports.limits import LARGE_BYTES
 from bridge.client.transports.plain_requests import PlainRequests
 from bridge.client.transports.plain_responses import json_in, progress_in, result_in, result_in_message
+from bridge.client.transports.streamed_reads import StreamedRead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from mcp import Client
     from mcp.shared.dispatcher import ProgressFnT
@@ -52,7 +54,20 @@ class _Waiting(NamedTuple):
     """Request that waits for its response."""
 
     request: PlainRequest
-    result: asyncio.Future[Json]
+    outgoing: OutgoingRequest
+    result: asyncio.Future[Json | _LongLine]
+
+
+class _LongLine(NamedTuple):
+    """Response that is passed on by whoever waits for it."""
+
+    read: StreamedRead
+    line: bytes
+
+    async def rest(self) -> AsyncIterator[bytes]:
+        """Return what follows the beginning of the line."""
+        for start in range(LARGE_BYTES, len(self.line), LARGE_BYTES):
+            yield self.line[start : start + LARGE_BYTES]
 
 
 class PlainStdio:
@@ -111,7 +126,8 @@ class PlainStdio:
         if not self._waiting:
             return False
         if (found := _ID.match(line)) is not None:
-            return _settles(self._waiting.get(int(found[1] or found[2])), result_in, line)
+            waiting = self._waiting.get(int(found[1] or found[2]))
+            return _is_passed_on(waiting, line) or _settles(waiting, result_in, line)
         try:
             return self._takes_message(json_in(line))
         except ValueError:
@@ -144,11 +160,12 @@ class PlainStdio:
 
     async def _send(self, request: PlainRequest, lines: LineSender, outgoing: OutgoingRequest) -> Json:
         outgoing.plain_id = request.id
-        result: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._waiting[request.id] = _Waiting(request, result)
+        result: asyncio.Future[Json | _LongLine] = asyncio.get_running_loop().create_future()
+        self._waiting[request.id] = _Waiting(request, outgoing, result)
         try:
             await lines.send_line(request.text + b"\n", outgoing)
-            return await result
+            found = await result
+            return await found.read.run(found.rest()) if isinstance(found, _LongLine) else found
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             self._waiting.pop(request.id, None)
             raise MCPError(CONNECTION_CLOSED, "Connection closed") from error
@@ -165,7 +182,7 @@ def _settles(waiting: _Waiting | None, read: Callable[[_T, PlainRequest], Json |
     """Set the result of a request to that in a response; False if it is no response to it."""
     if waiting is None:
         return False
-    request, result = waiting
+    request, _, result = waiting
     try:
         found = read(response, request)
     except (MCPError, ValidationError) as error:
@@ -176,7 +193,21 @@ def _settles(waiting: _Waiting | None, read: Callable[[_T, PlainRequest], Json |
     return found is not None
 
 
-def _fail(result: asyncio.Future[Json], error: Exception) -> None:
+def _is_passed_on(waiting: _Waiting | None, line: bytes) -> bool:
+    """Leave a long response to its request, which passes it on; False if it has to be read here."""
+    if waiting is None or len(line) <= LARGE_BYTES or waiting.result.done():
+        return False
+    try:
+        read = StreamedRead.begin(line[:LARGE_BYTES], len(line), waiting.request, waiting.outgoing)
+    except Exception as error:  # noqa: BLE001 - raised by whoever waits for the result
+        _fail(waiting.result, error)
+        return True
+    if read is not None:
+        waiting.result.set_result(_LongLine(read, line))
+    return read is not None
+
+
+def _fail(result: asyncio.Future[Json | _LongLine], error: Exception) -> None:
     if not result.done():
         result.set_exception(error)
         result.exception()  # else asyncio would log it if the request is cancelled meanwhile

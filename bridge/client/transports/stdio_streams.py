@@ -208,7 +208,8 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
     def _split(self, chunk: bytes) -> None:
         *lines, rest = chunk.split(b"\n")
         if lines and self._part:
-            lines[0] = bytes(self._part + lines[0])
+            self._part += lines[0]
+            lines[0] = bytes(self._part)
             self._part.clear()
         self._part += rest
         self._lines.extend(lines)

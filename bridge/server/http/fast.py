@@ -15,9 +15,9 @@ from bridge.server.auth.identity import caller_of_request
 from bridge.server.fast_path import internal_error_message
 from bridge.server.http.repeated_bodies import RepeatedBody
 from bridge.server.http.requests import Routing, replay_body
-from bridge.server.http.responses import CONTENT_TYPE, PlainResponse
+from bridge.server.http.responses import AsgiBody, PlainResponse, headers_of
 from bridge.server.http.sessions import same_credential
-from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
+from bridge.server.http.streams import ClientDisconnectedError, run_in_asgi
 from bridge.server.protocol import (
     CAPABILITIES_KEY,
     HTTP_STATUS,
@@ -78,18 +78,18 @@ class FastHttp:
         if begun is None:
             request.was_offered = True
             return False
-        if not isinstance(begun, PlainResponse):
-            try:
-                run = _run_beside(begun) if begun.may_talk else begun.run()
-                answer = await (run_until_disconnect(run, request.receive) if begun.ends_with_client else run)
-            except ClientDisconnectedError:
-                return True
-            if answer is None:
-                request.was_offered, request.receive = True, replay_body(request.body, request.receive)
-                return False
-            begun = answer
-        await request.send({"type": "http.response.start", "status": begun.status, "headers": _headers_of(begun)})
-        await request.send({"type": "http.response.body", "body": begun.body})
+        if isinstance(begun, PlainResponse):
+            await _send(request, begun)
+            return True
+        body = request.response_body = AsgiBody(request.send)
+        try:
+            answer = await run_in_asgi(begun, request, body)
+        except ClientDisconnectedError:
+            return True
+        if answer is None:
+            request.was_offered, request.receive = True, replay_body(request.body, request.receive)
+            return False
+        await (body.end(answer) if body.begun.is_set() else _send(request, answer))
         return True
 
     def begin(self, request: Request) -> PlainResponse | PendingCall | None:
@@ -172,18 +172,10 @@ class FastHttp:
         return session if routing.version is None or routing.version == session.version.encode() else None
 
 
-async def _run_beside(call: PendingCall) -> PlainResponse | None:
-    """Run a call in its own task, so that this task can pass the request to the SDK's server meanwhile."""
-    handed_over = asyncio.get_running_loop().create_future()
-    call.request.hand_over = lambda: handed_over.set_result(None)
-    task = asyncio.create_task(call.run())
-    try:
-        await asyncio.wait([task, handed_over], return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait([task])
-        raise
-    return None if handed_over.done() else task.result()
+async def _send(request: Request, answer: PlainResponse) -> None:
+    headers = [*headers_of(answer.session_id), (b"content-length", b"%d" % len(answer.body))]
+    await request.send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await request.send({"type": "http.response.body", "body": answer.body})
 
 
 class _Call:
@@ -227,6 +219,9 @@ class _Call:
         )
         if self.may_talk:
             request.channel = self._call.open_channel(context, session)
+            if self._call.stream is not None and (body := request.response_body) is not None:
+                body.session_id = None if session is None else session.id
+                self._call.stream(self._call, body)
         return context
 
     async def _run(self, task: asyncio.Task[Any]) -> tuple[bytes, int] | None:
@@ -245,8 +240,14 @@ class _Call:
         finally:
             timer.cancel()
             channel.close()
-            del self.request.hand_over  # it refers to the request: only the garbage collector would free them
+            # They refer to the request: only the garbage collector would free them.
+            del self.request.hand_over
+            self.request.response_body = None
         return None if channel.is_handed_over else answer
+
+    def _is_rest(self, code: int) -> bool:
+        """Return True if the answer is the rest of a response that has begun."""
+        return self._call.channel is not None and code == 0 and self._call.has_begun
 
     def _hand_over(self) -> None:
         """Pass the request to the SDK's server."""
@@ -268,7 +269,10 @@ class _ModernCall(_Call):
             answer = await self._run(task)
         finally:
             self._running.leave(task)
-        return None if answer is None else PlainResponse(answer[0], HTTP_STATUS.get(answer[1], 200))
+        if answer is None:
+            return None
+        body, code = answer
+        return PlainResponse(body, HTTP_STATUS.get(code, 200), is_rest=self._is_rest(code))
 
 
 class _SessionCall(_Call):
@@ -305,11 +309,12 @@ class _SessionCall(_Call):
             self._running.leave(task)
         if answer is None:
             return None
-        body, _ = answer
+        body, code = answer
         if self._is_cancelled:
             task.uncancel()
-            body = error_message(call.id, {"code": REQUEST_CANCELLED, "message": "Request cancelled"})
-        return PlainResponse(body, session_id=session.id)
+            code, message = REQUEST_CANCELLED, "Request cancelled"
+            body = error_message(call.id, {"code": code, "message": message})
+        return PlainResponse(body, session_id=session.id, is_rest=self._is_rest(code))
 
     def _cancel(self) -> None:
         self._is_cancelled = True
@@ -329,13 +334,6 @@ def _response(answer: bytes, session: Session | None) -> PlainResponse:
         return PlainResponse(answer)
     session.use()
     return PlainResponse(answer, session_id=session.id)
-
-
-def _headers_of(answer: PlainResponse) -> list[tuple[bytes, bytes]]:
-    headers = [CONTENT_TYPE, (b"content-length", b"%d" % len(answer.body))]
-    if answer.session_id is not None:
-        headers.append((b"mcp-session-id", answer.session_id.encode()))
-    return headers
 
 
 class _DecodedHeaders(Mapping[str, str]):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from bridge.server.auth.identity import CachedCredential, RequestUser
+    from bridge.server.contents_stream import ResponseBody
     from bridge.server.fast_channel import FastChannel
     from bridge.server.http.repeated_bodies import RepeatedBody
     from bridge.server.http.responses import PlainResponse
@@ -140,6 +141,8 @@ class Request:
     """True after the fast path has declined it."""
     channel: FastChannel | None = None
     """The channel of the call that the fast path runs, if the call may have something for its client."""
+    response_body: ResponseBody | None = None
+    """Body of the response, if it may be sent in parts."""
     user: RequestUser | None = None
     """The verified caller; None if no credential is required."""
     access = EVERYTHING

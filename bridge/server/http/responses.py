@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -47,12 +48,46 @@ async def send_error(
 
 @dataclass(slots=True)
 class PlainResponse:
-    """The complete response to a plain request."""
+    """The complete response to a plain request, or the rest of one."""
 
     body: bytes
     status: int = 200
     session_id: str | None = None
     """Id of its session; None in the modern era."""
+    is_rest: bool = False
+    """True for the rest of a response that has begun; it would be broken off by any other."""
+
+
+class AsgiBody:
+    """Body of a response that is sent in parts through ASGI: a `bridge.server.contents_stream.ResponseBody`."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._is_started = False
+        self.session_id: str | None = None
+        self.begun = asyncio.Event()
+        """Set once the response has begun."""
+
+    def begin(self) -> None:
+        """Begin the response."""
+        self.begun.set()
+
+    async def write(self, part: bytes) -> None:
+        """Send a part; the server waits while the client does not read."""
+        if not self._is_started:
+            self._is_started = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers_of(self.session_id)})
+        await self._send({"type": "http.response.body", "body": part, "more_body": True})
+
+    async def end(self, answer: PlainResponse) -> None:
+        """Send the rest; without it, the server closes the connection of a response that is not complete."""
+        if answer.is_rest:
+            await self._send({"type": "http.response.body", "body": answer.body})
+
+
+def headers_of(session_id: str | None) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a response with JSON, without its length."""
+    return [CONTENT_TYPE] if session_id is None else [CONTENT_TYPE, (b"mcp-session-id", session_id.encode())]
 
 
 async def send_json(

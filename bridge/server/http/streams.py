@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from bridge.server.http.requests import PendingCall, Request
+    from bridge.server.http.responses import AsgiBody, PlainResponse
     from bridge.server.http.sessions import Session
 
 _T = TypeVar("_T")
@@ -41,6 +43,38 @@ async def run_until_disconnect(work: Coroutine[Any, Any, _T], receive: Receive) 
         return value
     with _DisconnectWatcher(receive):
         return await _StartedCoroutine(work, waits_for)
+
+
+async def run_in_asgi(call: PendingCall, request: Request, body: AsgiBody) -> PlainResponse | None:
+    """Run a call; cancel it when its client disconnects, if it ends with its client, or once its response has begun.
+
+    Raises:
+        ClientDisconnectedError: It was cancelled.
+    """
+
+    async def receive() -> Message:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            await body.begun.wait()
+        return message
+
+    if not call.may_talk:
+        return await (run_until_disconnect(call.run(), request.receive) if call.ends_with_client else call.run())
+    return await run_until_disconnect(_run_beside(call), request.receive if call.ends_with_client else receive)
+
+
+async def _run_beside(call: PendingCall) -> PlainResponse | None:
+    """Run a call in its own task, so that this task can pass the request to the SDK's server meanwhile."""
+    handed_over = asyncio.get_running_loop().create_future()
+    call.request.hand_over = lambda: handed_over.set_result(None)
+    task = asyncio.create_task(call.run())
+    try:
+        await asyncio.wait([task, handed_over], return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task])
+        raise
+    return None if handed_over.done() else task.result()
 
 
 class _DisconnectWatcher:

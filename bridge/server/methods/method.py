@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from mcp_types import RequestParams
 
     from bridge.server.auth.access import Access
+    from bridge.server.contents_stream import ResponseBody
     from bridge.server.core import ServerCore
     from bridge.server.protocol import MessageId, ProtocolError
     from bridge.telemetry.operations import ServerOperation
@@ -104,6 +105,14 @@ class PlainRequest:
     """True if the code that is run may have something for its client before its result; set by `Method.plan`."""
     channel: FastChannel | None = None
     """The channel of a request that may talk, and is run; see `open_channel`."""
+    stream: Callable[[PlainRequest, ResponseBody], None] | None = None
+    """Lets a request with a channel send its result in parts; None if it has to be whole; set by `Method.plan`."""
+
+    @property
+    def has_begun(self) -> bool:
+        """True once the response has begun, which is sent in parts."""
+        stream = None if self.channel is None else self.channel.contents_stream
+        return stream is not None and stream.has_begun
 
     def __init__(
         self,
@@ -155,9 +164,12 @@ class PlainRequest:
         return self.write(result)
 
     def response(self, written: bytes | Json) -> bytes:
-        """Return the response with a result of `written`; empty if the SDK's server answers, which gets the result."""
+        """Return the response with a result of `written`, or the rest of one that has begun.
+
+        It is empty if the SDK's server answers, which gets the result.
+        """
         if isinstance(written, bytes):
-            return result_message(self.id, written)
+            return written + b"}" if self.channel is not None and self.has_begun else result_message(self.id, written)
         assert self.channel is not None
         self.channel.settle(written)
         return b""

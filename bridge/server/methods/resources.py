@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from bridge.server.auth.access import EVERYTHING
+from bridge.server.contents_stream import ResponseContents
 from bridge.server.methods.method import ERAS, Method, Target, Written, session_id
 from bridge.server.methods.pages import PagedList
 from bridge.server.methods.plain_calls import PlainCalls
+from bridge.server.protocol import result_beginning
 from bridge.server.served.resources import CACHING
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from mcp_types import EmptyResult, ReadResourceRequestParams, SubscribeRequestParams, UnsubscribeRequestParams
 
     from bridge.server.auth.access import Access
+    from bridge.server.contents_stream import ResponseBody
     from bridge.server.listing import Listing
     from bridge.server.methods.method import HandlerRequest, PlainRequest
     from bridge.tools.calls import ToolExecutionResult
@@ -77,7 +80,17 @@ class ResourcesRead(PlainCalls):
         request.found, request.arguments, request.may_talk = found, found.arguments, resource.interactive
         if request.modern:
             request.ending = _CACHING + request.ending
+        if resource.server is not None:
+            request.stream = self._stream
         return request
+
+    def _stream(self, request: PlainRequest, body: ResponseBody) -> None:
+        """Let the contents of another server's resource be sent while they are received."""
+        name, channel = request.found.resource.name, request.channel
+        assert channel is not None, "the request has one"
+        channel.contents_stream = ResponseContents(
+            name, result_beginning(request.id), channel.close_unused, body, self._core.max_result_bytes(name)
+        )
 
     @property
     def _policy(self) -> ExecutionPolicy:

@@ -32,6 +32,21 @@ _CLOSED = {"code": CONNECTION_CLOSED, "message": "Connection closed"}
 _OPENING_ID = "bridge: opening"
 
 
+class _HeldBody:
+    """Body of a response that is held until it is complete, because others wait behind its line."""
+
+    def __init__(self) -> None:
+        self.session_id: str | None = None
+        self.parts: list[bytes] = []
+
+    def begin(self) -> None:
+        """Do nothing."""
+
+    async def write(self, part: bytes) -> None:
+        """Hold a part."""
+        self.parts.append(part)
+
+
 class FastStdio:
     """Answers the plain messages of one connection, on asyncio."""
 
@@ -186,13 +201,17 @@ class FastStdio:
             del self._calls[str(call.id)]  # the SDK gets cancellations, and answers
             self._to_sdk(message)
 
-        context = self._context(call)
+        context, held = self._context(call), _HeldBody()
         channel = call.open_channel(context, None if call.modern else self)
+        if call.stream is not None:
+            call.stream(call, held)
         channel.attach(task, hand_over)
         try:
-            answer, _ = await call.run(context)
+            answer, code = await call.run(context)
             if not channel.is_handed_over:
                 self._unfinished.discard(call.id)
+                for part in held.parts if code == 0 else ():
+                    self._write(part)
                 self._write(answer + b"\n")
         except asyncio.CancelledError as error:
             if channel.is_handed_over:

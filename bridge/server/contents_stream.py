@@ -1,0 +1,101 @@
+"""Large contents of another server's resource, sent to the client while they are received.
+
+    {"jsonrpc":"2.0","id":7,"result":{"contents":[…],"ttlMs":0}}
+    ╰────── begin ──────────────────╯╰── write ─╯╰── `PlainRequest.response`
+
+Until `begin`, the call may end in any other way. Afterwards it ends with the rest of this response, or the response is
+broken off: its client must not take it for a complete one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from bridge.server.protocol import INTERNAL_ERROR, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SMALL_BYTES = 256 * 1024
+"""Maximum bytes for results up to which a longer one is read whole, so that its exact length is in the error."""
+_MEMBERS_BYTES = 64 * 1024
+"""Bytes that an answer may have beside the contents that are passed on."""
+
+
+class ResponseBody(Protocol):
+    """Body of a response that is sent in parts."""
+
+    session_id: str | None
+    """Id of the session; None without one."""
+
+    def begin(self) -> None:
+        """Begin the response."""
+        ...
+
+    async def write(self, part: bytes) -> None:
+        """Send a part, once the client has read enough of those before."""
+        ...
+
+
+class ResponseContents:
+    """The contents in one response: a `bridge.tools.channel.ContentsStream`.
+
+    Args:
+        name: Name of the resource, for errors.
+        beginning: The response up to its result.
+        claim: Makes the call answer its request here; returns False if it cannot.
+        body: Body of the response.
+        max_bytes: Maximum length of the result; None for no limit.
+
+    Attributes:
+        has_begun: True once the response has begun.
+    """
+
+    __slots__ = ("_beginning", "_body", "_claim", "_max_bytes", "_name", "_written_bytes", "has_begun", "local")
+
+    def __init__(
+        self, name: str, beginning: bytes, claim: Callable[[], bool], body: ResponseBody, max_bytes: int | None
+    ) -> None:
+        self._name = name
+        self._beginning = beginning
+        self._claim = claim
+        self._body = body
+        self._max_bytes = max_bytes
+        self._written_bytes = 0
+        self.local: Callable[[str], str] | None = None
+        self.has_begun = False
+
+    def begin(self, length_bytes: int | None) -> bool:
+        """Begin the response.
+
+        Raises:
+            ProtocolError: The result is longer than its limit.
+        """
+        limit = self._max_bytes
+        if limit is not None:
+            if length_bytes is not None and length_bytes > limit + _MEMBERS_BYTES:
+                raise self._too_long(length_bytes, limit)
+            # The exact length decides, unless it is unknown and may be any.
+            if limit <= SMALL_BYTES or (length_bytes is not None and length_bytes > limit):
+                return False
+        if not self._claim():
+            return False
+        self.has_begun = True
+        self._body.begin()
+        return True
+
+    async def write(self, text: bytes) -> None:
+        """Send a part of the result.
+
+        Raises:
+            ProtocolError: The result is longer than its limit.
+        """
+        self._written_bytes += len(text)
+        if self._max_bytes is not None and self._written_bytes > self._max_bytes:
+            raise self._too_long(self._written_bytes, self._max_bytes)
+        beginning, self._beginning = self._beginning, b""
+        await self._body.write(beginning + text if beginning else text)
+
+    def _too_long(self, length_bytes: int, max_bytes: int) -> ProtocolError:
+        message = f"the result of {self._name!r} has {length_bytes} bytes, and may have {max_bytes}: ask for less"
+        return ProtocolError(INTERNAL_ERROR, message)
