@@ -26,6 +26,7 @@ from bridge.text import with_count
 from bridge.tools.checks import require_callable, require_count, require_seconds
 from bridge.tools.function import one_tool
 from bridge.tools.tool import ToolExecutionResult
+from bridge.tools.transform import WrappedExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutor
+    from bridge.tools.transform import CallNext, ToolMiddleware
 
 _logger = logging.getLogger("bridge.service")
 _EXTRA = "guards"
@@ -74,8 +76,20 @@ def rate_limited(
     throttled = _library("rate_limited", "throttled", "throttled-py")
     quota = throttled.rate_limiter.per_duration(timedelta(seconds=per_seconds), calls, burst=calls)
     throttle = throttled.Throttled(using="gcra", quota=quota, store=throttled.store.MemoryStore())
-    tool = one_tool(source)
-    return replace(tool, executor=_RateLimited(tool.executor, throttle, key, max_wait_seconds))
+
+    async def limited(
+        request: ToolExecutionRequest, context: InvocationContext, call_next: CallNext
+    ) -> ToolExecutionResult:
+        counted, last_turn = key(context), anyio.current_time() + max_wait_seconds
+        while (answer := throttle.limit(counted)).limited:
+            wait_seconds = answer.state.retry_after
+            if anyio.current_time() + wait_seconds > last_turn:
+                seconds = max(1, math.ceil(wait_seconds))
+                raise ToolError(f"{request.name!r} was called too often; try again in {with_count(seconds, 'second')}")
+            await anyio.sleep(wait_seconds)
+        return await call_next(request, context)
+
+    return _around(one_tool(source), limited)
 
 
 def circuit_broken(source: object, *, failures: int = 5, recovery_seconds: float = 60.0) -> Tool:
@@ -100,7 +114,25 @@ def circuit_broken(source: object, *, failures: int = 5, recovery_seconds: float
     breaker = library.CircuitBreaker(
         failure_threshold=failures, recovery_timeout=recovery_seconds, expected_exception=_is_failure, name=tool.name
     )
-    return replace(tool, executor=_CircuitBroken(tool.executor, breaker))
+
+    async def broken(
+        request: ToolExecutionRequest, context: InvocationContext, call_next: CallNext
+    ) -> ToolExecutionResult:
+        if breaker.opened:
+            seconds = max(1, math.ceil(breaker.open_remaining))
+            raise ToolError(f"{request.name!r} does not work at present; try again in {with_count(seconds, 'second')}")
+        deadline = anyio.current_effective_deadline()
+        try:
+            result = await call_next(request, context)
+        except BaseException as error:
+            if isinstance(error, get_cancelled_exc_class()) and anyio.current_time() < deadline:
+                raise  # cancelled by the caller, which is not a failure of the backend
+            with breaker:
+                raise
+        with breaker:
+            return result
+
+    return _around(tool, broken)
 
 
 def cached(
@@ -167,56 +199,33 @@ def retried(
     require_seconds(max_wait_seconds, "max_wait_seconds", optional=False, may_be_zero=True)
     library = _library("retried", "tenacity", "tenacity")
     tool = one_tool(source)
+
+    def log(state: RetryCallState) -> None:
+        error = None if state.outcome is None else state.outcome.exception()
+        _logger.warning("the tool %r failed (%s); attempt %d follows", tool.name, error, state.attempt_number + 1)
+
     retrying = library.AsyncRetrying(
         stop=library.stop_after_attempt(attempts),
         wait=library.wait_exponential_jitter(
             multiplier=first_wait_seconds, max=max_wait_seconds, jitter=first_wait_seconds
         ),
         retry=library.retry_if_exception(when or _is_unexpected),
-        before_sleep=_log_retry(tool.name),
+        before_sleep=log,
         sleep=anyio.sleep,
         reraise=True,
     )
-    return replace(tool, executor=_Retried(tool.executor, retrying))
+
+    async def repeated(
+        request: ToolExecutionRequest, context: InvocationContext, call_next: CallNext
+    ) -> ToolExecutionResult:
+        result: ToolExecutionResult = await retrying.copy()(call_next, request, context)
+        return result
+
+    return _around(tool, repeated)
 
 
-@dataclass(frozen=True, slots=True)
-class _RateLimited:
-    executor: ToolExecutor
-    throttle: Any
-    key: Callable[[InvocationContext], str]
-    max_wait_seconds: float
-
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        key, last_turn = self.key(context), anyio.current_time() + self.max_wait_seconds
-        while (answer := self.throttle.limit(key)).limited:
-            wait_seconds = answer.state.retry_after
-            if anyio.current_time() + wait_seconds > last_turn:
-                seconds = max(1, math.ceil(wait_seconds))
-                raise ToolError(f"{request.name!r} was called too often; try again in {with_count(seconds, 'second')}")
-            await anyio.sleep(wait_seconds)
-        return await self.executor.execute(request, context)
-
-
-@dataclass(frozen=True, slots=True)
-class _CircuitBroken:
-    executor: ToolExecutor
-    breaker: Any
-
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        if self.breaker.opened:
-            seconds = max(1, math.ceil(self.breaker.open_remaining))
-            raise ToolError(f"{request.name!r} does not work at present; try again in {with_count(seconds, 'second')}")
-        deadline = anyio.current_effective_deadline()
-        try:
-            result = await self.executor.execute(request, context)
-        except BaseException as error:
-            if isinstance(error, get_cancelled_exc_class()) and anyio.current_time() < deadline:
-                raise  # cancelled by the caller, which is not a failure of the backend
-            with self.breaker:
-                raise
-        with self.breaker:
-            return result
+def _around(tool: Tool, middleware: ToolMiddleware) -> Tool:
+    return replace(tool, executor=WrappedExecutor(tool.executor, middleware))
 
 
 @dataclass(slots=True)
@@ -320,16 +329,6 @@ def _frozen(value: Any) -> Hashable:
     return (type(value), value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Retried:
-    executor: ToolExecutor
-    retrying: Any
-
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        result: ToolExecutionResult = await self.retrying.copy()(self.executor.execute, request, context)
-        return result
-
-
 def _library(feature: str, module: str, package: str) -> Any:
     try:
         return import_module(module)
@@ -344,11 +343,3 @@ def _is_unexpected(error: BaseException) -> bool:
 def _is_failure(_: type[BaseException], error: BaseException) -> bool:
     """Return True if the exception counts as a failure of the backend."""
     return _is_unexpected(error) or isinstance(error, get_cancelled_exc_class())
-
-
-def _log_retry(name: str) -> Callable[[RetryCallState], None]:
-    def log(state: RetryCallState) -> None:
-        error = None if state.outcome is None else state.outcome.exception()
-        _logger.warning("the tool %r failed (%s); attempt %d follows", name, error, state.attempt_number + 1)
-
-    return log
