@@ -129,7 +129,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         box.on_update(self.updated)
 
     def updated(self, uri: str) -> None:
-        """Tell those who watch a resource that its content has changed; from any thread.
+        """Notify the watchers of a resource that its content has changed; from any thread.
 
         Args:
             uri: URI of the resource.
@@ -144,4 +144,4 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
 
 
 def _nothing() -> None:
-    """End nothing: this process says which of its resources have changed."""
+    """Do nothing: this process announces the changes of its resources itself."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NOT_OF_A_SCHEME = re.compile(r"[^a-z0-9+.-]+")
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
 _MAX_ENTRIES = 10_000
-"""Maximum number of files and folders that one completion looks at."""
+"""Maximum number of files and folders that one completion examines."""
 
 
 def files(

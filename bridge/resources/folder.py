@@ -24,7 +24,7 @@ MAX_PATH_CHARS = 4_096
 MAX_DEPTH = 64
 """Depth below which `Folder.walk` does not go."""
 MAX_ENTRIES = 100_000
-"""Maximum entries of one folder that `Folder.walk` looks at."""
+"""Maximum entries of one folder that `Folder.walk` examines."""
 
 if hasattr(os, "O_DIRECTORY"):
     _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -93,7 +93,7 @@ class PollingResourceBox(ResourceBox):
         return partial(self._end_watch, uri)
 
     def on_update(self, watcher: Callable[[str], None]) -> Callable[[], None]:
-        """Call ``watcher`` after each change, and look for changes until nobody does; see `ResourceBox.on_update`."""
+        """Call ``watcher`` after each change, and poll while there are watchers; see `ResourceBox.on_update`."""
         end = super().on_update(watcher)
         with self._changing:
             if self._stop is None:

@@ -76,7 +76,7 @@ class UriTemplate:
     Attributes:
         variables: Names of the variables, in order.
         optional: Variables of the query, which a URI may leave out.
-        literal_chars: Length of the text outside of the expressions, which tells how specific the template is.
+        literal_chars: Length of the text outside of the expressions: the longer, the more specific is the template.
 
     Raises:
         DefinitionError: The text is not a template, uses another expression, repeats a variable, or has two variables

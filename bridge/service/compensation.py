@@ -3,7 +3,7 @@
     tools = [compensated(book_flight, "cancel_flight"), cancel_flight, charge_card]
 
 With ``compensate_on_tool_errors`` they are undone as soon as a tool fails, and the model goes on. A call that succeeds
-after its time limit is undone at once in any case: the model was told that it failed.
+after its time limit is undone at once in any case: the model has received it as a failure.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Compensations:
     def late_observer(self, tool: Tool | None, tools: ToolBox) -> LateResult | None:
         """Return a function that undoes a call which succeeds after its caller left; None if not needed.
 
-        A function in a worker thread outlives its time limit. The model was told then that the call failed.
+        A function in a worker thread outlives its time limit. The model has received the call as a failure.
 
         Args:
             tool: The tool that runs.
@@ -146,7 +146,7 @@ class Compensations:
     async def undo_after_errors(
         self, tools: ToolBox, messages: Sequence[ToolExecutionResultMessage]
     ) -> Sequence[ToolExecutionResultMessage]:
-        """Undo all calls while the invocation goes on, and tell the model in the last of the results.
+        """Undo all calls while the invocation goes on, and add that to the last of the results.
 
         Args:
             tools: The tools, those that undo others included.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 REDACTED = "[redacted]"
 """Stands for the value of an argument."""
 MAX_NAMES = 32
-"""Maximum recorded argument names of a call; anybody may send any number."""
+"""Maximum recorded argument names of a call; clients may send any number."""
 MAX_NAME_CHARS = 64
 """Maximum recorded characters of an argument's name."""
 MAX_TARGET_CHARS = {"tool": 128, "resource": 1024, "prompt": 128}

@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from time import time
 from typing import TYPE_CHECKING
 
-from bridge.telemetry.conventions import CANCELLED, TARGETS, TASK_DURATION, TASK_STATUS, TASKS, TOOLS_CALL
+from bridge.telemetry.conventions import CANCELLED, TARGETS, TASK_DURATION, TASK_STATUS, TASKS, TOOL_ERROR, TOOLS_CALL
 from bridge.telemetry.operations import classify_error
 from bridge.telemetry.records import CallDetails, EndedCall, call_record
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _TOOL = TARGETS[TOOLS_CALL]
 _BUCKETS_SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
-_MAX_ID_CHARS = 8  # whoever knows the whole id may read the task
+_MAX_ID_CHARS = 8  # the whole id is a secret, by which the task can be read
 
 
 class TaskTelemetry:
@@ -134,5 +134,5 @@ def error_type_of(status: str, code: int | None, *, is_error: bool) -> str | Non
         is_error: True if the result is an error of the tool.
     """
     if status == "completed":
-        return "tool_error" if is_error else None
+        return TOOL_ERROR if is_error else None
     return CANCELLED if status == "cancelled" else str(code)

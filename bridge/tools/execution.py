@@ -89,7 +89,7 @@ class ExecutionPolicy:
     on_execution_error: ErrorHandler | None = None
     """Replaces the default, which sends the tool's exception to the model."""
     on_unknown_tool: UnknownToolHandler | None = None
-    """Replaces the default, which tells the model that the tool does not exist and suggests the nearest names."""
+    """Replaces the default, an error for the model that suggests the nearest names."""
     before: tuple[BeforeTool, ...] = ()
     after: tuple[AfterTool, ...] = ()
     timeout_seconds: float | None = None

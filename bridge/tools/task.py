@@ -72,7 +72,7 @@ class Task:
     """State of a task at one time."""
 
     id: str
-    """Identifier; whoever knows it may read and cancel the task."""
+    """Secret identifier: a client that has it may read and cancel the task."""
     status: TaskStatus = "working"
     status_message: str | None = None
     """The last progress of the function, or the reason of the state; None for none."""

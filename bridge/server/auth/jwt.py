@@ -99,7 +99,7 @@ class KeySet:
             self._failure = error
         except TimeoutError:
             self._failure = IssuerUnavailableError(f"{self._issuer.url} takes too long to answer")
-        except Exception as error:  # noqa: BLE001 - logged, and told to who asks for a key
+        except Exception as error:  # noqa: BLE001 - logged, and raised where a key is needed
             self._failure = IssuerUnavailableError(f"the answer of {self._issuer.url} cannot be parsed: {error!r}")
         if self._failure is not None:
             state = "no token can be verified" if self._keys is None else "the previous keys stay in use"
