@@ -1,6 +1,7 @@
 """Beside peers: resources and prompts
 
-All serve the same text, template and prompt, and are asked in turn, round after round, as in `bench_peers.py`.
+All serve the same tool, text, template and prompt, and are measured in turn, round after round, as in `bench_peers.py`.
+The limit, a bare protocol, does the same without MCP.
 """
 
 from __future__ import annotations
@@ -13,37 +14,38 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.benchmarks.messages import Era, line, request
-from tests.benchmarks.peers import CONNECTIONS, OURS, ROUNDS, ROUTE, Cost, cost_over_http, served_over_http, tell
-from tests.benchmarks.processes import LONG_SECONDS, PEER, running
+from tests.benchmarks.messages import KINDS, Era, line, request
+from tests.benchmarks.peers import (
+    CONNECTIONS,
+    LIMIT,
+    OURS,
+    ROUNDS,
+    ROUTE,
+    Cost,
+    cost_over_http,
+    served_over_http,
+    tell,
+)
+from tests.benchmarks.processes import FEATURES, LONG_SECONDS, PEER, running
 from tests.benchmarks.stdio_server import StdioServer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.benchmarks.http_server import HttpServer
     from tests.benchmarks.peers import Peers
     from tests.benchmarks.table import Table
 
-REQUESTS = 500
-KINDS: dict[str, tuple[str, dict[str, Any], bytes]] = {
-    "a read": ("resources/read", {"uri": "notes://today"}, b"It rains."),
-    "a read by template": ("resources/read", {"uri": "notes://by/ada"}, b"A note of ada"),
-    "a prompt": ("prompts/get", {"name": "review", "arguments": {"code": "x = 1"}}, b"Review this: x = 1"),
-    "a list": ("resources/list", {}, b"notes://today"),
-}
-"""The method, its parameters, and a text that the response must contain."""
+REQUESTS = 1000
+FIRST_ID = 1000
+"""IDs of the same length: a client's next one seldom has another."""
 
 
 @pytest.mark.parametrize("era", Era)
-def bench_features_over_http(
-    table: Table, heading: str, every_kind: Path, peers: Peers, era: Era, pytestconfig: pytest.Config
-) -> None:
+def bench_features_over_http(table: Table, heading: str, peers: Peers, era: Era, pytestconfig: pytest.Config) -> None:
     is_measured = not pytestconfig.getoption("benchmark_disable")
-    others = {name: peer for name, peer in peers.items() if name != ROUTE}
+    others = {name: peer for name, peer in peers.items() if name != ROUTE} | {LIMIT: (sys.executable, "limit")}
     count = REQUESTS if is_measured else CONNECTIONS
     with ExitStack() as stack:
-        servers = served_over_http(stack, str(every_kind), others, era)
+        servers = served_over_http(stack, FEATURES, others, era)
         for kind in KINDS:
             rounds = [
                 {name: _cost_over_http(server, era, kind, count) for name, server in servers.items()}
@@ -53,11 +55,9 @@ def bench_features_over_http(
                 tell(table, heading, f"HTTP, {era.value}, {kind}", rounds[1:])  # warm-up
 
 
-def bench_features_over_stdio(
-    table: Table, heading: str, every_kind: Path, peers: Peers, pytestconfig: pytest.Config
-) -> None:
+def bench_features_over_stdio(table: Table, heading: str, peers: Peers, pytestconfig: pytest.Config) -> None:
     is_measured = not pytestconfig.getoption("benchmark_disable")
-    commands = {OURS: (sys.executable, ["-m", "bridge", "serve", str(every_kind)])}
+    commands = {OURS: (sys.executable, ["-m", "bridge", "serve", FEATURES])}
     commands |= {name: (python, [PEER, word, "stdio"]) for name, (python, word) in peers.items() if name != ROUTE}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with ExitStack() as stack:
@@ -69,7 +69,7 @@ def bench_features_over_stdio(
         for kind in KINDS:
             rounds: list[dict[str, Cost]] = []
             for number in range(ROUNDS + 1 if is_measured else 1):
-                first = 1 + number * REQUESTS
+                first = FIRST_ID + number * REQUESTS
                 numbers = range(first, first + (REQUESTS if is_measured else 1))
                 rounds.append({name: _cost_over_stdio(server, kind, numbers) for name, server in servers.items()})
             if is_measured:
@@ -78,7 +78,7 @@ def bench_features_over_stdio(
 
 def _cost_over_http(server: HttpServer, era: Era, kind: str, count: int) -> Cost:
     method, params, wanted = KINDS[kind]
-    posts = [server.post(request(era, method, number, **params), era) for number in range(1, count + 1)]
+    posts = [server.post(request(era, method, number, **params), era) for number in range(FIRST_ID, FIRST_ID + count)]
     return cost_over_http(server, posts, count, lambda text: wanted in text)
 
 

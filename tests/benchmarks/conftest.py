@@ -50,23 +50,6 @@ def meter(benchmark: Any, table: Table, heading: str) -> Meter:
 
 
 @pytest.fixture
-def every_kind(tmp_path: Path) -> Path:
-    """Path of a file with the resources and the prompt of `peer_server.py`."""
-    path = tmp_path / "notes.py"
-    path.write_text(
-        "from bridge import prompt, resource\n\n\n"
-        '@resource("notes://today")\nasync def today() -> str:\n'
-        '    """A text."""\n    return "It rains."\n\n\n'
-        '@resource("notes://by/{name}")\nasync def note(name: str) -> str:\n'
-        '    """A text of a template."""\n    return f"A note of {name}"\n\n\n'
-        "@prompt\nasync def review(code: str) -> str:\n"
-        '    """A prompt."""\n    return f"Review this: {code}"\n',
-        encoding="utf-8",
-    )
-    return path
-
-
-@pytest.fixture
 def one_tool(tmp_path: Path) -> Path:
     """Path of a file with one tool, as a newcomer writes it."""
     path = tmp_path / "calculator.py"

@@ -18,6 +18,16 @@ _EVENT = re.compile(rb"(?m)^data: (\{.*\})\r?$")
 _THREE = re.compile(rb'"text": ?"3"')
 
 
+KINDS: dict[str, tuple[str, dict[str, Any], bytes]] = {
+    "a call": ("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, b'"3"'),
+    "a read": ("resources/read", {"uri": "notes://today"}, b"It rains."),
+    "a read by template": ("resources/read", {"uri": "notes://by/ada"}, b"A note of ada"),
+    "a prompt": ("prompts/get", {"name": "review", "arguments": {"code": "x = 1"}}, b"Review this: x = 1"),
+    "a list": ("resources/list", {}, b"notes://today"),
+}
+"""Requests to `features.py`: the method, its parameters, and a text that the response must contain."""
+
+
 class Era(Enum):
     """The two eras of the protocol, each with the revision used here."""
 

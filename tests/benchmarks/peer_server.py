@@ -1,4 +1,4 @@
-"""A tool, two resources and a prompt, served by a peer: ``peer_server.py official|fastmcp|route stdio|http``.
+"""A tool, two resources and a prompt, served by a peer: ``peer_server.py official|fastmcp|route|limit stdio|http``.
 
 ``peer_server.py fastmcp-proxy|mcp-proxy http FILE`` serves the servers of a configuration through a peer's proxy.
 
@@ -123,9 +123,53 @@ def route(transport: str, *, keeps_sessions: bool) -> Any:
     return Starlette(routes=[Route(PATH, answer, methods=["POST"])])
 
 
+async def limit() -> None:
+    """Serve a bare protocol of asyncio, which reads the JSON and answers: no server in Python costs less."""
+    import httptools  # noqa: PLC0415 - of this peer alone
+    from pydantic_core import from_json, to_json  # noqa: PLC0415 - as above
+
+    async def result_of(method: str, params: Any) -> bytes:
+        if method == "tools/call":
+            total = await add(**params["arguments"])
+            return b'"content":[{"type":"text","text":"%d"}],"structuredContent":{"result":%d}' % (total, total)
+        if method == "resources/read":
+            uri: str = params["uri"]
+            text = await (today() if uri == "notes://today" else note(uri.removeprefix("notes://by/")))
+            return b'"contents":[{"uri":%b,"text":%b,"mimeType":"text/plain"}]' % (to_json(uri), to_json(text))
+        if method == "prompts/get":
+            written = to_json(await review(**params["arguments"]))
+            return b'"messages":[{"role":"user","content":{"type":"text","text":%b}}]' % written
+        return b'"resources":[{"uri":"notes://today","name":"today","description":"A text."}]'
+
+    class Protocol(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport, self.parser = transport, httptools.HttpRequestParser(self)
+
+        def data_received(self, data: bytes) -> None:
+            self.parser.feed_data(data)
+
+        def on_body(self, body: bytes) -> None:
+            message = from_json(body)
+            try:
+                result_of(message["method"], message["params"]).send(None)
+            except StopIteration as end:
+                answer = b'{"jsonrpc":"2.0","id":%d,"result":{"resultType":"complete",%b}}' % (message["id"], end.value)
+                head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+                self.transport.write(head % len(answer) + answer)
+
+    server = await asyncio.get_running_loop().create_server(Protocol, "127.0.0.1", 0)
+    sys.stderr.write(f"serving the limit at http://127.0.0.1:{server.sockets[0].getsockname()[1]}\n")
+    await server.serve_forever()
+
+
 def main(peer: str, transport: str, *options: str) -> None:
     if peer == "mcp-proxy":
         mcp_proxy(*options)
+        return
+    if peer == "limit":
+        import uvloop  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - of this peer alone
+
+        uvloop.run(limit())
         return
     if peer == "fastmcp-proxy":
         app = fastmcp_proxy(*options)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.benchmarks.table import Table
 
-OURS, OFFICIAL, FASTMCP, ROUTE = "bridge", "official SDK", "FastMCP", "bare route"
+OURS, OFFICIAL, FASTMCP, ROUTE, LIMIT = "bridge", "official SDK", "FastMCP", "bare route", "bare protocol"
 CONNECTIONS = 16
 ROUNDS = 8
 CALLS = 2000
@@ -41,7 +41,7 @@ def served_over_http(stack: ExitStack, path: str, peers: Peers, era: Era) -> dic
     """Serve a file, and the same by the peers; in the handshake era each has a session."""
     servers = {OURS: stack.enter_context(serving(path, limit_seconds=LONG_SECONDS))}
     for name, (python, word) in peers.items():
-        if era is Era.MODERN or name != ROUTE:
+        if era is Era.MODERN or name not in (ROUTE, LIMIT):
             command = (PEER, word, "http", *(["sessions"] if era is Era.HANDSHAKE else []))
             process = stack.enter_context(
                 running(*command, python=python, limit_seconds=LONG_SECONDS, stderr=subprocess.PIPE)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 TOOLS = str(Path(__file__).with_name("tools.py"))
+FEATURES = str(Path(__file__).with_name("features.py"))
 MANY_TOOLS = str(Path(__file__).with_name("many_tools.py"))
 PEER = str(Path(__file__).with_name("peer_server.py"))
 

@@ -15,23 +15,27 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tests.benchmarks.http_server import HttpServer, serving
+from tests.benchmarks.http_server import serving
 from tests.benchmarks.load.gateway import gateways
 from tests.benchmarks.load.latency import CONNECTIONS
 from tests.benchmarks.load.section import Section
-from tests.benchmarks.messages import Era, call, says_three
-from tests.benchmarks.processes import LONG_SECONDS, PEER, TOOLS, running
+from tests.benchmarks.messages import KINDS, Era, request
+from tests.benchmarks.peers import FASTMCP, LIMIT, OFFICIAL, OURS, ROUTE, served_over_http
+from tests.benchmarks.processes import FEATURES, LONG_SECONDS, TOOLS
 from tests.interop.packages import fastmcp_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OURS = "bridge"
+    from tests.benchmarks.http_server import HttpServer
+
 _IDS = 200
+_FIRST_ID = 1000
+"""The IDs have the same length, as those of a client that has sent some requests."""
 _RATE = re.compile(r"Requests/sec:\s+([\d.]+)")
 
 
@@ -49,54 +53,78 @@ def measure(seconds: float, rounds: int) -> list[Section]:
     peers = _peers()
     for era in Era:
         with ExitStack() as stack:
-            servers = {OURS: stack.enter_context(serving(TOOLS, limit_seconds=LONG_SECONDS))}
-            for name, (python, word) in peers.items():
-                if era is Era.HANDSHAKE and name == "bare route":
-                    continue
-                command = (PEER, word, "http", *(["sessions"] if era is Era.HANDSHAKE else []))
-                process = stack.enter_context(
-                    running(*command, python=python, limit_seconds=LONG_SECONDS, stderr=subprocess.PIPE)
-                )
-                servers[name] = HttpServer(process)
-            if era is Era.HANDSHAKE:
-                for server in servers.values():
-                    server.open_session()
-            asked = {name: (server, "add") for name, server in servers.items()}
+            servers = served_over_http(stack, TOOLS, peers, era)
+            asked = {name: (server, _add("add")) for name, server in servers.items()}
             if era is Era.MODERN:
-                asked["bridge, a tool with a context"] = servers[OURS], "add_in_context"
-                asked["bridge, progress that nobody asked for"] = servers[OURS], "add_and_report"
-            _compare(section, era, asked, seconds, rounds)
+                asked["bridge, a tool with a context"] = servers[OURS], _add("add_in_context")
+                asked["bridge, progress that nobody asked for"] = servers[OURS], _add("add_and_report")
+            _compare(section, era, era.value, asked, seconds, rounds)
     with ExitStack() as stack:
         server = stack.enter_context(serving(TOOLS, limit_seconds=LONG_SECONDS))
-        asked = {"bridge, behind the gateways": (server, "add")}
+        asked = {"bridge, behind the gateways": (server, _add("add"))}
         for name, serve in gateways().items():
             if name != "mcp-proxy":  # it takes no URL
                 behind = {"server": {"url": f"http://127.0.0.1:{server.port}/mcp"}}
-                asked[f"through {name}"] = stack.enter_context(serve(behind)), "add"
-        _compare(section, Era.MODERN, asked, seconds, rounds)
+                asked[f"through {name}"] = stack.enter_context(serve(behind)), _add("add")
+        _compare(section, Era.MODERN, Era.MODERN.value, asked, seconds, rounds)
     return [section]
 
 
+def measure_features(seconds: float, rounds: int) -> list[Section]:
+    """Measure the maximum rates of reads and prompts beside those of calls; the arguments are those of `measure`."""
+    section = Section(f"Requests a second of one core, {CONNECTIONS} connections", "requests a second", "of bridge")
+    if shutil.which("wrk") is None:
+        section.fail("wrk is not here: install the package of that name")
+        return [section]
+    peers = {name: peer for name, peer in _peers().items() if name != ROUTE} | {LIMIT: (sys.executable, "limit")}
+    with ExitStack() as stack:
+        servers = served_over_http(stack, FEATURES, peers, Era.MODERN)
+        for kind, (method, params, wanted) in KINDS.items():
+            asked = {name: (server, _Asked(method, params, wanted)) for name, server in servers.items()}
+            _compare(section, Era.MODERN, kind, asked, seconds, rounds)
+    return [section]
+
+
+class _Asked(NamedTuple):
+    """A request that is repeated."""
+
+    method: str
+    params: Mapping[str, Any]
+    wanted: bytes
+    """A text that the response must contain."""
+
+
+def _add(tool: str) -> _Asked:
+    method, params, wanted = KINDS["a call"]
+    return _Asked(method, params | {"name": tool}, wanted)
+
+
 def _compare(
-    section: Section, era: Era, asked: Mapping[str, tuple[HttpServer, str]], seconds: float, rounds: int
+    section: Section,
+    era: Era,
+    what: str,
+    asked: Mapping[str, tuple[HttpServer, _Asked]],
+    seconds: float,
+    rounds: int,
 ) -> None:
     rates: dict[str, list[float]] = {name: [] for name in asked}
     with TemporaryDirectory() as folder:
         scripts = {name: _script(Path(folder, f"{i}.lua"), era, *each) for i, (name, each) in enumerate(asked.items())}
         for _ in range(rounds):
-            for name, (server, _tool) in asked.items():
+            for name, (server, _) in asked.items():
                 rates[name].append(_rate(server, scripts[name], seconds))
     first = next(iter(rates.values()))
     for name, its in rates.items():
         ratio = median(own / ours for own, ours in zip(its, first, strict=True))
-        section.add(f"{era.value}, {name}", f"{median(its):,.0f}", f"{ratio:.3g}")
+        section.add(f"{what}, {name}", f"{median(its):,.0f}", f"{ratio:.3g}")
 
 
-def _script(path: Path, era: Era, server: HttpServer, tool: str) -> str:
+def _script(path: Path, era: Era, server: HttpServer, asked: _Asked) -> str:
     """Return requests for wrk with different IDs: no two open requests of a session may have the same."""
-    raw = [server.post(call(era, tool, number), era) for number in range(1, _IDS + 1)]
+    ids = range(_FIRST_ID, _FIRST_ID + _IDS)
+    raw = [server.post(request(era, asked.method, number, **asked.params), era) for number in ids]
     with server.connect() as connection:
-        assert says_three(answer := connection.answer(raw[0])), answer
+        assert asked.wanted in (answer := connection.answer(raw[0])), answer
     texts = ", ".join('"' + "".join(f"\\{byte:03}" for byte in each) + '"' for each in raw)
     script = f"local turn, raw = 0, {{{texts}}}\nrequest = function() turn = turn % {_IDS} + 1 return raw[turn] end\n"
     path.write_text(script, encoding="ascii")
@@ -124,9 +152,9 @@ def _pin(process: subprocess.Popen[bytes] | subprocess.Popen[str], place: int) -
 
 def _peers() -> dict[str, tuple[str, str]]:
     """Return the Python and the argument of `peer_server.py` for each peer that can be installed."""
-    peers = {"official SDK": (sys.executable, "official")}
+    peers = {OFFICIAL: (sys.executable, "official")}
     try:
-        peers["FastMCP"] = (fastmcp_python(), "fastmcp")
+        peers[FASTMCP] = (fastmcp_python(), "fastmcp")
     except pytest.skip.Exception as reason:
         sys.stderr.write(f"without FastMCP: {reason}\n")
-    return peers | {"bare route": (sys.executable, "route")}
+    return peers | {ROUTE: (sys.executable, "route")}

@@ -36,6 +36,7 @@ FEW = (
         ("latency", ["modern, fast path", "handshake, through the SDK", "modern, 4,000 a second"]),
         ("flood", ["another floods", "alone, no limits", "beside the flood, --rate 100/1"]),
         pytest.param("peers", ["2026-07-28, through bridge"], marks=NEEDS_WRK),
+        pytest.param("features", ["a read, FastMCP", "a prompt, bare protocol"], marks=(NEEDS_WRK, pytest.mark.slow)),
         ("gateway", ["| over HTTP, 2026-07-28", "| over stdio, handshake", "| bridge"]),
         ("servers", ["| bridge, 1", "| bridge, 2"]),
         ("lists", ["10 tools, and 20", "a later list, modern", "a call of the last, handshake"]),
