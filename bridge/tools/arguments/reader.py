@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 _MAX_HINTS = 10
 LARGE_BYTES = 65_536
 """Length of the JSON text above which arguments are validated in a worker thread."""
-_TEXT = frozenset({str})
+_SCALARS: dict[str, type] = {"str": str, "int": int, "bool": bool}
+"""Types of parameters by pydantic's name, whose values of just this type are valid as they are."""
+_MAX_INTEGER_BITS = 64
 _N, _I = b"NI"  # numbers, which are found faster than bytes
 _MAX_REPAIRED_SOON_BYTES = 4_096
 _MAX_REPAIRED_VALUES = 5_000
@@ -128,7 +130,7 @@ class ArgumentReader:
         self._strict_gaps = StrictModeGaps(schema)
         self._has_numbers = b'"number"' in text
         self._order = {name: i for i, name in enumerate(properties)}
-        self._texts = _names_of_texts(adapter)
+        self._scalars = _scalars_of(adapter)
         self.takes_nothing = not properties
         """True if there are no parameters: no arguments are read as no keyword arguments."""
         self._forbids_extra = schema.get("additionalProperties") is False
@@ -154,10 +156,8 @@ class ArgumentReader:
 
     def read_soon(self, arguments: Mapping[str, Any] | str) -> dict[str, Any] | bytes:
         """Like `read`, but return large arguments as JSON text, for `read_text` in a worker thread."""
-        if self._texts is not None and type(arguments) is dict and arguments.keys() == self._texts:
-            given = arguments.values()
-            if _TEXT.issuperset(map(type, given)) and all(map(str.isascii, given)):  # others may have lone surrogates
-                return arguments.copy()
+        if self._scalars is not None and type(arguments) is dict and _are_scalars(arguments, self._scalars):
+            return arguments.copy()
         try:
             text = None if type(arguments) is dict else getattr(arguments, "json_text", None)
             raw = text or to_json(arguments)
@@ -313,16 +313,32 @@ class ArgumentReader:
         return [RejectedValue((name,), f"is not a parameter{hints.get(name, '')}") for name in extra]
 
 
-def _names_of_texts(adapter: TypeAdapter[Any]) -> frozenset[str] | None:
-    """Return the names of all parameters if the adapter accepts any text for each and returns it; else None."""
+def _scalars_of(adapter: TypeAdapter[Any]) -> dict[str, type] | None:
+    """Return the types of all parameters if each is a scalar without constraints; else None."""
     schema: Any = adapter.core_schema
     fields = schema["fields"] if schema["type"] == "typed-dict" else None
     if fields is None or any(
-        field["schema"] != {"type": "str"} or field.get("validation_alias", name) != name
+        field["schema"].keys() != {"type"}
+        or field["schema"]["type"] not in _SCALARS
+        or field.get("validation_alias", name) != name
         for name, field in fields.items()
     ):
         return None
-    return frozenset(fields)
+    return {name: _SCALARS[field["schema"]["type"]] for name, field in fields.items()}
+
+
+def _are_scalars(arguments: dict[str, Any], types: dict[str, type]) -> bool:
+    """Return True if the arguments have just these types, and validation would return them as they are."""
+    if len(arguments) != len(types):
+        return False
+    for name, value in arguments.items():
+        kind = type(value)
+        if kind is not types.get(name):
+            return False
+        # Other texts may have lone surrogates, and other integers too many digits.
+        if not (value.isascii() if kind is str else value.bit_length() < _MAX_INTEGER_BITS):
+            return False
+    return True
 
 
 def _has_wide_object(values: Iterable[Any]) -> bool:

@@ -290,16 +290,26 @@ def test_the_callers_mapping_is_never_changed() -> None:
     assert inner == [{"sku": 1}]
 
 
-def test_texts_for_parameters_that_take_any_text_are_copied() -> None:
-    def note(title: str, text: str = "") -> None: ...
+def test_scalars_of_the_types_of_their_parameters_are_copied() -> None:
+    def note(title: str, count: int = 1, sure: bool = False) -> None: ...
 
-    arguments = {"title": "a", "text": "\u00e9"}
-    read = reader_of(note).read(arguments)
-    assert read == arguments
-    assert read is not arguments
-    assert reader_of(note).read({"title": "a"}) == {"title": "a"}
-    assert reader_of(note).read({"title": 5, "text": "b"}) == {"title": "5", "text": "b"}
-    for wrong in ({"text": "b"}, {"title": "a", "note": "b"}, {"title": "a", "text": "\ud800"}):
+    read = reader_of(note).read
+    for arguments in ({"title": "a", "count": -5, "sure": True}, {"title": "\u00e9", "count": 2**80, "sure": False}):
+        values = read(arguments)
+        assert values == arguments
+        assert [*map(type, values.values())] == [str, int, bool]
+        assert values is not arguments
+    assert read({"title": "a"}) == {"title": "a"}
+    assert read({"title": 5, "count": "2", "sure": "true"}) == {"title": "5", "count": 2, "sure": True}
+    right: dict[str, Any] = {"title": "a", "count": 1, "sure": True}
+    for wrong in (
+        right | {"title": "\ud800"},
+        right | {"count": True},
+        right | {"count": 1.5},
+        right | {"count": 10**5000},
+        right | {"sure": 1},
+        {"title": "a", "count": 1, "note": True},
+    ):
         assert problems_of(note, wrong)
 
 
@@ -313,7 +323,7 @@ def test_texts_for_parameters_that_take_any_text_are_copied() -> None:
         (Literal["a", "b"], "c", None),
     ],
 )
-def test_texts_for_parameters_that_take_some_texts_are_validated(kind: Any, text: str, value: object) -> None:
+def test_scalars_with_constraints_are_validated(kind: Any, text: str, value: object) -> None:
     def note(value: str) -> None: ...
 
     note.__annotations__["value"] = kind
