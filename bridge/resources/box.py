@@ -52,7 +52,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         self._templates: tuple[ResourceTemplate, ...] | None = None
         self._sorted: tuple[ResourceTemplate, ...] | None = None
         self._found: dict[str, Readable] = {}
-        """What was found, by URI."""
+        """Results of `find`, by URI."""
         super().__init__(*sources)
 
     def key_of(self, item: Resource | ResourceTemplate) -> str:
