@@ -1,4 +1,4 @@
-"""A gateway in this process, a server behind it, and a caller before it that sees every round of a call."""
+"""A gateway in this process, a server behind it, and a caller in front of it that sees every round of a call."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ACCEPTED = {"action": "accept", "content": {"name": "Ada"}}
 
 @dataclass
 class Journal:
-    """What the server's tool did, in its own words."""
+    """Events of the server's tool, in order."""
 
     entries: list[str] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
     cancelled: anyio.Event = field(default_factory=anyio.Event)
 
     def greeter(self) -> Any:
-        """A tool that begins, asks, and ends."""
+        """A tool that starts, asks a question, and ends."""
 
         async def body(arguments: Mapping[str, Any], context: InvocationContext) -> str:
             self.entries.append("began")
@@ -56,7 +56,7 @@ class Journal:
 
 
 def server_config(*tools: object, era: str = "legacy", name: str = "upstream", **settings: Any) -> ServerConfig:
-    """A server in this process, of that era."""
+    """Return the configuration of a server in this process, of that era."""
     publisher = Publisher(ToolBox(*tools), name=name)
     pin: Any = era
     return ServerConfig(name=name, transport=MemoryTransport(publisher.server), protocol=pin, **settings)
@@ -75,7 +75,7 @@ async def caller(
     handlers: ClientHandlers | None = None,
     state_keys: Sequence[bytes] = STATE_KEYS,
 ) -> AsyncIterator[Connection]:
-    """A caller of a gateway, of that era."""
+    """Return a caller of a gateway, of that era."""
     publisher = Publisher(gateway.features, name="gateway", state_keys=state_keys)
     pin: Any = era
     config = ServerConfig(name="gateway", transport=MemoryTransport(publisher.server), protocol=pin)
@@ -92,7 +92,7 @@ async def between(
     state_keys: Sequence[bytes] = STATE_KEYS,
     **options: Any,
 ) -> AsyncIterator[tuple[Gateway, Connection]]:
-    """A gateway to the servers, and a caller of it; nothing in here takes for ever."""
+    """Open a gateway to the servers, and a caller of it; the block has a deadline."""
     async with AsyncExitStack() as stack:
         stack.enter_context(anyio.fail_after(DEADLINE_SECONDS))
         gateway = await stack.enter_async_context(Gateway(servers, **options))
@@ -101,14 +101,14 @@ async def between(
 
 
 async def first_round(connection: Connection, name: str = "greet") -> Json:
-    """Call, up to the question."""
+    """Call, until the question arrives."""
     asked = await connection.call_tool(name, {}, options=CallOptions(hands_on_questions=True))
     assert asked["resultType"] == "input_required", asked
     return asked
 
 
 async def next_round(connection: Connection, asked: Json, answer: Any = ACCEPTED, name: str = "greet") -> Json:
-    """Answer every question with this."""
+    """Return a handler that gives this answer to every question."""
     return await connection.call_tool(
         name,
         {},
@@ -121,6 +121,6 @@ async def next_round(connection: Connection, asked: Json, answer: Any = ACCEPTED
 
 
 def text_of(result: Json) -> str:
-    """The text of a result."""
+    """Return the text of a result."""
     (block,) = result["content"]
     return str(block["text"])

@@ -1,4 +1,4 @@
-"""A gateway as a process between a server and the official client: every route on both sides of it."""
+"""A gateway as a process between a server and the official client, with every route on both sides."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 CALLERS = [Route(transport, mode) for transport in ("stdio", "http") for mode in ("auto", "legacy")]
 CALLERS += [Route("sse", "legacy")]
-"""How the official client reaches the gateway."""
+"""Routes from the official client to the gateway."""
 
 SERVERS = [Route(transport, mode) for transport in ("stdio", "http") for mode in (MODERN, "legacy")]
 SERVERS += [Route("sse", "legacy")]
-"""How the gateway reaches the server."""
+"""Routes from the gateway to the server."""
 
 
 def entry(server: Route, origin: str) -> dict[str, Any]:
-    """A server in a configuration."""
+    """Return the configuration of a server."""
     if server.transport == "sse":
         return {"type": "sse", "url": f"{origin}/sse"}
     if server.transport == "http":
@@ -38,14 +38,14 @@ def entry(server: Route, origin: str) -> dict[str, Any]:
 
 
 def write_config(path: Path, **servers: dict[str, Any]) -> str:
-    """A configuration in a file; gives its path."""
+    """Write a configuration to a file; return its path."""
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     return str(path)
 
 
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
-    """As in all tests, and long enough for the connections."""
+    """The backend, with the scope of the connections."""
     return "asyncio"
 
 
@@ -72,7 +72,7 @@ def gateway_origin(config: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module", params=CALLERS, ids=lambda route: f"to-{route}")
 def route(request: pytest.FixtureRequest) -> Route:
-    """Each way to reach the gateway."""
+    """Each route to the gateway."""
     route: Route = request.param
     return route
 
@@ -82,7 +82,7 @@ async def connection(route: Route, gateway_origin: str, config: str) -> AsyncIte
     """The official client, connected to a gateway."""
     async with connected(route, gateway_origin, target=config) as counterpart:
         with anyio.fail_after(DEADLINE_SECONDS):
-            # What a client of another route gave up counts for some seconds, in which nobody else is asked.
+            # Calls that a client of another route cancelled count for some seconds, in which no other client is asked.
             while (await counterpart.client.call_tool("order", {})).is_error:
                 pass
         yield counterpart
@@ -90,6 +90,6 @@ async def connection(route: Route, gateway_origin: str, config: str) -> AsyncIte
 
 @pytest.fixture
 def counterpart(connection: Counterpart) -> Counterpart:
-    """The official client, connected, with no memory of earlier tests."""
+    """The official client, connected, without the records of earlier tests."""
     connection.forget()
     return connection

@@ -48,7 +48,7 @@ for message in calls_and_answers("begin", "speak", "end"):
 
 
 class Person:
-    """Whoever is at a caller, and what they hear and are asked."""
+    """A caller, which records its messages and questions."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class Person:
 
 
 class Callers:
-    """Two callers of one gateway, and what their server reports."""
+    """Two callers of one gateway, and the reports of their server."""
 
     def __init__(self, reports: Reports) -> None:
         self.alice, self.bob = Person("alice"), Person("bob")
@@ -81,13 +81,13 @@ class Callers:
         self._connections: dict[Person, Connection] = {}
 
     async def connect(self, stack: AsyncExitStack, gateway: Gateway) -> None:
-        """Let both come to a gateway."""
+        """Let both connect to a gateway."""
         for person in (self.alice, self.bob):
             connected = caller(gateway, era="legacy", handlers=person.handlers())
             self._connections[person] = await stack.enter_async_context(connected)
 
     async def begin_and_give_up(self, person: Person) -> None:
-        """Call, and cancel that once it runs; the server pays no heed."""
+        """Call, and cancel the call once it runs; the server ignores the cancellation."""
         async with anyio.create_task_group() as tasks:
             arguments, context = {"port": self._reports.port}, InvocationContext(channel=person)
             tasks.start_soon(lambda: self._connections[person].call_tool("begin", arguments, context=context))
@@ -95,7 +95,7 @@ class Callers:
             tasks.cancel_scope.cancel()
 
     async def call(self, person: Person, tool: str) -> str:
-        """Call, and hear what is said meanwhile."""
+        """Call, and record the messages meanwhile."""
         context = InvocationContext(channel=person)
         return text_of(await self._connections[person].call_tool(tool, {}, context=context))
 

@@ -24,7 +24,7 @@ ALONE, TOGETHER = "order", "order_together"
 
 
 class People:
-    """Whoever is asked, each by a name of their own."""
+    """Handler of questions that has a name of its own."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -38,7 +38,7 @@ class People:
 
 
 async def ordered(*callers: Connection, tool: str = TOGETHER) -> list[str]:
-    """What comes of calls at once, one for each of these."""
+    """Return the results of concurrent calls, one for each of these."""
     results: list[str] = []
 
     async def order(connection: Connection) -> None:
@@ -76,7 +76,7 @@ async def test_of_several_callers_nobody_is_asked_for_another(eras: tuple[str, s
         for told in await ordered(*both):
             assert "calls of several callers are running" in told
         assert people.asked == []
-        # Alone, each is asked for itself.
+        # Each alone is asked.
         for number, connection in enumerate(both):
             assert await ordered(connection, tool=ALONE) == [f"caller {number}"]
     assert people.asked == ["caller 0", "caller 1"]

@@ -1,4 +1,4 @@
-"""What a tool does through a gateway: the same as without one, over every route and in both eras on either side.
+"""A tool behaves the same through a gateway as without one, over every route and in both eras on either side.
 
 The tests are those of a served tool (`tests.interop.test_official_client`), run once for each pair of routes.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = direct.pytestmark
 
 _OWN = {
-    "test_a_list_in_pages_has_every_tool_once",  # how a server's list is cut is no matter of the gateway's
+    "test_a_list_in_pages_has_every_tool_once",  # pages of a server's list are not those of the gateway's
     "test_a_change_of_the_list_reaches_the_client",  # below: it takes two steps here
     "test_a_call_that_the_client_gives_up_ends_at_the_server",  # below: the last
 }
@@ -27,7 +27,7 @@ globals().update({name: test for name, test in vars(direct).items() if name.star
 
 
 async def change(counterpart: Counterpart) -> bool:
-    """Let a tool come to the server, or go; gives whether it is there now."""
+    """Add or remove a tool of the server; return True if it is there now."""
     result = await direct.call(counterpart, "change_the_list")
     assert result.structured_content is not None
     return bool(result.structured_content["result"])
@@ -39,7 +39,7 @@ async def is_listed(counterpart: Counterpart) -> bool:
 
 
 async def change_and_hear_of_it(counterpart: Counterpart, route: Route) -> bool:
-    """The same, once the client has been told and the gateway lists what the server does."""
+    """The same, after the client was notified and the gateway lists the server's tools."""
     with anyio.fail_after(DEADLINE_SECONDS):
         if route.is_modern:
             async with counterpart.client.listen(tools_list_changed=True) as changes:
@@ -66,5 +66,5 @@ async def test_a_tool_that_came_later_can_be_called(counterpart: Counterpart, ro
 
 
 async def test_a_call_that_the_client_gives_up_ends_at_the_server(counterpart: Counterpart) -> None:
-    """The last of each route: for some seconds nobody is asked, as it might be the wrong one."""
+    """The last test of each route: for some seconds after it, no caller is asked, as it might be the wrong one."""
     await direct.test_a_call_that_the_client_gives_up_ends_at_the_server(counterpart)

@@ -56,7 +56,7 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def served(app: Any, http: Any = "h11") -> AsyncIterator[str]:
-    """A real server of an app in this event loop; gives its origin."""
+    """Serve an app by a real server in this event loop; yields its origin."""
     server = BackgroundServer(uvicorn.Config(app, log_config=None, ws="none", http=http, access_log=False))
     begun = asyncio.Event()
     begun.set()
@@ -67,7 +67,7 @@ async def served(app: Any, http: Any = "h11") -> AsyncIterator[str]:
 
 
 def called_in(body: bytes) -> str | None:
-    """The tool that a message calls; None for another message."""
+    """Return the tool that a message calls; None for another message."""
     message = json.loads(body)
     return message["params"]["name"] if message.get("method") == "tools/call" else None
 
@@ -102,7 +102,7 @@ class Upstream:
 
 @asynccontextmanager
 async def gateways(era: str, upstream: Upstream) -> AsyncIterator[tuple[str, str]]:
-    """A gateway to a server, that speaks this era to it, and its origins: with the fast path, and without."""
+    """Run a gateway to a server, in this era; yields its origins: with the fast path, and without."""
     async with AsyncExitStack() as stack:
         stack.enter_context(anyio.fail_after(DEADLINE_SECONDS))
         url = await stack.enter_async_context(served(upstream)) + "/mcp"
@@ -118,7 +118,7 @@ async def gateways(era: str, upstream: Upstream) -> AsyncIterator[tuple[str, str
 
 
 async def transcript(url: str, era: str, *, is_quiet: bool) -> list[Any]:
-    """Everything that a client gets of its calls, in order: messages, questions, results and errors."""
+    """Return all messages, questions, results and errors of a client's calls, in order."""
     got: list[Any] = []
 
     async def on_log(params: LoggingMessageNotificationParams) -> None:

@@ -32,7 +32,7 @@ def config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module", params=CALLERS, ids=lambda route: f"to-{route}")
 def seen(request: pytest.FixtureRequest, config: str) -> dict[str, Any]:
-    """What the client saw."""
+    """Results that the client printed."""
     python, route = fastmcp_python(), request.param
     with ExitStack() as stack:
         if route.transport == "stdio":

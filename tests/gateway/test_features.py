@@ -57,20 +57,20 @@ ASSISTANT = Features(
 
 @pytest.fixture
 async def deadline() -> AsyncIterator[None]:
-    """No test waits for ever."""
+    """Fail each test at a deadline."""
     with anyio.fail_after(DEADLINE_SECONDS):
         yield
 
 
 def served(features: object, era: str, name: str = "notes") -> ServerConfig:
-    """A server in this process."""
+    """Return the configuration of a server in this process."""
     pin: Any = era
     transport = MemoryTransport(Publisher(features, name=name, state_keys=STATE_KEYS).server)
     return ServerConfig(name=name, transport=transport, protocol=pin)
 
 
 async def said(connection: Connection, method: str, params: Json) -> Any:
-    """The result of a request without what belongs to its era, or its error."""
+    """Return the result of a request without the members of its era, or its error."""
     try:
         result = await connection.request(method, params)
     except ServerRefusedError as error:
@@ -118,7 +118,7 @@ async def test_a_refusal_of_a_read_keeps_its_data(era: str, server_era: str) -> 
         gateway = await stack.enter_async_context(Gateway([served(ASSISTANT, server_era)]))
         through = await stack.enter_async_context(caller(gateway, era=era, can_be_asked=False))
         code, _, data = await said(through, "resources/read", {"uri": "question://dish"})
-        if era == server_era == "2026-07-28":  # others cannot be told of capabilities
+        if era == server_era == "2026-07-28":  # other clients cannot be informed of capabilities
             assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"form": {}}}})
         else:
             assert (code, data) == (-32603, {"uri": "question://dish"})

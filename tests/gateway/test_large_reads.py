@@ -1,4 +1,4 @@
-"""Large contents through a gateway: whole, over every transport and in both eras, and never many times in memory."""
+"""Large contents through a gateway: whole, over every transport and in both eras, and within limits of memory."""
 
 from __future__ import annotations
 

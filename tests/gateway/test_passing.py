@@ -1,4 +1,4 @@
-"""A gateway passes the bytes of a result on, and builds nothing of it."""
+"""A gateway passes the bytes of a result on, without building values from it."""
 
 from __future__ import annotations
 

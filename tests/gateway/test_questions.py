@@ -97,7 +97,7 @@ ASKED: dict[str, tuple[Question, Answer]] = {
 
 
 class Asker:
-    """A tool that asks, and keeps the answer."""
+    """A tool that asks, and records the answer."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -114,7 +114,7 @@ class Asker:
 
 
 class Answerer(ClientHandlers):
-    """A caller who notes what it is asked, and answers as a test wants it."""
+    """A caller that records its questions, and answers as a test specifies."""
 
     def __init__(self, answer: Answer, *features: Any) -> None:
         async def unused(*_: object) -> Any:
@@ -136,7 +136,7 @@ class Answerer(ClientHandlers):
 async def asking(
     server: ServerConfig, caller_era: Any, handlers: ClientHandlers | None = None
 ) -> AsyncIterator[Connection]:
-    """A caller of a gateway to a server."""
+    """Connect a caller of a gateway to a server."""
     with anyio.fail_after(DEADLINE_SECONDS):
         async with Gateway([server]) as gateway:
             published = Publisher(gateway.tools, name="gateway", state_keys=STATE_KEYS)
@@ -160,7 +160,7 @@ async def test_a_question_and_its_answer_pass_whole(kind: str, server_era: str, 
     async with asking(server_config(asker.tool(), era=server_era), caller_era, handlers) as connection:
         assert text_of(await connection.call_tool("ask", {})) == "done"
     (asked,), (answered,) = handlers.notes, asker.answers
-    # From 2026-07-28 on a question has no `_meta`, nor has its answer, and a page to visit has no id.
+    # In 2026-07-28 a question and its answer have no `_meta`, and a page to visit has no ID.
     if MODERN in {server_era, caller_era}:
         asked, question = plain(asked), plain(question)
         answered, answer = plain(answered), plain(answer)

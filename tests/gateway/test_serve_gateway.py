@@ -254,7 +254,7 @@ async def test_over_http_a_signal_ends_the_servers_too(reports: Reports, number:
 
 
 async def speak(process: anyio.abc.Process, port: int) -> None:
-    """Open a session, and have the server behind start a process that ignores everything but being killed."""
+    """Open a session, and let the server behind start a process that ignores every signal but SIGKILL."""
     assert process.stdin is not None
     assert process.stdout is not None
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}

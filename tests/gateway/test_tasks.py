@@ -40,14 +40,14 @@ DEADLINE_SECONDS = 60
 
 @pytest.fixture
 async def limited() -> AsyncIterator[None]:
-    """No test waits for ever."""
+    """Fail each test at a deadline."""
     with anyio.fail_after(DEADLINE_SECONDS):
         yield
 
 
 @pytest.fixture
 async def reports() -> AsyncIterator[Reports]:
-    """What servers say."""
+    """Reports of the servers."""
     async with listening() as reports:
         yield reports
 

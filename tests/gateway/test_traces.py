@@ -1,4 +1,4 @@
-"""Traces through a gateway: real processes, which send what they traced to a collector."""
+"""Traces through a gateway: real processes, which export their spans to a collector."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def traced_calls(config: str, collector: Collector, mode: str, *calls: tup
 
 
 def chain(spans: list[CollectedSpan], tool: str) -> list[tuple[str, str, str]]:
-    """The spans of a tool's call, each followed by its child: service, kind and name."""
+    """Return the spans of a tool's call, each followed by its child: service, kind and name."""
     of_tool = [span for span in spans if span.attributes.get("gen_ai.tool.name") == tool]
     found, parent = [], CALLER_SPAN_ID
     while children := [span for span in of_tool if span.parent_id == parent]:

@@ -37,7 +37,7 @@ for message in calls_and_answers("greet", "end"):
 
 
 class Slow:
-    """A person who never answers, but hears that nobody waits for that any more."""
+    """Handler that never answers, and records cancellations."""
 
     def __init__(self) -> None:
         self.asked, self.withdrawn = anyio.Event(), anyio.Event()
@@ -56,7 +56,7 @@ class Slow:
 
 @asynccontextmanager
 async def answering(config: ServerConfig, person: Slow) -> AsyncIterator[Connection]:
-    """A caller, with this person, of a gateway to one server; nothing in here takes for ever."""
+    """Connect a caller with this handler to a gateway to one server; the block has a deadline."""
     with anyio.fail_after(DEADLINE_SECONDS):
         async with (
             Gateway([config]) as gateway,
@@ -66,7 +66,7 @@ async def answering(config: ServerConfig, person: Slow) -> AsyncIterator[Connect
 
 
 def impatient(person: Slow) -> ServerConfig:
-    """A server whose tool waits no longer once the person has been asked."""
+    """A server whose tool stops waiting once its question has arrived."""
 
     async def body(arguments: Mapping[str, Any], context: InvocationContext) -> str:
         async with anyio.create_task_group() as tasks:

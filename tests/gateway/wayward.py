@@ -1,4 +1,4 @@
-"""A server that deals with calls as a test writes down: a child that greets and lists its tools by itself."""
+"""A child that makes the handshake and lists its tools by itself, and handles calls as a test specifies."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def calls_and_answers(*names):
 
 
 def wayward_config(code: str) -> ServerConfig:
-    """A server over stdio, of the handshake era, that runs some Python code.
+    """Return the configuration of a server over stdio, of the handshake era, that runs some Python code.
 
     Args:
-        code: Takes the calls of its tools, and the answers to its questions, out of ``calls_and_answers(*names)``; it
-            has ``send(**message)``, ``ask(words, name)`` and ``text(words)``, which is a result.
+        code: Reads the calls of its tools, and the answers to its questions, from ``calls_and_answers(*names)``; it has
+            ``send(**message)``, ``ask(words, name)`` and ``text(words)``, which returns a result.
     """
     return python_config(_CODE + code, protocol="legacy")

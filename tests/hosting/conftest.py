@@ -1,4 +1,4 @@
-"""Fixtures that start ``bridge``, as the tests of the command line have them."""
+"""Fixtures that start ``bridge``, shared with the tests of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool that ends the app that serves it, as an unexpected error in the background would."""
+"""A tool that ends the app which serves it, as an unexpected error in the background would."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SERVE = ("--transport", "http", "--port", "0")
 
 
 def configured(directory: Path, *, required: bool) -> None:
-    """Write a configuration of one server, a child that writes down which process it is."""
+    """Write a configuration of one server, a child that writes its process ID to a file."""
     code = "import os, pathlib\nfrom bridge import tool\npathlib.Path('pid').write_text(str(os.getpid()))\n"
     (directory / "child.py").write_text(f"{code}@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n")
     child = {"command": sys.executable, "args": ["-m", "bridge", "serve", "child.py"], "cwd": str(directory)}

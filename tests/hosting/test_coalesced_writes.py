@@ -32,7 +32,7 @@ def joining() -> tuple[CoalescingTransport, Recorder]:
 
 
 async def passed() -> None:
-    """Let the event loop go on."""
+    """Run one turn of the event loop."""
     turn: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(turn.set_result, None)
     await turn

@@ -114,7 +114,7 @@ def test_an_address_with_fewer_connections_takes_the_place_of_one_with_most(prot
     bounds = ConnectionLimits(max_connections=4)
     with served(protocol, bounds) as port, ExitStack() as stack:
         mine = [stack.enter_context(connected(port)) for _ in range(4)]
-        for each in mine:  # all are open, as their answers show
+        for each in mine:  # all are open, since they were answered
             assert answer(each, CALL).startswith(b"HTTP/1.1 200 ")
         if raw:
             for each in mine:
@@ -126,7 +126,7 @@ def test_an_address_with_fewer_connections_takes_the_place_of_one_with_most(prot
         assert said == [b"200", b"200", b"503"]
         for each in mine[:2]:
             while each.recv(65_536):
-                pass  # until the end, which comes at once
+                pass  # until the end, which arrives at once
         if raw is not LISTEN:
             for each in mine[2:]:
                 assert answer(each, CALL[len(raw) :]).startswith(b"HTTP/1.1 200 ")
@@ -184,7 +184,7 @@ def test_what_is_not_http_is_answered_400_as_ever() -> None:
 
 
 def in_chunks(raw: bytes, *trailers: bytes) -> bytes:
-    """A request whose body comes in one chunk, with trailers behind it."""
+    """Return a request whose body is one chunk, with trailers after it."""
     head, _, body = raw.partition(b"\r\n\r\n")
     lines = [line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length")]
     framing = b"Transfer-Encoding: chunked"
@@ -245,7 +245,7 @@ def test_many_small_chunks_are_no_long_trailer(protocol: str) -> None:
 def test_what_is_no_http_behind_an_answer_that_has_begun_closes_the_connection(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An answer may come before the body that it answers is whole, which may then turn out to be none."""
+    """A response may be sent before its request is complete, which may then be malformed."""
     head = b"POST /mcp HTTP/1.1\r\nHost: evil.example\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n"
     with served(protocol, BOUNDS) as port, connected(port) as connection:
         assert answer(connection, head).startswith(b"HTTP/1.1 421 ")
@@ -257,7 +257,7 @@ def test_what_is_no_http_behind_an_answer_that_has_begun_closes_the_connection(
 
 
 def received(connection: socket.socket) -> bytes:
-    """What comes next; nothing where the connection was closed, in whatever way."""
+    """Return the next bytes; none if the connection was closed, in any way."""
     try:
         return connection.recv(65_536)
     except ConnectionError:

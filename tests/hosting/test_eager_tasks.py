@@ -22,7 +22,7 @@ mark: ContextVar[str] = ContextVar("mark", default="none")
 
 
 async def in_callback(function: Callable[[], Any]) -> Any:
-    """Call a function where a protocol is called: in a callback of the loop, outside of any task."""
+    """Call a function as a protocol is called: in a callback of the loop, outside of any task."""
     loop = asyncio.get_running_loop()
     called: asyncio.Future[Any] = loop.create_future()
     loop.call_soon(lambda: called.set_result(function()))
@@ -172,7 +172,7 @@ async def test_an_error_of_the_first_step_is_raised_and_the_task_is_used_again()
 
 
 async def test_a_cancelled_spare_task_is_replaced(notes: list[Any]) -> None:
-    """As at the end of a loop, when all tasks are cancelled."""
+    """Cancel all tasks, as at the end of a loop."""
     tasks = await ready()
 
     async def work() -> None:

@@ -60,7 +60,7 @@ async def cancelling() -> None:
 
 
 async def _look_around(*_: object) -> str:
-    """What a tool may count on: a task that can be timed, and a library that is known."""
+    """Check that a tool runs in a task with timeouts, and that the async library is known."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         await anyio.lowlevel.checkpoint()
     task = asyncio.current_task()
@@ -81,7 +81,7 @@ def app(holding: Holding) -> BridgeApp:
 
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which answers came directly: their status lines."""
+    """Status lines of the direct responses."""
     found: list[str] = []
     write = httptools_protocol.FastHttptoolsProtocol._write
 
@@ -141,7 +141,7 @@ def test_a_body_that_comes_later_is_waited_for_by_uvicorn(port: int, ways: list[
 
 
 def settled(port: int) -> None:
-    """Be sure that the server has read what was sent before: it answers on another connection."""
+    """Wait until the server has read what was sent before: it responds on another connection."""
     with connected(port) as connection:
         connection.sendall(adding(0))
         answers(connection, 1)
@@ -186,7 +186,7 @@ def test_a_call_in_a_session_is_answered_in_its_name_and_goes_on_when_its_client
 
 
 def test_requests_of_one_id_that_came_in_the_same_moment_are_all_answered(app: BridgeApp, ways: list[str]) -> None:
-    """Clients that share a session may count alike; none of their calls has to wait for something."""
+    """Clients that share a session may use the same IDs; none of their calls waits for another."""
     with http_server.serving(app, http="direct") as origin, ExitStack() as stack:
         port = httpx.URL(origin).port or 0
         with httpx.Client() as client:

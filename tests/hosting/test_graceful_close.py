@@ -28,7 +28,7 @@ pytestmark = [
 
 @asynccontextmanager
 async def served(*tools: object) -> AsyncIterator[tuple[HttpServer, int]]:
-    """A server and its port, until it is told to end."""
+    """Run a server until it is stopped; yields it and its port."""
     opened = anyio.Event()
     sockets = sockets_module.bind(sockets_module.resolve("127.0.0.1", 0))
     port = sockets[0].getsockname()[1]
@@ -42,7 +42,7 @@ async def served(*tools: object) -> AsyncIterator[tuple[HttpServer, int]]:
 
 
 class AsItEnds:
-    """Stands in for the drain of an app: connects and asks when the server is about to stop listening."""
+    """Stands in for the drain of an app: connects and sends a request when the server is about to stop listening."""
 
     def __init__(self, port: int) -> None:
         self.connection = socket.socket()

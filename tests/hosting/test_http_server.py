@@ -37,7 +37,7 @@ def made(opened: Callable[[], None], *tools: object) -> HttpServer:
 
 
 def terminate(server: HttpServer) -> None:
-    """What the signal does, but for the watch over how long the end takes, which would end this process."""
+    """Do the same as the signal, without the watchdog of the shutdown, which would end this process."""
     server.ending.first = signal.SIGTERM
     server.should_exit = True
 
@@ -61,7 +61,7 @@ async def refused(port: int) -> None:
 async def test_who_was_accepted_last_is_answered_though_the_request_comes_after_the_end_of_listening(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_server, "_IDLE_SECONDS", 2 * DEADLINE_SECONDS)  # or it would be a race
+    monkeypatch.setattr(http_server, "_IDLE_SECONDS", 2 * DEADLINE_SECONDS)  # otherwise there would be a race
     opened = anyio.Event()
     sockets = sockets_module.bind(sockets_module.resolve("127.0.0.1", 0))
     port = sockets[0].getsockname()[1]

@@ -33,7 +33,7 @@ hidden_runs = threading.Event()
 
 @tool
 def hidden() -> str:
-    """Note that it ran."""
+    """Record that it ran."""
     hidden_runs.set()
     return "ran"
 
@@ -50,7 +50,7 @@ def results(found: list[tuple[bytes, Any]]) -> list[Any]:
 
 
 def send_in_parts(connection: socket.socket, port: int, raw: bytes, *cuts: int) -> None:
-    """Send parts, each when the server has read the one before: it answers on another connection."""
+    """Send parts, each after the server has read the one before: it responds on another connection."""
     starts = [0, *cuts]
     for start, end in zip(starts, [*cuts, len(raw)], strict=True):
         connection.sendall(raw[start:end])

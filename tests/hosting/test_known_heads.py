@@ -1,4 +1,4 @@
-"""A head that is known is not parsed again, and everything else of its request is checked as ever."""
+"""A known head is not parsed again, and everything else of its request is checked as always."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_request_that_comes_in_pieces_is_read_whole(cut: int) -> None:
         for parts in ((CALL,), (CALL[:cut], CALL[cut:]), (CALL,), (CALL + CALL[:cut], CALL[cut:])):
             for part in parts:
                 connection.sendall(part)
-                with connected(port) as other:  # the server has read it when it has answered elsewhere
+                with connected(port) as other:  # the server has read it once it has responded elsewhere
                     answer(other, CALL)
             assert results(answers(connection, len(b"".join(parts)) // len(CALL))) == [3] * (
                 len(b"".join(parts)) // len(CALL)
@@ -107,7 +107,7 @@ def test_a_request_that_comes_in_pieces_is_read_whole(cut: int) -> None:
     ids=["a header", "a body", "a chunk"],
 )  # fmt: skip
 def test_a_known_head_inside_of_another_request_is_no_request(beginning: bytes) -> None:
-    """Otherwise a proxy before the server would see other requests than the server."""
+    """Otherwise a proxy in front of the server would see other requests than the server."""
     found = []
     for protocol in ("direct", "httptools"):
         with served(protocol, BOUNDS) as port, connected(port) as connection:
@@ -139,7 +139,7 @@ def test_a_rate_and_a_credential_are_checked_each_time() -> None:
 
 
 class ReplacedKeys(ApiKeys):
-    """Keys that a test replaces while they are used."""
+    """Keys that a test replaces while they are in use."""
 
     changed: Callable[[], None]
 
@@ -163,7 +163,7 @@ def test_a_revoked_key_is_refused_at_once_on_a_connection_that_knows_its_head() 
 
 
 class FakeLoop:
-    """The time and the timers of an event loop."""
+    """Time and timers of an event loop."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -1,4 +1,4 @@
-"""A plain function, even with a context, starts as soon as its request is read; all else is as for any other."""
+"""A plain function, even with a context, starts as soon as its request is read; in all else it is like any other."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ mark: ContextVar[str] = ContextVar("mark", default="none")
 
 @tool
 async def outcome(moment: str, kind: str = "value") -> int:
-    """End at a moment, in one way."""
+    """End at a given point, in one way."""
     found = mark.get()
     mark.set("set")
     with anyio.fail_after(DEADLINE_SECONDS):
@@ -63,14 +63,14 @@ async def outcome(moment: str, kind: str = "value") -> int:
 
 @tool
 async def outcome_in_context(context: InvocationContext, moment: str, kind: str = "value") -> int:
-    """End like the other, and send what nobody asked for."""
+    """End like the other, and send messages that nobody requested."""
     await context.progress(1, 2, "half")
     return await outcome(moment, kind)
 
 
 @tool
 async def facts(context: InvocationContext, memory: Annotated[str | None, ToolMemoryId]) -> dict[str, Any]:
-    """Return what the context says."""
+    """Return the values of the context."""
     return {
         "memory": [memory, context.memory_id],
         "caller": context.caller,
@@ -99,7 +99,7 @@ def _crash(value: int) -> int:
 
 @tool
 async def checked(value: Annotated[int, AfterValidator(_crash)]) -> int:
-    """Take a value that is checked by a function."""
+    """Take a value that a function validates."""
     return value
 
 
@@ -151,7 +151,7 @@ class Held:
 
         @tool(name="hold")
         async def hold_in_context(context: InvocationContext) -> str:
-            """Wait, and see whether the context is cancelled."""
+            """Wait, and check whether the context is cancelled."""
             try:
                 return str(await hold())
             finally:
@@ -171,7 +171,7 @@ def held() -> Held:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The functions that were started at once."""
+    """Functions that were started at once."""
     found: list[str] = []
     step = EagerTasks.step
 

@@ -117,7 +117,7 @@ REQUESTS += [("prompts/get", params) for params in ({"name": "render"}, {"name":
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The functions that were started at once."""
+    """Functions that were started at once."""
     found: list[str] = []
     step = EagerTasks.step
 

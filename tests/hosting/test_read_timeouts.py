@@ -31,7 +31,7 @@ goes_on = threading.Event()
 
 @tool
 def wait() -> str:
-    """Say that it runs, and wait."""
+    """Report that it runs, and wait."""
     runs.set()
     goes_on.wait(DEADLINE_SECONDS)
     return "done"
@@ -45,7 +45,7 @@ def served(
 
 
 def until_closed(connection: socket.socket) -> bytes:
-    """All that comes until the server closes; fails where it does not."""
+    """Return all bytes until the server closes the connection; fail if it does not."""
     text = b""
     while part := connection.recv(65_536):
         text += part
@@ -80,7 +80,7 @@ def test_an_empty_line_is_no_beginning_that_may_take_for_ever(protocol: str, bef
         if before:
             answer(connection, before)
         connection.sendall(b"\r\n")
-        status = b"400" if protocol == "h11" else b"408"  # which takes it for a mistake
+        status = b"400" if protocol == "h11" else b"408"  # which considers it an error
         assert b"HTTP/1.1 %b " % status in until_closed(connection)
 
 
@@ -88,7 +88,7 @@ def test_an_empty_line_is_no_beginning_that_may_take_for_ever(protocol: str, bef
 def test_a_head_that_comes_byte_by_byte_takes_no_longer(protocol: str) -> None:
     with served(protocol, head=SHORT) as port, connected(port, CALL[: CALL.index(b"\r\n") + 2]) as connection:
         connection.settimeout(SHORT / 10)
-        with suppress(ConnectionError):  # what comes too late may be answered by the system
+        with suppress(ConnectionError):  # bytes that arrive too late may be answered by a reset of the system
             for _ in range(2000):
                 connection.sendall(b"a")
                 with suppress(TimeoutError):
@@ -141,7 +141,7 @@ def test_a_call_takes_what_time_it_takes(protocol: str) -> None:
 
 
 class Loop:
-    """A loop whose time passes when it is told."""
+    """An event loop whose time a test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -163,7 +163,7 @@ class Loop:
 
 
 class Receiving:
-    """What uvicorn's protocols have, of a connection over which a body comes."""
+    """Attributes of uvicorn's protocols for a connection that receives a body."""
 
     timeout_keep_alive_task = None
 

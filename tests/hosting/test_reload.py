@@ -22,7 +22,7 @@ def names(run: Run, url: str) -> list[str]:
 
 
 def serves(run: Run, url: str, name: str) -> bool:
-    """True once the tool of this name is the only one; the process before may take a few more connections."""
+    """Return True once the tool of this name is the only one; the previous process may take some more connections."""
     return any(names(run, url) == [name] for _ in range(20))
 
 

@@ -29,7 +29,7 @@ def test_a_host_is_this_machines_alone_where_each_of_its_addresses_is(hosts: lis
 
 
 async def delays_of_connections(listener: socket.socket) -> bool:
-    """Whether asyncio's own loop joins small writes to connections of a socket, and so waits with them."""
+    """Return True if asyncio's own loop leaves Nagle's algorithm on for connections of a socket."""
     found: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -49,7 +49,7 @@ def test_what_is_written_to_a_connection_goes_at_once(host: str, *, is_handed_do
     (bound,) = sockets.bind(sockets.resolve(host, 0))
     with bound:
         if is_handed_down:
-            # As in a child process, in which the number of a descriptor is all that is left.
+            # As in a child process, which gets only the number of a descriptor.
             with child_process._opened(os.dup(bound.fileno())) as given:
                 assert not asyncio.run(delays_of_connections(given))
         else:

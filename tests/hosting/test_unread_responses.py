@@ -44,13 +44,13 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 @tool
 async def many() -> str:
-    """Say much."""
+    """Return much text."""
     return "x" * RESULT_BYTES
 
 
 @contextmanager
 def asked(port: int, raw: bytes = MANY) -> Iterator[socket.socket]:
-    """A connection over which much was asked for, of which nothing is read."""
+    """Open a connection with large responses, and read nothing."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         connection.settimeout(DEADLINE_SECONDS)
@@ -61,7 +61,7 @@ def asked(port: int, raw: bytes = MANY) -> Iterator[socket.socket]:
 
 @contextmanager
 def cutting_off() -> Iterator[threading.Event]:
-    """Set once the server has cut off a connection: its client sees that only when it has read what was on its way."""
+    """Set once the server has aborted a connection: its client notices that only after it has read the rest."""
     cut_off = threading.Event()
 
     class Watch(logging.Handler):
@@ -81,7 +81,7 @@ def cutting_off() -> Iterator[threading.Event]:
 
 
 def length_of_all(connection: socket.socket) -> int:
-    """How much comes until the answer is whole, or the connection is closed."""
+    """Return the number of bytes until the response is complete, or the connection is closed."""
     length = 0
     while length < RESULT_BYTES and (part := connection.recv(1_000_000)):
         length += len(part)
@@ -113,7 +113,7 @@ def test_where_too_much_is_unread_one_is_cut_off_and_the_others_are_not(protocol
 
 
 def taken(port: int, raw: bytes) -> bytes:
-    """Send a request until there is a place for it; gives the head of its answer."""
+    """Send a request until it is admitted; return the head of the response."""
     while True:
         with connected(port, raw) as connection:
             head = answer(connection)
@@ -123,7 +123,7 @@ def taken(port: int, raw: bytes) -> bytes:
 
 
 def call_over_sse(port: int, stream: socket.socket) -> None:
-    """Call `many` over a stream that has been asked for."""
+    """Call `many` over a stream."""
     head = answer(stream)
     while (target := re.search(rb"data: (/messages/\S+)\r?\n", head)) is None:
         head += stream.recv(65_536)

@@ -92,7 +92,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 async def until_both_answered(url: str, protocol: Any) -> set[int]:
-    """Call, each time over a new connection, until two processes have answered."""
+    """Call over new connections until two processes have answered."""
     seen: set[int] = set()
     with anyio.fail_after(DEADLINE_SECONDS):
         while len(seen) < 2:
@@ -194,7 +194,7 @@ def test_while_a_worker_starts_again_the_others_alone_say_at_the_admin_port_how_
         process.url()
         os.mkfifo(gate)
         os.kill(children(process)[0], signal.SIGKILL)
-        with gate.open("w"):  # once the new worker's own child waits behind it
+        with gate.open("w"):  # once the new worker's own child waits for the lock
             assert [httpx.get(f"{admin}/readyz").json() for _ in range(30)] == [{"ready": True, "missing": []}] * 30
         assert process.end(signal.SIGTERM) == 0
 
@@ -228,7 +228,7 @@ async def test_calls_that_run_in_any_worker_end_before_all_end(start: Start) -> 
 
     async def call(url: str, port: int) -> None:
         async with Client(url, mode="2026-07-28") as client:
-            await client.list_tools()  # or each call would ask for the list after its result
+            await client.list_tools()  # otherwise each call would request the list after its result
             results.append(text_of(await client.call_tool("hold", {"port": port})))
 
     with anyio.fail_after(DEADLINE_SECONDS), start("serve", HOLDING, *SERVE[2:]) as process:
@@ -238,7 +238,7 @@ async def test_calls_that_run_in_any_worker_end_before_all_end(start: Start) -> 
                 calls.start_soon(call, url, hearing.port)
             held = [await hearing.running() for _ in range(4)]
             process.popen.send_signal(signal.SIGTERM)
-            while True:  # until nobody listens any more
+            while True:  # until nothing listens any more
                 try:
                     async with await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2].partition("/")[0])):
                         pass
@@ -257,7 +257,7 @@ async def test_a_second_signal_ends_all_at_once(start: Start) -> None:
         try:
             async with Client(url, mode="2026-07-28") as client:
                 await client.call_tool("hold", {"port": port})
-        except* (httpx2.RemoteProtocolError, MCPError):  # as it is
+        except* (httpx2.RemoteProtocolError, MCPError):  # unchanged
             pass
 
     with anyio.fail_after(DEADLINE_SECONDS), start("serve", HOLDING, *SERVE[2:]) as process:

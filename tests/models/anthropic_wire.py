@@ -1,4 +1,4 @@
-"""What Anthropic's messages API answers, as its reference documents it."""
+"""Responses of Anthropic's messages API, as its reference documents them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ USAGE = {
 
 
 def model(provider: Provider, **more: Any) -> AnthropicChatModel:
-    """An adapter for a provider; it tries nothing twice."""
+    """Return an adapter for a provider; it repeats no request."""
     usual: dict[str, Any] = {"base_url": provider.url, "api_key": "secret", "max_retries": 0, "timeout_seconds": 20}
     return AnthropicChatModel("test-model", **usual | more)
 
 
 def message(*content: dict[str, Any], reason: str | None = "end_turn", **more: Any) -> dict[str, Any]:
-    """A message of the model."""
+    """Return a message of the model."""
     return {
         "id": "msg_1",
         "type": "message",
@@ -39,22 +39,22 @@ def message(*content: dict[str, Any], reason: str | None = "end_turn", **more: A
 
 
 def reply(*content: dict[str, Any], reason: str = "end_turn", **more: Any) -> Answer:
-    """A whole reply."""
+    """Return a whole reply."""
     return json_answer(message(*content, reason=reason, **more))
 
 
 def text(said: str) -> dict[str, Any]:
-    """A block of text."""
+    """Return a block of text."""
     return {"type": "text", "text": said}
 
 
 def use(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """A block that calls a tool."""
+    """Return a block that calls a tool."""
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
 def block_events(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
-    """The events of one block."""
+    """Return the events of one block."""
     return [
         {"type": "content_block_start", "index": index, "content_block": start},
         *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
@@ -63,7 +63,7 @@ def block_events(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> 
 
 
 def message_events(*blocks: list[dict[str, Any]], reason: str = "end_turn") -> list[dict[str, Any]]:
-    """The events of one message."""
+    """Return the events of one message."""
     start = message(reason=None, usage={**USAGE, "output_tokens": 1})
     return [
         {"type": "message_start", "message": start},
@@ -79,10 +79,10 @@ def message_events(*blocks: list[dict[str, Any]], reason: str = "end_turn") -> l
 
 
 def stream_bytes(*blocks: list[dict[str, Any]], reason: str = "end_turn") -> bytes:
-    """A streamed reply as bytes."""
+    """Return a streamed reply as bytes."""
     return server_sent(message_events(*blocks, reason=reason), named=True)
 
 
 def streamed(*blocks: list[dict[str, Any]], reason: str = "end_turn") -> Answer:
-    """A streamed reply."""
+    """Return a streamed reply."""
     return Answer(headers=EVENT_STREAM, chunks=(stream_bytes(*blocks, reason=reason),))

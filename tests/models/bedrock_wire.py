@@ -1,4 +1,4 @@
-"""What Bedrock's Converse API answers, as its reference documents it."""
+"""Responses of Bedrock's Converse API, as its reference documents them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _TEXT = 7
 
 @cache
 def _session() -> Any:
-    """One session for all tests: it takes half a second to read what it knows of the service."""
+    """One session for all tests: it takes half a second to load the description of the service."""
     return boto3.session.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="eu-central-1")
 
 
 def model(provider: Provider, *, own_client: bool = False, **more: Any) -> BedrockChatModel:
-    """An adapter for a provider, with a ready client or one of its own; it tries nothing twice."""
+    """Return an adapter for a provider, with a given client or one of its own; it repeats no request."""
     if own_client:
         usual: dict[str, Any] = {"endpoint_url": provider.url, "region_name": "eu-central-1", "max_retries": 0}
         return BedrockChatModel("test.model-v1:0", **usual | more)
@@ -45,14 +45,14 @@ def model(provider: Provider, *, own_client: bool = False, **more: Any) -> Bedro
 
 
 def reply(*content: dict[str, Any], reason: str = "end_turn") -> Answer:
-    """A whole reply."""
+    """Return a whole reply."""
     message = {"role": "assistant", "content": list(content)}
     body = {"output": {"message": message}, "stopReason": reason, "usage": USAGE, "metrics": {"latencyMs": 1}}
     return json_answer(body, headers={"x-amzn-requestid": "req-1"})
 
 
 def frame(payload: Any, **headers: str) -> bytes:
-    """One message of an event stream (vnd.amazon.eventstream)."""
+    """Return one message of an event stream (vnd.amazon.eventstream)."""
     head = b"".join(
         struct.pack("!B", len(name)) + name.encode() + struct.pack("!BH", _TEXT, len(value)) + value.encode()
         for name, value in headers.items()
@@ -65,25 +65,25 @@ def frame(payload: Any, **headers: str) -> bytes:
 
 
 def event(kind: str, payload: Any) -> bytes:
-    """One event of a reply."""
+    """Return one event of a reply."""
     return frame(payload, **{":message-type": "event", ":event-type": kind, ":content-type": "application/json"})
 
 
 def failure(kind: str, message: str) -> bytes:
-    """An error within a stream."""
+    """Return an error within a stream."""
     headers = {":message-type": "exception", ":exception-type": kind, ":content-type": "application/json"}
     return frame({"message": message}, **headers)
 
 
 def call(index: int, call_id: str, name: str, *pieces: str) -> list[bytes]:
-    """The events of a block that calls a tool."""
+    """Return the events of a block that calls a tool."""
     start = {"start": {"toolUse": {"toolUseId": call_id, "name": name}}, "contentBlockIndex": index}
     deltas = [{"delta": {"toolUse": {"input": piece}}, "contentBlockIndex": index} for piece in pieces]
     return [event("contentBlockStart", start), *_block(index, deltas)]
 
 
 def said(index: int, *deltas: dict[str, Any]) -> list[bytes]:
-    """The events of a block of text or reasoning."""
+    """Return the events of a block of text or reasoning."""
     return _block(index, [{"delta": delta, "contentBlockIndex": index} for delta in deltas])
 
 
@@ -95,7 +95,7 @@ def _block(index: int, deltas: list[dict[str, Any]]) -> list[bytes]:
 
 
 def stream_events(*blocks: list[bytes], reason: str = "end_turn") -> list[bytes]:
-    """The events of one reply."""
+    """Return the events of one reply."""
     return [
         event("messageStart", {"role": "assistant"}),
         *(each for block in blocks for each in block),
@@ -105,5 +105,5 @@ def stream_events(*blocks: list[bytes], reason: str = "end_turn") -> list[bytes]
 
 
 def streamed(*blocks: list[bytes], reason: str = "end_turn") -> Answer:
-    """A streamed reply."""
+    """Return a streamed reply."""
     return Answer(headers=EVENTS, chunks=tuple(stream_events(*blocks, reason=reason)))

@@ -1,4 +1,4 @@
-"""A provider for each test, and no credentials but the test's own."""
+"""A provider for each test, and credentials of the test only."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ UNWANTED = (
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment says nothing about providers but what a test wants."""
+    """Remove all variables of providers from the environment."""
     for name in UNWANTED:
         monkeypatch.delenv(name, raising=False)
     for name, value in CREDENTIALS.items():
@@ -56,7 +56,7 @@ def provider() -> Iterator[Provider]:
 
 
 def _adapters(wire: ModuleType) -> Any:
-    """A fixture that makes adapters for a provider's API, and closes them."""
+    """Creates adapters for a provider's API, and closes them."""
 
     @pytest.fixture
     async def adapters(provider: Provider) -> AsyncIterator[Callable[..., ProviderChatModel]]:
@@ -91,5 +91,5 @@ def make(
     anthropic: Callable[..., ProviderChatModel],
     bedrock: Callable[..., ProviderChatModel],
 ) -> Callable[..., ProviderChatModel]:
-    """Makes adapters that try nothing twice."""
+    """Creates adapters that repeat no request."""
     return {"openai": openai, "anthropic": anthropic, "bedrock": bedrock}[name]

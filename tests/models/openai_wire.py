@@ -1,4 +1,4 @@
-"""What OpenAI's chat completions API answers, as its reference documents it."""
+"""Responses of OpenAI's chat completions API, as its reference documents them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USAGE = {
 
 
 def model(provider: Provider, **more: Any) -> OpenAiChatModel:
-    """An adapter for a provider; it tries nothing twice."""
+    """Return an adapter for a provider; it repeats no request."""
     usual: dict[str, Any] = {
         "base_url": f"{provider.url}/v1",
         "api_key": "secret",
@@ -30,28 +30,28 @@ def model(provider: Provider, **more: Any) -> OpenAiChatModel:
 
 
 def completion(message: dict[str, Any], reason: str = "stop", **more: Any) -> Answer:
-    """A whole reply."""
+    """Return a whole reply."""
     choice = {"index": 0, "message": {"role": "assistant", "content": None} | message, "finish_reason": reason}
     body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "test-model-0801"}
     return json_answer(body | {"choices": [choice], "usage": USAGE} | more)
 
 
 def chunk(delta: dict[str, Any] | None = None, reason: str | None = None, **more: Any) -> dict[str, Any]:
-    """One chunk of a streamed reply."""
+    """Return one chunk of a streamed reply."""
     choices = [{"index": 0, "delta": delta or {}, "finish_reason": reason}]
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "test-model-0801"}
     return head | {"choices": choices} | more
 
 
 def call(index: int | None, arguments: str | None = None, name: str | None = None, call_id: str | None = None) -> Any:
-    """The delta of one tool call."""
+    """Return the delta of one tool call."""
     function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
     told = {"index": index, "id": call_id, "type": "function" if call_id else None, "function": function}
     return {"tool_calls": [{key: value for key, value in told.items() if value is not None}]}
 
 
 def streamed(*chunks: dict[str, Any]) -> Answer:
-    """A streamed reply with its last word."""
+    """Return a streamed reply with its end marker."""
     return Answer(headers=EVENT_STREAM, chunks=(server_sent(chunks, done=True),))
 
 

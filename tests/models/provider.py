@@ -1,4 +1,4 @@
-"""A provider on this machine: an HTTP server that answers what a test tells it to, byte for byte."""
+"""A provider on this machine: an HTTP server with given responses, byte for byte."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVENT_STREAM = {"content-type": "text/event-stream"}
 
 @dataclass(frozen=True)
 class Received:
-    """One request as it came."""
+    """One received request."""
 
     path: str
     headers: Mapping[str, str]
@@ -34,55 +34,55 @@ class Received:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What to answer with."""
+    """One response."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     chunks: tuple[bytes, ...] = ()
-    """The body, one HTTP chunk each: a client sees them one by one."""
+    """The body, one HTTP chunk each: a client receives them one by one."""
     is_held: bool = False
-    """The answer begins when the test releases it."""
+    """True if the response waits until the test releases it."""
     ending: Literal["whole", "dropped", "stalled"] = "whole"
-    """What follows the chunks: the end, a cut connection, or nothing until the client hangs up."""
+    """End of the body: complete, a cut connection, or nothing until the client disconnects."""
 
 
 def json_answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-    """A whole answer of JSON."""
+    """Return a whole JSON response."""
     return Answer(status=status, headers={**JSON_TYPE, **(headers or {})}, chunks=(json.dumps(body).encode(),))
 
 
 class Provider:
-    """What a test sees of the server."""
+    """The server as a test sees it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.requests: list[Received] = []
         self.answers: deque[Answer] = deque()
         self.answer_to: Callable[[Received], Answer] = lambda _: self.answers.popleft()
-        """Makes the answer to a request; a test may give another."""
+        """Creates the response to a request; a test may replace it."""
         self.asked = Event()
-        """A request has come whose answer is held."""
+        """Set when a request has arrived whose response is held."""
         self.released = Event()
-        """What is held may begin."""
+        """Releases held responses."""
         self.answered = Event()
-        """An answer that stalls is out as far as it goes."""
+        """Set when a stalled response is written as far as it goes."""
         self.hung_up = Event()
-        """A client hung up on an answer that stalled."""
+        """Set when a client has disconnected from a stalled response."""
 
     @property
     def body(self) -> Any:
-        """The body of the only request."""
+        """Return the body of the only request."""
         (request,) = self.requests
         return request.body
 
     def will_answer(self, *answers: Answer) -> None:
-        """The next answers, in their order."""
+        """Set the next responses, in their order."""
         self.answers.extend(answers)
 
 
 @contextmanager
 def running_provider() -> Iterator[Provider]:
-    """Run a provider while the context lasts."""
+    """Run a provider in this block."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.provider = provider = Provider(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]  # ours
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -99,7 +99,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # clients may go when they like
+        if not isinstance(sys.exception(), ConnectionError):  # clients may disconnect at any time
             super().handle_error(request, client_address)
 
 
@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def server_sent(events: Iterable[Any], *, named: bool = False, done: bool = False) -> bytes:
-    """Events as an event stream; `named` after their type."""
+    """Return events as an event stream; `named` by their type."""
     lines = [
         (f"event: {event['type']}\n" if named else "") + f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
         for event in events
@@ -161,12 +161,12 @@ def server_sent(events: Iterable[Any], *, named: bool = False, done: bool = Fals
 
 
 def cuts(stream: bytes, piece_bytes: int = 40) -> Iterator[tuple[bytes, ...]]:
-    """A stream cut into pieces of this size, from each offset: every byte begins a piece of one of them."""
+    """Yield a stream cut into pieces of this size, from each offset: each byte begins a piece of one of them."""
     for offset in range(1, piece_bytes + 1):
         bounds = [0, *range(offset, len(stream), piece_bytes), len(stream)]
         yield tuple(stream[start:end] for start, end in pairwise(bounds))
 
 
 def single_bytes(stream: bytes) -> tuple[bytes, ...]:
-    """A stream cut at every byte."""
+    """Return a stream cut at every byte."""
     return tuple(stream[at : at + 1] for at in range(len(stream)))

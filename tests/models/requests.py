@@ -1,4 +1,4 @@
-"""Requests and conversations that every adapter has to carry."""
+"""Requests and conversations for the tests of every adapter."""
 
 from __future__ import annotations
 
@@ -64,22 +64,22 @@ CONVERSATION: tuple[ChatMessage, ...] = (
     AiMessage("It is 3."),
     UserMessage.of("Thanks", name="Ann Lee"),
 )
-"""Everything at once: text, pictures, documents, an error, other scripts, and a tool that is offered no more."""
+"""A conversation with everything: text, images, documents, an error, other scripts, and a tool that is not offered."""
 
 
 def asking(*messages: str | ChatMessage, **more: Any) -> ChatRequest:
-    """A request; texts are the user's."""
+    """Return a request; texts are the user's."""
     said = tuple(UserMessage.of(each) if isinstance(each, str) else each for each in messages)
     return ChatRequest(messages=said, **more)
 
 
 async def events_of(model: StreamingChatModel, request: ChatRequest) -> list[ChatEvent]:
-    """All events of a stream."""
+    """Return all events of a stream."""
     return [event async for event in model.stream(request)]
 
 
 def final(events: list[ChatEvent]) -> ChatResponse:
-    """The response that ends a stream."""
+    """Return the response at the end of a stream."""
 
     last = events[-1]
     assert isinstance(last, CompleteResponse)
@@ -88,7 +88,7 @@ def final(events: list[ChatEvent]) -> ChatResponse:
 
 
 async def events_until_error(model: StreamingChatModel, request: ChatRequest) -> tuple[list[ChatEvent], ChatModelError]:
-    """The events of a stream that fails, and how it does."""
+    """Return the events of a stream that fails, and the error."""
     events = []
     try:
         async for event in model.stream(request):

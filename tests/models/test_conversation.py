@@ -15,17 +15,17 @@ from tests.models.requests import CONVERSATION, SEARCH, asking
 
 
 def calling(*calls: tuple[str, str | None]) -> AiMessage:
-    """A message that calls tools."""
+    """Return a message that calls tools."""
     return AiMessage(None, tuple(ToolExecutionRequest(name, {}, call_id) for name, call_id in calls))
 
 
 def result(name: str, call_id: str | None = None) -> ToolExecutionResultMessage:
-    """A result."""
+    """Return a result."""
     return ToolExecutionResultMessage(call_id, name, (Text("3"),))
 
 
 def ids_in(*messages: ChatMessage) -> list[str | None]:
-    """The ids of the calls and results of a conversation."""
+    """Return the IDs of the calls and results of a conversation."""
     found: list[str | None] = []
     for message in conversation_of(asking(*messages)).messages:
         if isinstance(message, AiMessage):

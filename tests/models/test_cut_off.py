@@ -27,11 +27,11 @@ WHOLE, BLANK, CUT = '{"folder": "a"}', "", '{"folder": "a'
 
 
 class Model(ChatModel, StreamingChatModel):
-    """What every adapter is."""
+    """Type of the adapters."""
 
 
 class Assistant(Protocol):
-    """Answers, whole or in pieces."""
+    """Response, whole or streamed."""
 
     async def chat(self, message: str) -> Result[str]: ...
 
@@ -39,14 +39,16 @@ class Assistant(Protocol):
 
 
 def whole_reply(name: str, calls: list[str]) -> Answer:
-    """A reply that calls the tool with each of the arguments, and breaks off."""
+    """Return a reply that calls the tool with each of the arguments, and breaks off."""
     if name == "openai":
         told = [
             {"id": f"call_{index}", "type": "function", "function": {"name": "wipe", "arguments": arguments}}
             for index, arguments in enumerate(calls)
         ]
         return openai_wire.completion({"tool_calls": told}, "length")
-    inputs = [json.loads(arguments) if arguments == WHOLE else {} for arguments in calls]  # nobody sees what is missing
+    inputs = [
+        json.loads(arguments) if arguments == WHOLE else {} for arguments in calls
+    ]  # the missing part is not visible
     if name == "anthropic":
         uses = [anthropic_wire.use(f"call_{index}", "wipe", given) for index, given in enumerate(inputs)]
         return anthropic_wire.reply(*uses, reason="max_tokens")
@@ -58,7 +60,7 @@ def whole_reply(name: str, calls: list[str]) -> Answer:
 
 
 def streamed_reply(name: str, calls: list[str]) -> Answer:
-    """The same, piece by piece."""
+    """Return the same, streamed."""
     if name == "openai":
         chunks = [
             openai_wire.chunk(openai_wire.call(index, arguments, "wipe", f"call_{index}"))
@@ -83,7 +85,7 @@ def streamed_reply(name: str, calls: list[str]) -> Answer:
 
 
 def answer(name: str, way: str) -> Answer:
-    """The reply after it."""
+    """Return the reply after it."""
     if name == "openai":
         if way == "whole":
             return openai_wire.completion({"content": "Done."})
@@ -114,7 +116,7 @@ def model(
 
 
 async def run(provider: Provider, name: str, way: str, model: Model, calls: list[str]) -> tuple[list[str], Result[str]]:
-    """Let the model call the tool with each of the arguments in a reply that breaks off; which calls ran."""
+    """Let the model call the tool with each of the arguments in a reply that breaks off; return the calls that ran."""
     make = whole_reply if way == "whole" else streamed_reply
     provider.will_answer(make(name, calls), answer(name, way))
     wiped: list[str] = []
@@ -156,5 +158,5 @@ async def test_a_call_that_is_whole_runs_where_that_can_be_known(
     provider: Provider, name: str, way: str, model: Model
 ) -> None:
     wiped, _ = await run(provider, name, way, model, [WHOLE])
-    is_known = way != "whole" or name == "openai"  # the others give parsed arguments, of what there was
+    is_known = way != "whole" or name == "openai"  # the others return parsed arguments, of the received part
     assert wiped == (["a"] if is_known else [])

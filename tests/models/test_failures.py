@@ -1,4 +1,4 @@
-"""What goes wrong with a provider is one error, and nothing hangs: one body of tests for every adapter."""
+"""Every failure of a provider is one error, and nothing hangs: one body of tests for every adapter."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ BEGINNINGS = {
 
 
 class Model(ChatModel, StreamingChatModel):
-    """What every adapter is."""
+    """Type of the adapters."""
 
 
 Make = Callable[..., Model]
 
 
 def impatient(name: str, make: Make, timeout_seconds: float = 0.2) -> Model:
-    """An adapter that does not wait for long."""
+    """An adapter with a short timeout."""
     own = {"own_client": True} if name == "bedrock" else {}
     return make(timeout_seconds=timeout_seconds, **own)
 
 
 async def failure_of(model: Model, how: str) -> ChatModelError:
-    """How a request fails."""
+    """Return the error of a request."""
     if how == "stream":
         return (await events_until_error(model, REQUEST))[1]
     with pytest.raises(ChatModelError) as caught:
@@ -67,7 +67,7 @@ async def failure_of(model: Model, how: str) -> ChatModelError:
 
 
 async def happened(event: Event) -> None:
-    """Wait until something happens in another thread."""
+    """Wait for an event of another thread."""
     assert await anyio.to_thread.run_sync(event.wait, DEADLINE_SECONDS)
 
 

@@ -17,7 +17,7 @@ REQUEST = asking("Hello", tool_specifications=(ADD, SEARCH))
 
 
 def prepared(schemas: ProviderSchemas, request: ChatRequest = REQUEST) -> ProviderRequest:
-    """A request as a provider gets it."""
+    """Return a request as a provider receives it."""
     return schemas.prepared(request, conversation_of(request), "gpt")
 
 

@@ -46,7 +46,7 @@ TREE = ToolSpecification(
 
 
 async def told(*replies: Any, request: ChatRequest) -> tuple[ChatRequest, AiMessage]:
-    """What the model was told, and what was understood of its reply."""
+    """The instructions that the model received, and the parsed reply."""
     model = ScriptedChatModel(replies)
     response = await PromptedToolsChatModel(model).chat(request)
     return model.requests[0], response.message

@@ -40,14 +40,14 @@ class Blocking(Protocol):
 
 @pytest.fixture
 def collected() -> Iterator[None]:
-    """Collects what a test has left in closed event loops, once nothing refers to it, and not in another test."""
+    """Collect objects of closed event loops within the test that created them."""
     yield
     gc.collect()
 
 
 @pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize("name", PROVIDERS)
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # asyncio's, of connections that nobody closed
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # asyncio's, about connections that are not closed
 def test_a_model_serves_one_event_loop_after_another_and_two_at_once(name: str, provider: Provider) -> None:
     wire, answer = PROVIDERS[name]
     provider.answer_to = lambda _: answer

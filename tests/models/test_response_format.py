@@ -15,7 +15,7 @@ OPTIONAL = ResponseFormat({"type": "object", "properties": {"a": {"type": "strin
 
 
 def prepared(response_format: ResponseFormat | None) -> ProviderRequest:
-    """A request for a reply in a format, as a provider gets it."""
+    """Return a request for a reply in a format, as a provider receives it."""
     request = asking("Hello", response_format=response_format)
     return SCHEMAS.prepared(request, conversation_of(request), "gpt")
 

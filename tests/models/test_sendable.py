@@ -10,7 +10,7 @@ from bridge.models.encoding import json_object, json_text, utf8_json
 from bridge.text import utf8_text
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=20)
-"""Text with halves of characters in it, too."""
+"""Text that may have unpaired surrogates."""
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | ANY_TEXT,

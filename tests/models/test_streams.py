@@ -42,7 +42,7 @@ EVENTS = {
         bedrock_wire.said(0, {"text": "ö🦊"}), bedrock_wire.call(1, "x", "add", '{"a":1}')
     )[:-1],
 }
-"""The events of a reply; the last one makes it complete."""
+"""Return the events of a reply; the last one completes it."""
 HEADERS = {"openai": EVENT_STREAM, "anthropic": EVENT_STREAM, "bedrock": bedrock_wire.EVENTS}
 
 

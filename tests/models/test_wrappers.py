@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Notes(ChatModelListener):
-    """Notes what it receives; of several, each finds what the one before has noted."""
+    """Records its arguments; of several, each finds the records of the one before."""
 
     def __init__(self) -> None:
         self.notes: list[Any] = []

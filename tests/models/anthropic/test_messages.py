@@ -47,7 +47,7 @@ PICTURE: dict[str, Any] = {
 
 
 def written(*messages: ChatMessage) -> list[dict[str, Any]]:
-    """The messages on the wire."""
+    """Return the messages on the wire."""
     request = asking(*messages, tool_specifications=(SEARCH,))
     return written_messages(conversation_of(request, forbidden_in_id=FORBIDDEN_IN_ID))
 
@@ -187,12 +187,12 @@ REQUEST = asking("Hello", tool_specifications=(ADD, SEARCH))
 
 
 def said(piece: str) -> dict[str, Any]:
-    """A piece of text."""
+    """Return a piece of text."""
     return {"type": "text_delta", "text": piece}
 
 
 def argued(piece: str) -> dict[str, Any]:
-    """A piece of a call's arguments."""
+    """Return a piece of a call's arguments."""
     return {"type": "input_json_delta", "partial_json": piece}
 
 

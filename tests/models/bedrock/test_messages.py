@@ -40,23 +40,23 @@ PICTURE = {"image": {"format": "png", "source": {"bytes": PIXEL}}}
 
 
 def writer(*messages: ChatMessage) -> MessageWriter:
-    """A writer of messages, with a tool offered."""
+    """Return a writer of messages for a request with a tool."""
     request = asking(*messages, tool_specifications=(SEARCH,))
     return MessageWriter(conversation_of(request, forbidden_in_id=FORBIDDEN_IN_ID), with_tools=True)
 
 
 def written(*messages: ChatMessage) -> list[dict[str, Any]]:
-    """The messages as boto3 takes them."""
+    """Return the messages as boto3 takes them."""
     return writer(*messages).written()
 
 
 def used(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """A block that calls a tool."""
+    """Return a block that calls a tool."""
     return {"toolUse": {"toolUseId": call_id, "name": name, "input": arguments}}
 
 
 def result(call_id: str, *content: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A block that answers a call."""
+    """Return a block with a tool's result."""
     return {"toolResult": {"toolUseId": call_id, "content": list(content), **more}}
 
 

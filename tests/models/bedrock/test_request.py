@@ -1,4 +1,4 @@
-"""What becomes of a request to Bedrock that nobody waits for any more."""
+"""Requests to Bedrock that are cancelled."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ anyio.run(main)
 
 
 async def leave(model: BedrockChatModel, provider: Provider) -> None:
-    """Ask, and wait no longer when the request is there."""
+    """Send a request, and cancel it when it has arrived."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(model.chat, REQUEST)
         assert await anyio.to_thread.run_sync(provider.asked.wait, DEADLINE_SECONDS)

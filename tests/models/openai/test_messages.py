@@ -35,7 +35,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PI
 
 
 def written(*messages: ChatMessage, images_in_tool_results: bool = False) -> list[dict[str, Any]]:
-    """The messages on the wire."""
+    """Return the messages on the wire."""
     conversation = conversation_of(asking(*messages, tool_specifications=(SEARCH,)))
     writer = MessageWriter(conversation, images_in_tool_results=images_in_tool_results, send_thinking=False)
     return list(writer.written())
@@ -159,7 +159,7 @@ Maker = Callable[..., OpenAiChatModel]
 
 
 async def streamed_events(provider: Provider, openai: Maker, answer: Answer) -> list[ChatEvent]:
-    """The events of one streamed answer, with two tools offered."""
+    """Return the events of one streamed response, with two tools offered."""
     provider.will_answer(answer)
     return await events_of(openai(), asking("Hello", tool_specifications=(ADD, SEARCH)))
 

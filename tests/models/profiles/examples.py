@@ -1,4 +1,4 @@
-"""Schemas that are rewritten, and why some cannot be."""
+"""Schemas that are rewritten, and the reasons why some cannot be."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SEARCH: dict[str, Any] = {
 
 
 def obj(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
-    """The schema of an object."""
+    """Return the schema of an object."""
     return {"type": "object", "properties": properties, "required": list(required), **more}
 
 
 def reason(rewriting: RewrittenSchema) -> str:
-    """Why a copy is not strict."""
+    """Return the reason why a copy is not strict."""
     assert not rewriting.is_strict
     return rewriting.losses[-1].removeprefix("strictness: ")

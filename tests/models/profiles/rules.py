@@ -1,4 +1,4 @@
-"""What each provider says that it takes of JSON Schema, as checks that know nothing of how schemas are rewritten."""
+"""Rules of each provider for JSON Schema, as checks that share no code with the rewriting of schemas."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def nodes(schema: Any, path: str = "$") -> Iterator[tuple[str, Json]]:
-    """Every schema within a schema, with its path."""
+    """Yield every schema within a schema, with its path."""
     if not isinstance(schema, dict):
         return
     yield path, schema
@@ -69,7 +69,7 @@ def _plain_names(schema: Json) -> Iterator[str]:
 
 
 def openai_lenient(schema: Json) -> Iterator[str]:
-    """`functions` of the chat completions API: what makes it answer 400 for a function without ``strict``."""
+    """`functions` of the chat completions API: reasons for 400 for a function without ``strict``."""
     yield from _common(schema)
     yield from _plain_root(schema)
     for path, node in nodes(schema):
@@ -86,7 +86,7 @@ def anthropic_lenient(schema: Json) -> Iterator[str]:
 
 
 def bedrock_lenient(schema: Json) -> Iterator[str]:
-    """`inputSchema.json` of Converse: what Nova takes at the root, and what Claude takes there."""
+    """`inputSchema.json` of Converse: the roots that Nova accepts, and those that Claude accepts."""
     yield from anthropic_lenient(schema)
     if extra := schema.keys() - {"type", "properties", "required", "$defs"}:
         yield f"the root has {extra}"

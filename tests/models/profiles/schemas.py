@@ -1,4 +1,4 @@
-"""Schemas at random: some that mean something, some that are spoiled, all of them JSON."""
+"""Random schemas: meaningful ones, and mutated ones; all of them are JSON."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.builds(
     st.lists(NAMES, max_size=2, unique=True),
     st.fixed_dictionaries({"A": NODES, "B": NODES, "C": NODES, "B[int]": NODES}),
 )
-"""Schemas of parameters, which need make no sense."""
+"""Schemas of parameters, which may be contradictory."""
 
 JUNK: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
     st.sampled_from(sorted(_keywords(st.booleans()))), VALUES, max_size=6
 )
-"""Keywords with values that may be no such keyword's."""
+"""Keywords with values that they may not have."""
 
 # --- schemas that can be strict, and what a model may say under the strict copy -----------------------------------
 
@@ -146,7 +146,7 @@ CLOSED_SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.builds(
 
 
 def said_under(schema: dict[str, Any], node: Any = None, depth: int = 0) -> st.SearchStrategy[Any]:
-    """What a model may say that is held to a strict schema; nothing where that would have no end."""
+    """Return an instance that a strict schema admits; nothing if it would be endless."""
     node = schema if node is None else node
     if depth > 8:
         return st.nothing()
