@@ -180,6 +180,8 @@ class ListFilter(ObjectReceiveStream[SessionMessage | Exception]):
             if isinstance(item.message, JSONRPCNotification):
                 if not valid_notification(item.message, self._session.protocol_version):
                     continue
+                if self._session.take_notification(item.message):
+                    continue
                 if self._session.progress_tokens:
                     self._session.map_progress_token(item.message)
             self._observe(item.message)

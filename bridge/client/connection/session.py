@@ -100,6 +100,7 @@ class Session:
         events: Notified of changes that the server announces.
         progress_tokens: The SDK's progress tokens of requests that it reads the responses of, by the tokens sent.
         large: Large messages that were parsed before the SDK, by the key in the short message that replaces them.
+        take_notification: Handles a notification that the SDK does not know; returns False to leave it to the SDK.
         on_message: Receives each message as JSON, with its direction; None for none. The SDK then sends all requests.
     """
 
@@ -128,6 +129,7 @@ class Session:
         self.info = ServerInfo()
         self.events = events
         self.on_message = on_message
+        self.take_notification: Callable[[JSONRPCNotification], bool] = lambda _: False
         self._background_tasks: TaskGroup | None = None
         self._client: Client | None = None
         self._send_directly: RequestSender | None = None

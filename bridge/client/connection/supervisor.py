@@ -22,6 +22,7 @@ from bridge.client.connection.listing import list_all_pages
 from bridge.client.connection.session import Session
 from bridge.client.connection.state import ConnectionState
 from bridge.client.connection.subscriptions import ChangeReceiver
+from bridge.client.connection.task_notifications import TaskNotifications
 from bridge.errors import ServerAuthError
 from bridge.telemetry import switch
 
@@ -73,6 +74,8 @@ class Supervisor:
         self._last_era: Era | None = None
         self.receiver: ChangeReceiver | None = None
         """Receives the changes of the session; None before the first."""
+        self.task_notifications: TaskNotifications | None = None
+        """Those of the session; None if its server cannot announce them."""
         self._stopping = anyio.Event()
         self._wanted = anyio.Event()
         self._changed = anyio.Event()
@@ -276,6 +279,7 @@ class Supervisor:
         self._wanted = anyio.Event()  # the request is fulfilled
         if (observer := switch.observer()) is not None:
             observer.connected(self.config.name)
+        self.task_notifications = TaskNotifications(session) if session.channel.records_requests else None
         self.receiver = ChangeReceiver(session, self.config.name, self._reconnect, self._events)
         self._events.change_state(ConnectionState.READY, None)
         self._notify()

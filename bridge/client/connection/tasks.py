@@ -1,7 +1,7 @@
-"""A task that a server has made of a call: polling until its end, questions, progress, cancellation.
+"""A task that a server has made of a call: waiting for its end, questions, progress, cancellation.
 
-tasks/get ──> working ──────────> wait for the interval that the server suggests ──> tasks/get
-    │   ╰───> input_required ──> handlers ──> tasks/update ──────────────────────> tasks/get
+tasks/get ──> working ──────────> notification, or the interval that the server suggests ──> tasks/get
+    │   ╰───> input_required ──> handlers ──> tasks/update ──────────────────────────────> tasks/get
     │   ╰───> completed, failed, cancelled ──> result, or error
     ╰──> no answer, an overload, a restart ──> tasks/get, until the limits of the call
 
@@ -38,12 +38,16 @@ if TYPE_CHECKING:
     from bridge.client.connection.call import Call
     from bridge.client.connection.session import Session
     from bridge.client.connection.supervisor import Supervisor
+    from bridge.client.connection.task_notifications import TaskNotifications
     from bridge.client.transports.channel import OutgoingRequest
     from bridge.tools.task import Task
     from bridge.types import Json
 
 CANCEL_SECONDS = 2.0
 """Maximum seconds that cancelling a task may take."""
+
+ANNOUNCED_POLL_SECONDS = 30.0
+"""Seconds between polls of a task whose changes the server announces."""
 
 _PERMANENT = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY})
 """Codes of errors that another request would get, too; others may be those of an overload or a restart."""
@@ -72,6 +76,7 @@ class RunningTask:
         self._shown: str | None = None
         self._shown_count = 0
         self._poll_seconds = 1.0
+        self._notifications: TaskNotifications | None = None
         self._is_over = False
 
     async def finished(self, created: Json) -> Json:
@@ -98,14 +103,32 @@ class RunningTask:
             ServerError: The task has failed or was cancelled, or its outcome cannot be found out.
         """
         task = await self._state() if wire is None else self._read(wire)
-        while not task.is_final:
-            await self._report(task)
-            if questions := {key: each for key, each in task.questions.items() if key not in self._answered}:
-                await self._answer(questions)
-            await anyio.sleep(self._poll_seconds)
-            task = await self._state()
+        try:
+            while not task.is_final:
+                await self._report(task)
+                if questions := {key: each for key, each in task.questions.items() if key not in self._answered}:
+                    await self._answer(questions)
+                await self._changed()
+                task = await self._state()
+        finally:
+            self._follow(None)
         self._is_over = True
         return self._outcome(task)
+
+    async def _changed(self) -> None:
+        """Wait until the state may have changed."""
+        is_announced = self._supervisor.ready_session is not None and not self._meta  # a subscription is for all calls
+        self._follow(self._supervisor.task_notifications if is_announced else None)
+        if self._notifications is None:
+            await anyio.sleep(self._poll_seconds)
+        else:
+            most_seconds = min(ANNOUNCED_POLL_SECONDS, self._call.idle_seconds / 2)
+            await self._notifications.changed(self._id, self._poll_seconds, most_seconds)
+
+    def _follow(self, notifications: TaskNotifications | None) -> None:
+        if self._notifications is not None and self._notifications is not notifications:
+            self._notifications.leave(self._id)
+        self._notifications = notifications
 
     async def _state(self) -> Task:
         return self._read(await self._insist("tasks/get", {}))

@@ -56,6 +56,13 @@ async def wait_again(port: int, context: InvocationContext) -> str:
     return await received(port)
 
 
+@tool(task=TaskPolicy(poll_interval_seconds=60), annotations={"idempotentHint": True})
+async def wait_rarely(port: int, context: InvocationContext) -> str:
+    """Report progress, and wait for the test; its client polls rarely."""
+    await context.progress(1, 2, "waiting")
+    return await received(port)
+
+
 @tool(task=FAST)
 async def greet(context: InvocationContext) -> str:
     """Ask for two names, one after another."""
@@ -94,4 +101,4 @@ def crash() -> str:
     raise RuntimeError("a secret")
 
 
-TOOLS = [add, add_directly, wait_for, hold, wait_again, greet, find, find_directly, add_later, fail, crash]
+TOOLS = [add, add_directly, wait_for, hold, wait_again, wait_rarely, greet, find, find_directly, add_later, fail, crash]
