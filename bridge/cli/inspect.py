@@ -18,11 +18,11 @@ from bridge.cli.completion import complete_targets
 from bridge.cli.options import (
     ServerOptions,
     WholeNumber,
+    chat_model_of,
     check_pins,
     group_values,
     option,
     server_options,
-    usage_errors,
     with_headers,
 )
 from bridge.cli.reporting import configure_logging, log_level_option
@@ -38,7 +38,7 @@ from bridge.cli.targets.target import (
     UrlTarget,
     given_targets,
 )
-from bridge.errors import DefinitionError, TargetError
+from bridge.errors import TargetError
 from bridge.hosting.process import exit_process, print_message, redirect_stdout, run_interruptible
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
     from bridge.inspector.access import AccessTokens
     from bridge.inspector.inspector import Inspector
-    from bridge.inspector.questions import SamplingModel
     from bridge.inspector.snippets import Origin
 
 _MAX_CALL_SECONDS = 3600.0
@@ -102,12 +101,14 @@ def command(
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
     meant = with_headers(ctx, given, options.headers)
     check_pins(ctx, meant)
-    sampling_model = None if model is None else _sampling_model(ctx, model, base_url)
+    chat_model = None if model is None else chat_model_of(ctx, model, base_url)
     with redirect_stdout():
         from bridge.hosting import sockets  # noqa: PLC0415 - after usage errors
         from bridge.inspector.access import HOST, AccessTokens  # noqa: PLC0415 - as above
         from bridge.inspector.inspector import Inspector  # noqa: PLC0415 - as above
+        from bridge.inspector.questions import SamplingModel  # noqa: PLC0415 - as above
 
+        sampling_model = None if chat_model is None else SamplingModel(str(model), chat_model)
         inspector = Inspector(_servers(meant, options), model=sampling_model)
         bound = sockets.bind(sockets.resolve(HOST, port))
         page = sockets.url_of(HOST, bound[0].getsockname()[1], "/?token=")
@@ -116,14 +117,6 @@ def command(
         with nullcontext() if no_browser else _private_file(url) as file_url:
             run_interruptible(_serve, inspector, bound, tokens, url, file_url)
     return exit_process(0)
-
-
-def _sampling_model(ctx: click.Context, name: str, base_url: str | None) -> SamplingModel:
-    from bridge.inspector.questions import SamplingModel  # noqa: PLC0415 - after usage errors
-    from bridge.models.provider import chat_model_named  # noqa: PLC0415 - as above
-
-    with usage_errors(ctx, DefinitionError):
-        return SamplingModel(name, chat_model_named(name, base_url=base_url))
 
 
 def _servers(targets: Sequence[Target], options: ServerOptions) -> list[tuple[ServerConfig, Origin]]:

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from bridge.cli.targets.target import UrlTarget, command_target, only_target, split_targets
+from bridge.errors import DefinitionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.cli.targets.target import Target
     from bridge.client.config.servers import Prefixing
     from bridge.client.pins import PinMode
+    from bridge.models.provider import ProviderChatModel
 
 Group = TypeVar("Group")
 _GROUP = "group"
@@ -138,6 +140,22 @@ def usage_errors(ctx: click.Context, kind: type[Exception]) -> Iterator[None]:
         yield
     except kind as error:
         raise click.UsageError(str(error), ctx) from error
+
+
+def chat_model_of(ctx: click.Context, name: str, base_url: str | None) -> ProviderChatModel:
+    """Build the chat model of ``--model``.
+
+    Raises:
+        click.UsageError: The name has another form.
+        MissingExtraError: The provider's package is not installed.
+        ChatModelError: There are no credentials for the model.
+    """
+    from bridge.models.provider import chat_model_named  # noqa: PLC0415 - only with a model
+
+    try:
+        return chat_model_named(name, base_url=base_url)
+    except DefinitionError as error:
+        raise click.UsageError(f"--model: {error}", ctx) from error
 
 
 def with_headers(

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from bridge.cli.chat.conversation import ConversationOptions, converse
 from bridge.cli.chat.display import Display
 from bridge.cli.completion import complete_targets
-from bridge.cli.options import group_values, header_option, option, prefix_option, with_headers
+from bridge.cli.options import chat_model_of, group_values, header_option, option, prefix_option, with_headers
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import TargetCommand, given_targets
-from bridge.errors import DefinitionError
 from bridge.hosting.process import exit_process, run_interruptible
-
-if TYPE_CHECKING:
-    from bridge.models.provider import ProviderChatModel
 
 
 @click.command(cls=TargetCommand, short_help="Talk to a chat model that uses the tools of TARGETs.")
@@ -68,19 +64,10 @@ def command(
     the conversation. The extra cli brings line editing, history, completion and Markdown.
     """
     configure_logging(log_level)
-    chat_model = _model(ctx, model, base_url)
+    chat_model = chat_model_of(ctx, model, base_url)
     meant = with_headers(ctx, given_targets(ctx, targets), headers)
     # Output of tools must not mix with the answer.
     output = os.dup(1)
     os.dup2(2, 1)
     options = group_values(ConversationOptions, settings)
     return exit_process(run_interruptible(converse, meant, chat_model, options, Display(output)))
-
-
-def _model(ctx: click.Context, text: str, base_url: str | None) -> ProviderChatModel:
-    from bridge.models.provider import chat_model_named  # noqa: PLC0415 - only needed if a conversation starts
-
-    try:
-        return chat_model_named(text, base_url=base_url)
-    except DefinitionError as error:
-        raise click.UsageError(f"--model: {error}", ctx) from error

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import anyio
-import click
 
 from bridge.cli.interaction.forms import FieldError, form_fields
 from bridge.cli.interaction.lines import InputInterruptedError, line_input
-from bridge.errors import DefinitionError, ToolError
+from bridge.cli.options import chat_model_of
+from bridge.errors import ToolError
 from bridge.hosting.process import print_message
 from bridge.text import clip, with_count
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Sampling, UrlElicitation
@@ -23,6 +23,8 @@ from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Samplin
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    import click
 
     from bridge.cli.interaction.lines import LineInput
     from bridge.cli.options import QuestionOptions
@@ -183,21 +185,11 @@ class QuestionAnswerer:
 def answerer_of(ctx: click.Context, options: QuestionOptions) -> QuestionAnswerer | None:
     """Build what answers questions; None if the options disable it.
 
-    Raises:
-        click.UsageError: The model's name has another form.
-        MissingExtraError: The provider's package is not installed.
-        ChatModelError: There are no credentials for the model.
+    Raises as `chat_model_of` does.
     """
     if options.no_questions:
         return None
-    model = None
-    if options.model is not None:
-        from bridge.models.provider import chat_model_named  # noqa: PLC0415 - only with a model
-
-        try:
-            model = chat_model_named(options.model, base_url=options.base_url)
-        except DefinitionError as error:
-            raise click.UsageError(f"--model: {error}", ctx) from error
+    model = None if options.model is None else chat_model_of(ctx, options.model, options.base_url)
     return QuestionAnswerer(model=model, roots=options.root or None)
 
 
