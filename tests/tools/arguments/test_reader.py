@@ -328,6 +328,8 @@ def test_scalars_with_constraints_are_validated(kind: Any, text: str, value: obj
 
     note.__annotations__["value"] = kind
     name = "published" if "published" in str(kind) else "value"
+    if name != "value":
+        assert problems_of(note, {"value": text})
     if value is None:
         assert problems_of(note, {name: text})
     else:
