@@ -4,6 +4,7 @@ import os
 import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pytest
 import uritemplate
@@ -82,6 +83,24 @@ async def test_a_pattern_chooses_files_and_paths_are_completed(folder: Path) -> 
 
 ESCAPES = [
     *("../secret.txt", "sub/../../secret.txt", "%2e%2e/secret.txt", "..%2fsecret.txt", "link.md", "up/secret.txt"),
+    *(
+        "C:/Windows/win.ini",
+        "C:a.md",
+        "CON",
+        "a.md::$DATA",
+        "a.md.",
+        "a.md%20",
+        "\\\\host\\share",
+        "//host/share",
+        "~/a.md",
+    ),
+    *(
+        "%c0%ae%c0%ae/secret.txt",
+        "%252e%252e/secret.txt",
+        "\uff0e\uff0e/secret.txt",
+        "sub/%2e%2e/%2e%2e/secret.txt",
+        "a.md%00.md",
+    ),
     *(".hidden", "sub/.", "./a.md", "/etc/passwd", "//etc/passwd", "a.md%00", "a.md/", "..\\secret.txt", "sub", "nope"),
 ]
 
@@ -194,6 +213,39 @@ def test_a_folder_without_a_name_makes_a_template_with_one() -> None:
 async def test_no_mixture_of_dots_and_slashes_leads_out(folder: Path, path: list[str]) -> None:
     with pytest.raises(ResourceNotFoundError):
         await read(ResourceBox(files(folder, uri="docs:///")), "docs:///" + "".join(path))
+
+
+OFFERED = {"a.md": "# é", "inner.md": "# é", "sub/b c.json": "{}", "x.bin": b"\xff\0"}
+PIECES = [
+    "a.md",
+    "inner.md",
+    "link.md",
+    "sub",
+    "up",
+    "secret.txt",
+    "/",
+    "//",
+    ".",
+    "..",
+    "%2e",
+    "%2F",
+    "\\",
+    "%00",
+    "%41",
+    "?",
+    "#",
+    "C:",
+]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.lists(st.sampled_from([*PIECES, "b c.json", "b%20c.json", "x.bin"]), max_size=6))
+async def test_what_is_read_is_always_a_file_that_is_offered(folder: Path, path: list[str]) -> None:
+    try:
+        content = (await read(ResourceBox(files(folder, uri="docs:///")), uri := "docs:///" + "".join(path))).content
+    except ResourceNotFoundError:
+        return
+    assert content == OFFERED[unquote(uri.removeprefix("docs:///"))]
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

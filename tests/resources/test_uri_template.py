@@ -99,6 +99,33 @@ def test_expansion_by_another_library_comes_back(name: str, path: str, literal: 
             assert UriTemplate(template).match(uri) == values
 
 
+SIMPLE = ["{%s}", "{+%s}", "{/%s}", "{.%s}", "{;%s}", "{/%s*}"]
+
+
+@st.composite
+def templates(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    """A template of expressions with literals between them that no value contains, a query, and values."""
+    text, values = "notes://h", dict[str, Any]()
+    value = st.text(st.characters(codec="utf-8", exclude_characters="%!.;?"), min_size=1, max_size=6)
+    for number, form in enumerate(draw(st.lists(st.sampled_from(SIMPLE), min_size=1, max_size=4))):
+        name = f"v{number}"
+        text += form % name + "!;"
+        values[name] = [draw(value), draw(value)] if "*" in form else draw(value)
+    query = draw(st.lists(st.sampled_from(["q", "r", "s"]), unique=True))
+    if query:
+        text += "{?" + ",".join(query) + "}"
+        values |= {name: draw(value) for name in query if draw(st.booleans())}
+    return text, values
+
+
+@given(templates())
+def test_expansion_of_any_template_comes_back(given: tuple[str, dict[str, Any]]) -> None:
+    text, values = given
+    template, uri = UriTemplate(text), uritemplate.expand(text, values)
+    assert template.match(uri) == values
+    assert template.match(f"x{uri}") is None
+
+
 @given(st.text())
 def test_any_text_can_be_asked_for(uri: str) -> None:
     for template in ("x:{a}-{b}-{c}", "x://{+path}", "x://h{/path*}{?q}"):
