@@ -10,14 +10,20 @@ import atexit
 import os
 import runpy
 import signal
+import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from multiprocessing import get_all_start_methods, get_context
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess, Popen, TimeoutExpired
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self, TextIO
+
+from tests import fork_client
+from tests.fork_client import NUMBER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,6 +158,78 @@ def run(
             process.kill()
             raise
         return CompletedProcess(list(arguments), code, *(text.result() for text in said))
+
+
+def command(*arguments: str) -> list[str]:
+    """Return a command that runs Python by a fork, for what starts commands itself, such as a client over stdio.
+
+    The process that it starts passes SIGTERM and SIGINT on to the fork, and takes the fork with it when it is killed.
+
+    Args:
+        arguments: As for `ForkedPython`.
+    """
+    if not IS_POSSIBLE:
+        return [sys.executable, *arguments]
+    return [sys.executable, "-S", "-E", fork_client.__file__, _fork_server(), *arguments]
+
+
+def entry(*arguments: str, **settings: object) -> dict[str, Any]:
+    """Return a server over stdio, as a configuration has it, that is run as `command` says.
+
+    Args:
+        arguments: As for `ForkedPython`.
+        settings: Its other keys.
+    """
+    program, *rest = command(*arguments)
+    return {"command": program, "args": rest, **settings}
+
+
+@cache
+def _fork_server() -> str:
+    """Start the process that forks for `command`, which ends with this one; return its address."""
+    folder = TemporaryDirectory(prefix="forks")
+    address = str(Path(folder.name) / "address")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(list(IMPORTED))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(64)
+        process = context.Process(target=_accept_forks, args=(listener,))
+        process.start()
+    atexit.register(folder.cleanup)
+    atexit.register(process.terminate)  # before multiprocessing waits for it
+    return address
+
+
+def _accept_forks(listener: socket.socket) -> None:
+    """Start a process for each `fork_client`."""
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            get_context("fork").Process(target=_fork_for, args=(connection,)).start()
+
+
+def _fork_for(connection: socket.socket) -> None:
+    """Run Python for a `fork_client`, until either ends."""
+    length, descriptors, *_ = socket.recv_fds(connection, NUMBER_BYTES, 3)
+    with connection.makefile("rb") as reader:
+        count, *words = map(os.fsdecode, reader.read(int.from_bytes(length, "big")).split(b"\0"))
+    arguments, (cwd, *settings) = words[: int(count)], words[int(count) :]
+    streams: list[Connection[Any, Any]] = list(map(Connection, descriptors))
+    environment = dict(setting.split("=", 1) for setting in settings)
+    process = get_context("fork").Process(target=_run, args=(arguments, cwd, environment, streams))
+    process.start()
+    for stream in streams:
+        stream.close()
+    assert process.pid is not None
+    with suppress(OSError):  # the client was killed
+        connection.sendall(process.pid.to_bytes(NUMBER_BYTES, "big"))
+        if process.sentinel not in wait([process.sentinel, connection]):
+            process.kill()
+        process.join()
+        assert process.exitcode is not None
+        connection.sendall(process.exitcode.to_bytes(NUMBER_BYTES, "big", signed=True))
+    process.kill()
 
 
 def _ends(stream: int | None, mode: str) -> tuple[Connection[Any, Any], TextIO | None]:

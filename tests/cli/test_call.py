@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests import forks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,7 +138,7 @@ def test_a_tool_whose_name_was_forgotten_is_asked_for(run: Run, target: list[str
 
 
 def test_a_tool_of_a_server_whose_name_was_forgotten_is_asked_for(run: Run) -> None:
-    done = run("call", "a=1", "--", sys.executable, "-m", "bridge", "serve", "calculator.py")
+    done = run("call", "a=1", "--", *forks.command("-m", "bridge", "serve", "calculator.py"))
     assert (done.returncode, done.stdout) == (2, "")
     missing = "bridge call: the name of a TOOL is missing before 'a=1' (see bridge call --help)"
     assert done.stderr.splitlines()[-1] == missing
@@ -169,7 +170,7 @@ def test_an_unknown_argument_is_wrong_usage_and_nothing_is_called(run: Run, argu
 
 
 def test_the_tool_of_a_server_refuses_an_unknown_argument_itself(run: Run) -> None:
-    done = run("call", "add", "a=1", "c=5", "--", sys.executable, "-m", "bridge", "serve", "calculator.py")
+    done = run("call", "add", "a=1", "c=5", "--", *forks.command("-m", "bridge", "serve", "calculator.py"))
     assert (done.returncode, done.stdout) == (1, "")
     assert "c: is not a parameter" in done.stderr.splitlines()[-1]
 

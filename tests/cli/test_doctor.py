@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.doctor.rules import RULES
+from tests import forks
 from tests.markdown import ROOT, Document
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Run, Start
 
-SERVER = [sys.executable, "-m", "bridge", "serve", "calculator.py"]
+SERVER = ("-m", "bridge", "serve", "calculator.py")
 SOUND = """
 from bridge import tool
 
@@ -108,7 +109,7 @@ def test_servers_of_a_configuration_are_examined_one_by_one(run: Run, directory:
         address = f"http://127.0.0.1:{unused.getsockname()[1]}/mcp"
         write_config(
             directory,
-            good={"command": SERVER[0], "args": SERVER[1:], "cwd": str(directory), "colour": "red"},
+            good=forks.entry(*SERVER, cwd=str(directory), colour="red"),
             gone={"url": address, "headers": {"X-Api-Key": "abc"}},
             unset={"url": "${MISSING_URL}"},
             ended={"command": sys.executable, "args": ["-c", "raise SystemExit('no licence')"]},
@@ -136,14 +137,14 @@ def test_an_invalid_configuration_is_a_finding(run: Run, directory: Path) -> Non
 
 
 def test_a_server_that_the_configuration_does_not_have_is_wrong_usage(run: Run, directory: Path) -> None:
-    write_config(directory, good={"command": SERVER[0]})
+    write_config(directory, good={"command": sys.executable})
     done = run("doctor", "mcp.json#bad")
     assert (done.returncode, done.stdout) == (2, "")
     assert "'bad' is not one of its servers ('good')" in done.stderr
 
 
 def test_a_tool_that_has_changed_since_it_was_pinned_is_found(run: Run, directory: Path) -> None:
-    write_config(directory, one={"command": SERVER[0], "args": SERVER[1:], "cwd": str(directory)})
+    write_config(directory, one=forks.entry(*SERVER, cwd=str(directory)))
     run("pin", "mcp.json")
     assert (
         findings(run("doctor", "mcp.json", "--json").stdout)
@@ -172,7 +173,7 @@ def test_a_url_is_examined_with_its_credential(run: Run, start: Start) -> None:
 
 
 def test_a_command_is_examined(run: Run) -> None:
-    done = run("doctor", "--sarif", "--", *SERVER)
+    done = run("doctor", "--sarif", "--", *forks.command(*SERVER))
     assert done.returncode == 0
     [sarif_run] = json.loads(done.stdout)["runs"]
     assert [rule["id"] for rule in sarif_run["tool"]["driver"]["rules"]] == list(RULES)
@@ -197,7 +198,7 @@ def ask() -> str:
     return ""
 '''
     )
-    for target in (["notes.py"], ["--", *SERVER[:-1], "notes.py"]):
+    for target in (["notes.py"], ["--", *forks.command(*SERVER[:-1], "notes.py")]):
         done = run("doctor", "--json", *target)
         assert done.returncode == 1
         found = findings(done.stdout)
@@ -234,7 +235,7 @@ def test_a_missing_file_does_not_hide_other_targets(run: Run, directory: Path) -
 
 def test_a_prompt_that_has_changed_or_was_never_pinned_is_found(run: Run, directory: Path) -> None:
     (directory / "greeting.py").write_text(GREETING)
-    write_config(directory, one={"command": SERVER[0], "args": [*SERVER[1:-1], "greeting.py"], "cwd": str(directory)})
+    write_config(directory, one=forks.entry(*SERVER[:-1], "greeting.py", cwd=str(directory)))
     run("pin", "mcp.json")
     (directory / "greeting.py").write_text(GREETING.replace("Greet somebody.", "Greet nobody."))
     found = findings(run("doctor", "mcp.json", "--json").stdout)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,8 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+
+from tests import forks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ def test_ctrl_c_ends_the_page_while_it_is_open(start: Start) -> None:
 
 
 def test_several_targets_are_servers_under_their_own_names(start: Start, directory: Path) -> None:
-    command = [sys.executable, "-m", "bridge", "serve", "calculator.py"]
+    command = forks.command("-m", "bridge", "serve", "calculator.py")
     entry = {"command": command[0], "args": command[1:], "prefix": "old_", "protocol": "legacy"}
     (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"calculator": entry, "off": {"disabled": True}}}))
     with (

@@ -57,7 +57,7 @@ STEPS = """
 @pytest.fixture
 def server(directory: Path) -> list[str]:
     (directory / "steps.py").write_text(dedent(STEPS))
-    return [sys.executable, "-m", "bridge", "serve", "steps.py"]
+    return forks.command("-m", "bridge", "serve", "steps.py")
 
 
 def on_a_terminal(directory: Path, environment: dict[str, str], *arguments: str, **settings: str) -> tuple[str, str]:

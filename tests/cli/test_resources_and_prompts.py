@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from tests import forks
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -84,7 +86,7 @@ def target(request: pytest.FixtureRequest, directory: Path) -> Target:
     (directory / "notes.py").write_text(dedent(NOTES), encoding="utf-8")
     if request.param == "python":
         return ("notes.py",), ()
-    return (), ("--", sys.executable, "-m", "bridge", "serve", "notes.py")
+    return (), ("--", *forks.command("-m", "bridge", "serve", "notes.py"))
 
 
 class Bridge(Protocol):

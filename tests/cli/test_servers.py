@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import forks
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Start
 
-SERVER = [sys.executable, "-m", "bridge", "serve", "calculator.py"]
+SERVER = ("-m", "bridge", "serve", "calculator.py")
 
 PAGED = """
 import mcp_types as types
@@ -39,13 +41,13 @@ anyio.run(main)
 
 
 def test_the_tools_of_a_command_are_listed_as_those_of_its_file_are(run: Run) -> None:
-    here, there = run("list", "calculator.py", "--json"), run("list", "--json", "--", *SERVER)
+    here, there = run("list", "calculator.py", "--json"), run("list", "--json", "--", *forks.command(*SERVER))
     assert there.returncode == 0
     assert json.loads(there.stdout) == json.loads(here.stdout)
 
 
 def test_a_tool_of_a_command_is_called_with_options_before_the_dashes(run: Run) -> None:
-    done = run("call", "add", "a=1", "--output", "json", "--", *SERVER)
+    done = run("call", "add", "a=1", "--output", "json", "--", *forks.command(*SERVER))
     assert done.returncode == 0
     result = json.loads(done.stdout)
     assert (result["content"], result["structuredContent"]) == ([{"type": "text", "text": "3"}], {"result": 3})
@@ -76,7 +78,7 @@ def test_only_the_server_judges_arguments_that_the_schema_does_not_settle(run: R
 
 def test_every_page_is_read_and_a_result_without_text_is_shown_as_data(run: Run, directory: Path) -> None:
     (directory / "paged.py").write_text(PAGED)
-    server = [sys.executable, "paged.py"]
+    server = forks.command("paged.py")
     listed = json.loads(run("list", "--json", "--", *server).stdout)["tools"]
     assert [tool["name"] for tool in listed] == ["t0", "t1", "t2"]
     assert listed[0]["inputSchema"] == {"type": "object", "default": {"a": None}}

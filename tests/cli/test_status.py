@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.client import StdioTransport
+from tests import forks
 from tests.client.scripted import listed, scripted_config
 
 if TYPE_CHECKING:
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Run, Start
 
-SERVER = [sys.executable, "-m", "bridge", "serve", "calculator.py"]
-
 
 def write(directory: Path, **servers: Any) -> None:
     (directory / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
 
 def calculator(directory: Path, **settings: Any) -> dict[str, Any]:
-    return {"command": SERVER[0], "args": SERVER[1:], "cwd": str(directory), **settings}
+    return forks.entry("-m", "bridge", "serve", "calculator.py", cwd=str(directory), **settings)
 
 
 def test_every_server_is_shown_with_its_state_era_transport_and_tools(run: Run, start: Start, directory: Path) -> None:

@@ -13,6 +13,7 @@ import anyio.to_thread
 import pytest
 
 from bridge.client import Connection, ServerConfig, StdioTransport
+from tests import forks
 from tests.client import reports as reporting
 from tests.client.guard import Guard, guarded
 from tests.client.proxy import Proxy
@@ -44,8 +45,14 @@ async def deadline() -> AsyncIterator[None]:
 
 def stdio_config(**settings: Any) -> ServerConfig:
     """A server of bridge as a child process."""
-    transport = StdioTransport(sys.executable, args=("-m", "bridge", "serve", SERVED), cwd=str(ROOT))
+    transport = forked("-m", "bridge", "serve", SERVED)
     return replace(ServerConfig(name="served", transport=transport), **settings)
+
+
+def forked(*arguments: str, **settings: Any) -> StdioTransport:
+    """A child that is a fork which runs Python."""
+    program, *rest = forks.command(*arguments)
+    return StdioTransport(program, args=tuple(rest), **{"cwd": str(ROOT), **settings})
 
 
 def python_config(code: str, *, env: dict[str, str] | None = None, **settings: Any) -> ServerConfig:

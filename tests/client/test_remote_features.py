@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,14 +20,13 @@ from bridge import (
     ResourceLink,
     ResourceNotFoundError,
     ServerConfig,
-    StdioTransport,
     resource,
 )
 from bridge.client import ClientHandlers, Connection, McpToolProvider
 from bridge.errors import ServerRefusedError
 from bridge.testing import connected
-from tests.client.conftest import RemoteServer
-from tests.processes import ROOT, serving
+from tests.client.conftest import RemoteServer, forked
+from tests.processes import serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -58,7 +56,7 @@ def http() -> Iterator[str]:
 def transport(request: pytest.FixtureRequest, http: str) -> Any:
     """The route to the server."""
     if request.param == "stdio":
-        return StdioTransport(sys.executable, args=("-m", "bridge", "serve", SERVED), cwd=str(ROOT))
+        return forked("-m", "bridge", "serve", SERVED)
     return HttpTransport(http)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests import forks
 from tests.processes import DEADLINE_SECONDS, ROOT, serving
 from tests.server.http_server import call, modern, modern_headers, open_session
 from tests.server.tasks.client import TaskClient
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DASHBOARD = json.loads((ROOT / "examples/deploy/grafana-dashboard.json").read_text(encoding="utf-8"))
+pytestmark = pytest.mark.xdist_group("dashboard")  # one server is enough for all
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 OF_PROMETHEUS = {"le", "job"}
 """Labels that Prometheus adds, and labels of buckets."""
@@ -86,9 +87,7 @@ def served(directory: Path) -> tuple[str, ...]:
     tools, config, local = directory / "tools.py", directory / "mcp.json", directory / "local.py"
     local.write_text(LOCAL_TOOLS, encoding="utf-8")
     tools.write_text(TOOLS, encoding="utf-8")
-    entry: dict[str, Any] = {
-        "command": sys.executable, "args": ["-m", "bridge", "serve", str(tools)], "cwd": str(ROOT),
-    }  # fmt: skip
+    entry = forks.entry("-m", "bridge", "serve", str(tools), cwd=str(ROOT))
     config.write_text(json.dumps({"mcpServers": {"sums": entry}}), encoding="utf-8")
     options = ("--transport", "http", "--port", "0", "--metrics", "--audit-log", str(directory / "audit.log"))
     return "-m", "bridge", "serve", str(config), str(local), *options

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
+from tests import forks
 from tests.interop.counterpart import DEADLINE_SECONDS, MODERN, TOOLS, Route, connected, serving
 from tests.processes import ROOT
 
@@ -33,8 +33,7 @@ def entry(server: Route, origin: str) -> dict[str, Any]:
         return {"type": "sse", "url": f"{origin}/sse"}
     if server.transport == "http":
         return {"type": "http", "url": f"{origin}/mcp", "protocol": server.mode}
-    arguments = ["-m", "bridge", "serve", TOOLS]
-    return {"command": sys.executable, "args": arguments, "cwd": str(ROOT), "protocol": server.mode}
+    return forks.entry("-m", "bridge", "serve", TOOLS, cwd=str(ROOT), protocol=server.mode)
 
 
 def write_config(path: Path, **servers: dict[str, Any]) -> str:

@@ -11,9 +11,10 @@ import anyio
 import httpx
 import pytest
 
-from bridge.client import Connection, HttpTransport, ServerConfig, StdioTransport
+from bridge.client import Connection, HttpTransport, ServerConfig
 from bridge.errors import ServerRefusedError
-from tests import processes
+from tests import forks, processes
+from tests.client.conftest import forked
 from tests.gateway import big
 from tests.gateway.conftest import write_config
 from tests.interop.counterpart import MODERN, Route
@@ -43,7 +44,7 @@ def server() -> Iterator[str]:
 @pytest.fixture(scope="module", params=[MODERN, "legacy"], ids=lambda era: f"from-{era}")
 def config(request: pytest.FixtureRequest, server: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A configuration with the server over HTTP and over stdio."""
-    over_stdio = {"command": sys.executable, "args": ["-m", "bridge", "serve", SERVER], "cwd": str(processes.ROOT)}
+    over_stdio = forks.entry("-m", "bridge", "serve", SERVER, cwd=str(processes.ROOT))
     over_http = {"type": "http", "url": f"{server}/mcp"}
     servers: dict[str, Any] = {"web": over_http, "pipe": over_stdio}
     path = tmp_path_factory.mktemp("config") / "mcp.json"
@@ -60,8 +61,7 @@ def caller(route: Route, gateway: processes.ServerProcess, config: str, *options
     """A gateway, by a route of its callers."""
     transport: Transport = HttpTransport(f"{gateway.origin}/mcp")
     if route.transport == "stdio":
-        arguments = ("-m", "bridge", "serve", *options, config)
-        transport = StdioTransport(sys.executable, args=arguments, cwd=str(processes.ROOT))
+        transport = forked("-m", "bridge", "serve", *options, config)
     mode: Any = route.mode
     return ServerConfig(name="gateway", transport=transport, protocol=mode, timeout_seconds=DEADLINE_SECONDS)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from tests import forks
 from tests.cli.conftest import DEADLINE_SECONDS
 from tests.cli.test_serve_http import HEADERS, OPENING
 
@@ -25,7 +26,7 @@ def configured(directory: Path, *, required: bool) -> None:
     """Write a configuration of one server, a child that writes its process ID to a file."""
     code = "import os, pathlib\nfrom bridge import tool\npathlib.Path('pid').write_text(str(os.getpid()))\n"
     (directory / "child.py").write_text(f"{code}@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n")
-    child = {"command": sys.executable, "args": ["-m", "bridge", "serve", "child.py"], "cwd": str(directory)}
+    child = forks.entry("-m", "bridge", "serve", "child.py", cwd=str(directory))
     config = {"mcpServers": {"sums": {**child, "required": required}}}
     (directory / "mcp.json").write_text(json.dumps(config), encoding="utf-8")
 

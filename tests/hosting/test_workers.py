@@ -18,6 +18,7 @@ from mcp import Client, MCPError
 from mcp.client.subscriptions import ResourceUpdated
 from mcp_types import ElicitResult
 
+from tests import forks
 from tests.cli.draining import SERVED, heard
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def test_while_a_worker_starts_again_the_others_alone_say_at_the_admin_port_how_
         "import os\nfrom bridge import tool\nif os.path.exists('gate'):\n    open('gate').read()\n"
         "@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n"
     )
-    child = {"command": sys.executable, "args": ["-m", "bridge", "serve", "child.py"], "cwd": str(directory)}
+    child = forks.entry("-m", "bridge", "serve", "child.py", cwd=str(directory))
     configuration = {"mcpServers": {"sums": {**child, "required": True}}}
     (directory / "mcp.json").write_text(json.dumps(configuration), encoding="utf-8")
     gate = directory / "gate"

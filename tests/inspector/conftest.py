@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,15 +13,14 @@ import httpx
 import pytest
 import uvicorn
 
-from bridge.client import HttpTransport, ServerConfig, StdioTransport
+from bridge.client import HttpTransport, ServerConfig
 from bridge.hosting import sockets
 from bridge.hosting.server import BackgroundServer
 from bridge.inspector.access import AccessTokens
 from bridge.inspector.app import inspector_app
 from bridge.inspector.inspector import Inspector
 from bridge.inspector.snippets import Origin
-from tests.client.conftest import RemoteServer
-from tests.processes import ROOT
+from tests.client.conftest import RemoteServer, forked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -35,7 +33,7 @@ TRAVEL = "tests/inspector/travel.py"
 
 def travel(**settings: Any) -> ServerConfig:
     """The travel agency as a child."""
-    transport = StdioTransport(sys.executable, args=("-m", "bridge", "serve", TRAVEL), cwd=str(ROOT))
+    transport = forked("-m", "bridge", "serve", TRAVEL)
     return replace(ServerConfig(name="travel", transport=transport), **settings)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.client import StdioTransport
 from bridge.client.uris import APP_TYPE
 from bridge.inspector.apps import App, app_of
+from tests.client.conftest import forked
 from tests.inspector.conftest import inspecting, travel
-from tests.processes import ROOT
 
 if TYPE_CHECKING:
     from bridge.types import Json
@@ -137,7 +135,7 @@ def test_an_app_is_read_from_text_or_base64_of_its_type_alone() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
 async def test_servers_know_that_the_page_shows_apps_and_their_documents_have_their_policy(protocol: str) -> None:
-    transport = StdioTransport(sys.executable, args=("-m", "bridge", "serve", BOARD), cwd=str(ROOT), inherit_env="all")
+    transport = forked("-m", "bridge", "serve", BOARD, inherit_env="all")
     async with inspecting(travel(protocol=protocol, transport=transport)) as page:
         await page.listed()
         answer = (await page.ended(await page.call("broken")))["answer"]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.client import StdioTransport
 from bridge.inspector import requests
+from tests.client.conftest import forked
 from tests.inspector.conftest import inspecting, travel
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.inspector.conftest import OpenPage
+from tests.inspector.conftest import OpenPage
 
 pytestmark = pytest.mark.anyio
 
@@ -168,7 +166,7 @@ async def print_book(context: InvocationContext) -> str:
 
 async def test_a_call_that_becomes_a_task_is_a_call_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "printing.py").write_text(TASK)
-    transport = StdioTransport(sys.executable, args=("-m", "bridge", "serve", str(tmp_path / "printing.py")))
+    transport = forked("-m", "bridge", "serve", str(tmp_path / "printing.py"))
     async with inspecting(travel(transport=transport)) as page:
         await page.listed()
         number = await page.call("print_book")

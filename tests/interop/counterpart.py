@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,7 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 
-from tests import processes
+from tests import forks, processes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -124,9 +123,9 @@ async def connected(route: Route, origin: str, *options: str, target: str = TOOL
     with TemporaryFile("w") as log:
         match route.transport:
             case "stdio":
-                arguments = ["-m", "bridge", "serve", *options, target]
+                program, *arguments = forks.command("-m", "bridge", "serve", *options, target)
                 server: Any = stdio_client(
-                    StdioServerParameters(command=sys.executable, args=arguments, cwd=processes.ROOT), errlog=log
+                    StdioServerParameters(command=program, args=arguments, cwd=processes.ROOT), errlog=log
                 )
             case "sse":
                 server = sse_client(f"{origin}/sse")

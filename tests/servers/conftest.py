@@ -20,6 +20,7 @@ from bridge.tools.context import Caller, InvocationContext
 from bridge.tools.execution import execute
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
+from tests import forks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -82,7 +83,7 @@ def serve(request: pytest.FixtureRequest) -> Serve:
     """Serves a server in a process of its own, and connects the official SDK's client, over each transport."""
 
     def serve(name: str, /, **environment: object) -> AbstractAsyncContextManager[Client]:
-        command = [sys.executable, "-m", "bridge", "serve", str(SERVERS / f"{name}.py")]
+        command = forks.command("-m", "bridge", "serve", str(SERVERS / f"{name}.py"))
         given = {variable: str(value) for variable, value in environment.items()}
         return (_over_stdio if request.param == "stdio" else _over_http)(command, given)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import processes
+from tests import forks, processes
 from tests.cli.chatting import Provider, call, serving, text
 from tests.cli.pseudo_terminal import DEADLINE_SECONDS, Terminal
 
@@ -220,7 +219,7 @@ def test_a_tool_of_a_server_asks_the_user_of_the_conversation(tmp_path: Path, tr
         model = ("--model", "openai:test", "--base-url", stack.enter_context(serving(provider)), "--approve", "auto")
         words = ["-m", "bridge", "serve", str(path)]
         if transport == "stdio":
-            target = ["--", sys.executable, *words]
+            target = ["--", *forks.command(*words)]
         else:
             server = stack.enter_context(processes.serving(*words, "--transport", "sse", "--port", "0"))
             target = [f"{server.origin}/sse"]

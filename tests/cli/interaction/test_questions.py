@@ -17,7 +17,7 @@ from bridge import InvocationContext
 from bridge.cli.interaction.lines import PlainInput
 from bridge.cli.interaction.questions import QuestionAnswerer
 from bridge.tools.questions import ElicitationAnswer, UrlElicitation
-from tests import processes
+from tests import forks, processes
 from tests.cli.chatting import Provider, serving, text
 from tests.cli.pseudo_terminal import CTRL_C, CTRL_D, Terminal
 
@@ -78,7 +78,6 @@ ASKING = '''
         """Greet."""
         return (await context.elicit("Really?", {"type": "object", "properties": {}})).action
 '''
-SERVER = (sys.executable, "-m", "bridge", "serve", "asking.py")
 
 
 @pytest.fixture
@@ -87,9 +86,14 @@ def asking(directory: Path) -> Path:
     return directory
 
 
+def server() -> list[str]:
+    """What a command has at its end where it starts the tools as a server."""
+    return ["--", *forks.command("-m", "bridge", "serve", "asking.py")]
+
+
 def at_a_terminal(asking: Path, environment: dict[str, str], *words: str, where: str = "asking.py") -> Terminal:
     command, *rest = words
-    arguments = [command, where, *rest] if where else [command, *rest, "--", *SERVER]
+    arguments = [command, where, *rest] if where else [command, *rest, *server()]
     return Terminal(*arguments, cwd=asking, env=environment)
 
 
@@ -255,7 +259,7 @@ def test_an_interrupted_form_leaves_the_terminal_as_it_was(asking: Path, environ
 
 
 def test_where_there_is_no_terminal_a_question_is_refused_with_the_reason(asking: Path, run: Run) -> None:
-    for words in (["call", "asking.py", "register"], ["call", "register", "--", *SERVER]):
+    for words in (["call", "asking.py", "register"], ["call", "register", *server()]):
         done = run(*words)
         assert (done.returncode, done.stdout) == (1, "")
         assert "asks the user a question, but this is not a terminal, so nobody can answer" in done.stderr
@@ -263,7 +267,7 @@ def test_where_there_is_no_terminal_a_question_is_refused_with_the_reason(asking
 
 
 def test_servers_can_be_told_that_nobody_answers(asking: Path, run: Run) -> None:
-    done = run("call", "register", "--no-questions", "--", *SERVER)
+    done = run("call", "register", "--no-questions", *server())
     assert done.returncode == 1
     assert "needs a client with the capability elicitation.form" in done.stderr
     done = run("call", "asking.py", "register", "--no-questions")
@@ -271,7 +275,7 @@ def test_servers_can_be_told_that_nobody_answers(asking: Path, run: Run) -> None
 
 
 def test_a_completion_is_refused_without_a_model(asking: Path, run: Run) -> None:
-    for words in (["call", "asking.py", "sample"], ["call", "sample", "--", *SERVER]):
+    for words in (["call", "asking.py", "sample"], ["call", "sample", *server()]):
         done = run(*words)
         assert done.returncode == 1
         assert "asks for a completion of a chat model; give one with --model PROVIDER:NAME" in done.stderr
@@ -281,13 +285,21 @@ def test_a_completion_comes_from_the_given_model(asking: Path, run: Run) -> None
     for words in (["call", "asking.py", "sample"], ["call", "sample"]):
         with serving(Provider(text("Hello."))) as url:
             options = ["--model", "openai:test", "--base-url", url]
-            done = run(*words, *options, *([] if len(words) == 3 else ["--", *SERVER]), env={"OPENAI_API_KEY": "x"})
+            done = run(
+                *words,
+                *options,
+                *([] if len(words) == 3 else server()),
+                env={"OPENAI_API_KEY": "x"},
+            )
         assert (done.returncode, done.stdout) == (0, "test: Hello.\n"), done.stderr
         assert "uses the model: 1 message, at most 9 tokens" in done.stderr
 
 
 def test_roots_are_the_folders_of_the_option(asking: Path, run: Run) -> None:
-    for words in (["call", "asking.py", "folders", "--root", "."], ["call", "folders", "--root", ".", "--", *SERVER]):
+    for words in (
+        ["call", "asking.py", "folders", "--root", "."],
+        ["call", "folders", "--root", ".", *server()],
+    ):
         done = run(*words)
         assert (done.returncode, done.stdout.strip()) == (0, asking.resolve().as_uri()), done.stderr
     done = run("call", "asking.py", "folders")

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import forks
 from tests.cli.test_serve_http import LIST, SERVE, post
 from tests.server.auth.issuer import AUDIENCE, CLIENT, issuing
 
@@ -138,7 +138,7 @@ def test_tools_that_are_named_and_not_there_earn_a_warning(start: Start, directo
 
 def test_tools_of_servers_behind_it_are_waited_for_before_any_is_missed(start: Start, directory: Path) -> None:
     (directory / "local.py").write_text("from bridge import tool\n\n@tool\ndef local() -> int:\n    return 1\n")
-    behind = {"command": sys.executable, "args": ["-m", "bridge", "serve", "calculator.py"]}
+    behind = forks.entry("-m", "bridge", "serve", "calculator.py")
     (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"behind": behind}}))
     options = ("--transport", "http", "--port", "0", "--tool-scope", "divide=w,local=w,divid=w")
     with start("serve", "local.py", "mcp.json", *options, env={"BRIDGE_API_KEY": KEY}) as process:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import anyio
 import httpx
 import pytest
 
+from tests import forks
 from tests.cli import draining
 from tests.server import http_server as http
 from tests.server.auth.guarded import Modern
@@ -95,14 +95,14 @@ NO_SUCH_TOOL = "no tool, resource or prompt matches 'ad' in the limits: other na
 def test_a_limit_of_a_tool_that_is_not_there_is_warned_of(
     start: Start, directory: Path, words: tuple[str, str], target: str
 ) -> None:
-    behind = {"command": sys.executable, "args": ["-m", "bridge", "serve", "calculator.py"], "cwd": str(directory)}
+    behind = forks.entry("-m", "bridge", "serve", "calculator.py", cwd=str(directory))
     (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"behind": behind}}), encoding="utf-8")
     with start("serve", target, "--transport", "http", "--port", "0", *words) as process:
         process.line_with(NO_SUCH_TOOL)
 
 
 def test_the_results_of_a_tool_behind_a_gateway_have_a_limit_of_their_own(start: Start, directory: Path) -> None:
-    behind = {"command": sys.executable, "args": ["-m", "bridge", "serve", "calculator.py"], "cwd": str(directory)}
+    behind = forks.entry("-m", "bridge", "serve", "calculator.py", cwd=str(directory))
     (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"behind": behind}}), encoding="utf-8")
     env = {"BRIDGE_TOOL_MAX_RESULT_BYTES": "sh*=300"}
     with (

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests import forks
 from tests.processes import ROOT, serving
 from tests.server.http_server import call, initialize, modern, modern_headers, notification, open_session, request
 
@@ -199,7 +200,7 @@ def gauges(client: httpx.Client, origin: str) -> dict[str, float]:
 def test_the_metrics_tell_of_calls_sessions_and_children_in_hand_and_of_the_drain(tmp_path: Path) -> None:
     tools, config, pipe = tmp_path / "tools.py", tmp_path / "mcp.json", tmp_path / "pipe"
     tools.write_text(HOLD, encoding="utf-8")
-    entry = {"command": sys.executable, "args": ["-m", "bridge", "serve", str(tools)], "cwd": str(ROOT)}
+    entry = forks.entry("-m", "bridge", "serve", str(tools), cwd=str(ROOT))
     config.write_text(json.dumps({"mcpServers": {"child": entry}}), encoding="utf-8")
     os.mkfifo(pipe)
     options = ("--metrics", "--drain-delay", "4")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,8 +21,7 @@ from bridge import (
     UnknownToolError,
 )
 from bridge.client import ClientHandlers, HttpTransport, McpToolProvider, ReconnectPolicy
-from tests.client.conftest import RemoteServer
-from tests.processes import ROOT
+from tests.client.conftest import RemoteServer, forked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -52,8 +50,7 @@ def tasks_server() -> Iterator[RemoteServer]:
 @pytest.fixture(params=ROUTES)
 def config(request: pytest.FixtureRequest, tasks_server: RemoteServer) -> ServerConfig:
     """The server by each transport, with the fast path of the client and without."""
-    words = ("-m", "bridge", "serve", SERVED)
-    transport: Any = StdioTransport(sys.executable, args=words, cwd=str(ROOT))
+    transport: Any = forked("-m", "bridge", "serve", SERVED)
     if request.param.startswith("http"):
         transport = HttpTransport(tasks_server.url)
     return ServerConfig(name="there", transport=transport, fast_path=request.param.endswith("fast path"))

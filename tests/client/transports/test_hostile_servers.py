@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,9 @@ from mcp_types import JSONRPCNotification
 from bridge.client import HttpTransport, McpToolProvider, ServerConfig, StdioTransport
 from bridge.client.connection.listing import valid_notification
 from bridge.errors import BridgeError, ServerAnswerError, ServerRefusedError
-from tests.client.conftest import DEADLINE_SECONDS
+from tests.client.conftest import DEADLINE_SECONDS, forked
 from tests.client.raw_http import MODERN, Request, http, opened, raw_server
-from tests.fuzz.client import AT_ONCE, RECONNECT, ROOT
+from tests.fuzz.client import AT_ONCE, RECONNECT
 from tests.fuzz.hostile import Hostile, HttpServer
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ def anyio_backend() -> str:
 async def hostile(kind: str, era: str, flag: Path) -> AsyncIterator[StdioTransport | HttpTransport]:
     """Run a hostile server, which behaves well while the file exists."""
     if kind == "stdio":
-        words = ("-m", "tests.fuzz.hostile", "stdio", era, str(flag))
-        yield StdioTransport(sys.executable, args=words, cwd=str(ROOT))
+        yield forked("-m", "tests.fuzz.hostile", "stdio", era, str(flag))
         return
     http = HttpServer(Hostile(era, flag), "" if era == "modern" else "session")
     server = await asyncio.start_server(http.serve, "127.0.0.1", 0)

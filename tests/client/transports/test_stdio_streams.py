@@ -12,7 +12,7 @@ import pytest
 from bridge.client import Connection, HttpTransport, ServerConfig, StdioTransport
 from bridge.client.transports import stdio_streams
 from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerFailure, ServerUnavailableError
-from tests.client.conftest import DEADLINE_SECONDS, RemoteServer, opened, proxied, python_config
+from tests.client.conftest import DEADLINE_SECONDS, RemoteServer, forked, opened, proxied, python_config
 from tests.client.scripted import listed, scripted_config
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ async def test_connections_work_on_trio_too(route: str, steady: RemoteServer, an
     transport = (
         HttpTransport(steady.url)
         if route == "http"
-        else StdioTransport(sys.executable, args=("-m", "bridge", "serve", "tests/client/served.py:TOOLS"))
+        else forked("-m", "bridge", "serve", "tests/client/served.py:TOOLS")
     )
     async with opened(ServerConfig(name="x", transport=transport)) as connection:
         assert (await connection.call_tool("add", {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
