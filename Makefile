@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-browser pictures test-llm check format conformance faults bench figures fuzz load reference docs clean
+.PHONY: help demo test collect test-all test-browser pictures test-llm check format conformance faults bench figures fuzz load reference docs clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,6 +25,9 @@ demo: $(READY) ## Serve the calculator over HTTP and stdio and call it, showing 
 
 test: $(READY) ## Run the tests
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup
+
+collect: $(READY) ## Compile the tests, which else each process of `make test` does; that shows what is wrong
+	@$(BIN)/python -m pytest --collect-only -qq > /dev/null || true
 
 test-all: $(READY) ## Run the slow tests too: programs of others, images, replicas that are killed, every pair of routes
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --hypothesis-profile all -m "not llm and not faults and not docs and not browser"

@@ -32,8 +32,9 @@ DEADLINE_SECONDS = 15
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this folder; they need a browser."""
+    folder = str(Path(__file__).parent)
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if str(item.path).startswith(folder):
             item.add_marker(pytest.mark.browser)
 
 
