@@ -92,7 +92,7 @@ class ContentsRewriter:
         self._rest = b""
         """Beginning of a name, or another token, that is not complete."""
         self._start = 0
-        """Where the text that is neither kept nor passed on begins."""
+        """Position at which the text begins that is neither kept nor passed on."""
         self._passed: list[bytes] = []
         self._kept = bytearray()
         self._open: list[bytes] = []
