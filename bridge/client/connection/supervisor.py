@@ -75,7 +75,7 @@ class Supervisor:
         self.receiver: ChangeReceiver | None = None
         """Receives the changes of the session; None before the first."""
         self.task_notifications: TaskNotifications | None = None
-        """Those of the session; None if its server cannot announce them."""
+        """Notifications of tasks over the session; None if its channel has none."""
         self._stopping = anyio.Event()
         self._wanted = anyio.Event()
         self._changed = anyio.Event()

@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from bridge import TaskPolicy, tool
-from bridge.server import http_app
+from bridge.client import CallOptions, Connection, MemoryTransport, ServerConfig
+from bridge.server import Publisher, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits
 from tests.server import http_server
@@ -91,6 +92,24 @@ def test_a_client_of_the_handshake_era_gets_the_result_directly(fast_path: bool)
     assert added["result"]["structuredContent"] == {"result": 3}
     assert failed["error"]["code"] == -32021
     assert got["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize(("backend", "kind"), [("asyncio", "task"), ("trio", "complete")])
+def test_a_server_on_trio_answers_calls_directly(backend: str, kind: str) -> None:
+    @tool(task="required")
+    def add(a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    async def called() -> dict[str, Any]:
+        transport = MemoryTransport(Publisher(add, name="adding").server)
+        with anyio.fail_after(20):
+            async with Connection(ServerConfig(name="adding", transport=transport)) as connection:
+                return await connection.call_tool("add", {"a": 1, "b": 2}, options=CallOptions(hands_on_tasks=True))
+
+    result = anyio.run(called, backend=backend)
+    assert result["resultType"] == kind
+    assert (kind == "complete") is (result.get("structuredContent") == {"result": 3})
 
 
 def test_a_server_whose_tools_make_no_tasks_has_no_extension() -> None:
