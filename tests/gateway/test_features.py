@@ -30,6 +30,7 @@ from bridge.client.uris import UI_EXTENSION, UI_SETTINGS
 from bridge.errors import ServerRefusedError
 from bridge.gateway import Gateway
 from bridge.server import Publisher, http_app
+from bridge.server.limits import Limits, Rate
 from tests.client.served_features import FEATURES, all_bytes
 from tests.client.test_remote_features import HANDLERS
 from tests.gateway.between import DEADLINE_SECONDS, STATE_KEYS, between, caller
@@ -114,14 +115,14 @@ async def test_one_server_answers_through_a_gateway_as_directly(era: str, server
 
 
 async def test_a_refusal_of_a_read_keeps_its_data(era: str, server_era: str) -> None:
-    async with AsyncExitStack() as stack:
-        gateway = await stack.enter_async_context(Gateway([served(ASSISTANT, server_era)]))
-        through = await stack.enter_async_context(caller(gateway, era=era, can_be_asked=False))
-        code, _, data = await said(through, "resources/read", {"uri": "question://dish"})
-        if era == server_era == "2026-07-28":  # other clients cannot be informed of capabilities
-            assert (code, data) == (-32021, {"requiredCapabilities": {"elicitation": {"form": {}}}})
-        else:
-            assert (code, data) == (-32603, {"uri": "question://dish"})
+    limits = Limits(tool_rates={"titles": Rate(1, 1000)})
+    publisher = Publisher(ASSISTANT, name="notes", state_keys=STATE_KEYS, limits=limits)
+    pin: Any = server_era
+    server = ServerConfig(name="notes", transport=MemoryTransport(publisher.server), protocol=pin)
+    async with between(server, era=era) as (_, through):
+        await through.request("resources/read", {"uri": "notes://all"})
+        code, _, data = await said(through, "resources/read", {"uri": "notes://all"})
+    assert (code, data.keys()) == (-32005, {"retryAfterSeconds"})
 
 
 @resource("ui://page", mime_type="text/html;profile=mcp-app", metadata={"ui": {"csp": {}}})
