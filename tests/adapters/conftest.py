@@ -1,4 +1,4 @@
-"""What the tests of every adapter use."""
+"""Fixtures of the tests of every adapter."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def deadline() -> AsyncIterator[None]:
-    """No asynchronous test waits for ever."""
+    """Fail asynchronous tests at a deadline."""
     with anyio.fail_after(30):
         yield

@@ -49,7 +49,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("deadline")]
 
 
 class Model(FakeMessagesListChatModel):
-    """Replies what a test says, and keeps the definitions that it is given."""
+    """A model with given replies, which records the definitions that it receives."""
 
     offered: list[Any] = []  # noqa: RUF012 - copied by pydantic
 

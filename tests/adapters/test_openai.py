@@ -29,7 +29,7 @@ IMAGE_URL = f"data:image/png;base64,{PIXEL_BASE64}"
 
 @asynccontextmanager
 async def client_of(answer: Any) -> AsyncIterator[tuple[AsyncOpenAI, list[Any]]]:
-    """A client whose server gives an answer, and the requests that it gets."""
+    """A client whose server gives a response, and the requests that it sends."""
     with running_provider() as provider:
         provider.will_answer(answer)
         async with AsyncOpenAI(base_url=f"{provider.url}/v1", api_key="secret", max_retries=0) as client:

@@ -57,7 +57,7 @@ QUIET = RunConfig(tracing_disabled=True)
 
 
 class Desk:
-    """An agent whose model is a server that replies what a test says."""
+    """An agent whose model is a server with given replies."""
 
     def __init__(self, provider: Provider, client: AsyncOpenAI) -> None:
         self.provider = provider
@@ -73,7 +73,7 @@ class Desk:
 
     @property
     def offered(self) -> list[list[Any]]:
-        """The definitions in each request."""
+        """Return the definitions in each request."""
         return [[each["function"] for each in request.body.get("tools", ())] for request in self.provider.requests]
 
 
@@ -102,7 +102,7 @@ async def test_an_agent_offers_the_tools_with_their_schemas(way: str) -> None:
 
 
 def parts(way: str, source: object, **options: Any) -> dict[str, Any]:
-    """The part of an agent that has the tools."""
+    """Return the part of an agent that has the tools."""
     if way == "tools":
         return {"tools": openai_agents_tools(source, **options)}
     return {"mcp_servers": [openai_agents_server(source, **options)]}

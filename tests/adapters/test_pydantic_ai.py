@@ -58,7 +58,7 @@ def model(*calls: tuple[str, Any], offered: list[Any] | None = None) -> Function
 
 
 async def returns(source: object, *calls: tuple[str, Any], deps: Any = None) -> list[ToolReturnPart[Any]]:
-    """What the calls of an agent return, in their order."""
+    """Return the results of an agent's calls, in order."""
     run = await Agent(model(*calls), toolsets=[pydantic_ai_toolset(source)], deps_type=object).run("Go.", deps=deps)
     ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(run.all_messages()))
     return [part for message in run.all_messages() for part in message.parts if isinstance(part, ToolReturnPart)]

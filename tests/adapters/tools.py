@@ -1,4 +1,4 @@
-"""Tools with all that a framework has to carry."""
+"""Tools with every kind of argument and result for the frameworks."""
 
 from __future__ import annotations
 

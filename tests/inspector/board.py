@@ -119,7 +119,7 @@ async def spy() -> str:
 
 @tool(metadata={"ui": {"resourceUri": "ui://none"}})
 async def broken(context: InvocationContext) -> str:
-    """Name an app that is none, after a look at the client."""
+    """Name an app that does not exist, and the client's capabilities."""
     extensions = context.client_capabilities.get("extensions", {})
     return f"declared: {sorted(extensions)}"
 

@@ -31,7 +31,7 @@ async def page() -> AsyncIterator[OpenPage]:
 
 @pytest.fixture
 def client(page: OpenPage) -> httpx.AsyncClient:
-    """That client."""
+    """Return that client."""
     return page.client
 
 

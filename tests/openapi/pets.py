@@ -1,4 +1,4 @@
-"""A real FastAPI application, which writes down what it receives."""
+"""A real FastAPI application, which records its requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pet(BaseModel):
 
 
 def pets_app() -> FastAPI:  # noqa: C901 - a list of operations
-    """An application with one operation for each thing that an operation can have.
+    """Create an application with one operation for each feature of an operation.
 
     ``app.state.seen`` holds each request: its method, raw path, raw query, headers and cookies.
     """

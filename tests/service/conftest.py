@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Services run on both event loops."""
+    """Run services on both event loops."""
     backend: str = request.param
     return backend
 
 
 @pytest.fixture(params=["whole", "streamed"])
 def way(request: pytest.FixtureRequest) -> str:
-    """How the model's replies come: both are one loop, and have one body of tests."""
+    """Run each test with whole and with streamed replies of the model: both use one loop."""
     way: str = request.param
     return way
 
@@ -34,5 +34,5 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """Where conversations are kept."""
+    """Each store of conversations."""
     return tmp_path / "conversations.db"

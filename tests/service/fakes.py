@@ -1,4 +1,4 @@
-"""A model that says what it is told to, and the smallest of services."""
+"""A scripted model, and the smallest of services."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     Reply = str | AiMessage | ChatResponse | Exception | Callable[[ChatRequest], Awaitable[AiMessage]]
 
 DEADLINE_SECONDS = 20.0
-"""How long anything here may take before it is taken to hang."""
+"""Maximum seconds of a test; then it has hung."""
 
 
 class FakeModel:
-    """Gives its replies in order, whole or in pieces, and keeps what it was asked."""
+    """Model with given replies, whole or streamed, which records its requests."""
 
     def __init__(self, *replies: Reply) -> None:
         self._replies = list(replies)
@@ -83,17 +83,17 @@ def response_of(reply: str | AiMessage) -> ChatResponse:
 
 
 def call(name: str, id_: str | None = None, **arguments: Any) -> ToolExecutionRequest:
-    """A call as a model writes it."""
+    """Return a call as a model writes it."""
     return ToolExecutionRequest(name, json.dumps(arguments), id_)
 
 
 def calls(*requests: ToolExecutionRequest) -> AiMessage:
-    """A reply that wants tools run."""
+    """Return a reply that requests tools."""
     return AiMessage(None, requests)
 
 
 class Assistant(Protocol):
-    """Answers, whole or in pieces."""
+    """Answer, whole or streamed."""
 
     async def chat(self, message: str) -> Result[str]: ...
 
@@ -101,12 +101,12 @@ class Assistant(Protocol):
 
 
 def assistant(*replies: Reply, **options: Any) -> Assistant:
-    """A service on a model with these replies."""
+    """Return a service on a model with these replies."""
     return ai_service(Assistant, chat_model=FakeModel(*replies), **options)
 
 
 async def ask(service: Assistant, way: str, message: str = "Hello") -> Result[str]:
-    """Ask, and take the answer in either way."""
+    """Ask, and return the answer of either way."""
     if way == "whole":
         return await service.chat(message)
     stream = service.stream(message)

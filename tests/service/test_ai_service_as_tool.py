@@ -162,7 +162,7 @@ async def test_a_tool_that_waits_for_approval_fails_and_says_so() -> None:
 
 
 class Diary(Protocol):
-    """A tool that says nothing of conversations."""
+    """A tool without a conversation."""
 
     @tool
     async def note(self, text: str) -> str: ...

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Bookings:
-    """Tools of which one only looks."""
+    """Tools of which one is read-only."""
 
     def __init__(self) -> None:
         self.cancelled: list[str] = []
@@ -38,7 +38,7 @@ class Bookings:
 
 
 class Clerk:
-    """Decides by a list, and keeps what was asked."""
+    """Policy that decides by a list, and records its requests."""
 
     def __init__(self, *decisions: Decision | bool) -> None:
         self.decisions = list(decisions)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Trip:
-    """What is booked, and undone."""
+    """Bookings that were made, and undone."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -64,7 +64,7 @@ async def test_what_succeeded_is_undone_in_reverse_when_the_invocation_fails(way
     with pytest.raises(ChatModelError):
         await ask(service, way)
     undone = {"flight to Rome": "no flight F-Rome", "hotel in Rome": "no hotel H-1"}
-    booked = trip.done[:2]  # together, they may be done in any order
+    booked = trip.done[:2]  # concurrent calls may be undone in any order
     assert sorted(booked) == ["flight to Rome", "hotel in Rome"]
     assert trip.done[2:] == [undone[each] for each in reversed(booked)]
 

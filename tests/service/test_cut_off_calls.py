@@ -1,4 +1,4 @@
-"""What the loop makes of a reply that broke off within a tool call."""
+"""Replies that break off within a tool call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 def broken_off(*requests: ToolExecutionRequest, reason: FinishReason = FinishReason.LENGTH) -> ChatResponse:
-    """A reply that wants tools run, and lacks its end."""
+    """Return a reply that requests tools, and lacks its end."""
     return ChatResponse(message=calls(*requests), finish_reason=reason)
 
 

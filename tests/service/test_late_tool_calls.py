@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 class SlowDesk:
-    """Books in a worker thread, and only when told to; cancels what was booked."""
+    """Books in a worker thread when the test releases it, and cancels bookings."""
 
     def __init__(self) -> None:
         self.may_book = threading.Event()

@@ -24,7 +24,7 @@ async def add(a: int, b: int) -> int:
 
 
 class Diary(InvocationListener):
-    """Writes down what it hears, and in which invocation."""
+    """Records its events, and their invocations."""
 
     def __init__(self) -> None:
         self.entries: list[Any] = []

@@ -1,4 +1,4 @@
-"""Listeners that show what tools do."""
+"""Listeners that report the calls of tools."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Observed(Measured):
-    """An observer with the spans and metrics that it recorded."""
+    """An observer, and the spans and metrics that it recorded."""
 
     def __init__(self) -> None:
         super().__init__()

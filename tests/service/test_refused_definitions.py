@@ -1,4 +1,4 @@
-"""A wrong argument is refused where it is given, and named with the remedy; nothing accepted fails later."""
+"""A wrong argument is refused at once, with a remedy; nothing that is accepted fails later."""
 
 from __future__ import annotations
 

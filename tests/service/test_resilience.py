@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Shop:
-    """Counts what is asked of it, and fails as often as it is told."""
+    """Counts its calls, and fails as often as the test wants."""
 
     def __init__(self, failures: int = 0, error: Exception | None = None) -> None:
         self.failures = failures
@@ -189,7 +189,7 @@ async def test_a_key_says_who_shares_answers() -> None:
 
 
 class Counter:
-    """Waits until it is let go, and counts its runs."""
+    """Waits until it is released, and counts its runs."""
 
     def __init__(self) -> None:
         self.runs = 0

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Bookings:
-    """Tools of which one only looks."""
+    """Tools of which one is read-only."""
 
     def __init__(self) -> None:
         self.looked = 0
@@ -61,7 +61,7 @@ LATER = ApprovalPolicy(approve=lambda *_: Decision.later())
 
 
 async def suspended(bookings: Bookings, memory: ChatMemory, **options: Any) -> SuspendedInvocation:
-    """An invocation that has looked, and now wants to cancel two bookings and to look again."""
+    """An invocation that has called the read-only tool, and now requests two cancellations and a further look."""
     wanted = calls(call("cancel", "2", booking="B-1"), call("look", "3"), call("cancel", "4", booking="B-2"))
     desk = ai_service(
         Desk,

@@ -238,7 +238,7 @@ async def test_a_stream_runs_once_and_has_a_result_when_it_is_over() -> None:
 
 
 class Waiting(FakeModel):
-    """A model in the middle of whose reply nothing more comes."""
+    """A model that stops sending in the middle of its reply."""
 
     def __init__(self) -> None:
         super().__init__("one two")
@@ -349,7 +349,7 @@ def test_synchronous_code_iterates_too() -> None:
 
 def test_synchronous_code_that_leaves_early_stops_the_stream() -> None:
     class Noting:
-        """Says in a way that any thread sees that the stream was closed."""
+        """Records in a thread-safe way that the stream was closed."""
 
         closed = False
 

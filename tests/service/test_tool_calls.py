@@ -23,7 +23,7 @@ TO_LLM, IMMEDIATE, IF_LAST = ReturnBehavior
 
 
 def expected_to_end(behaviors: tuple[ReturnBehavior, ...], failing: int | None) -> bool:
-    """LangChain4j's table in its own words: the last is IMMEDIATE_IF_LAST, or all are immediate; and none failed."""
+    """LangChain4j's table: the last is IMMEDIATE_IF_LAST, or all are immediate; and none failed."""
     if failing is not None:
         return False
     return behaviors[-1] is IF_LAST or all(each in (IMMEDIATE, IF_LAST) for each in behaviors)
@@ -78,7 +78,7 @@ async def test_the_truth_table_of_return_behaviours(
 
 
 class Meeting:
-    """Tools that end only together: who waits for the others in vain would wait for ever."""
+    """Tools that end only together: if they were not run concurrently, they would wait for ever."""
 
     def __init__(self, expected: int) -> None:
         self.expected = expected
@@ -108,7 +108,7 @@ async def test_tools_run_together_where_that_is_wanted_and_results_come_in_call_
 
 
 class Counting:
-    """Notes how many run at once."""
+    """Counts how many run at once."""
 
     def __init__(self) -> None:
         self.running = 0
@@ -129,7 +129,7 @@ async def test_no_more_tools_run_at_once_than_the_limit_says(way: str, concurren
     service = assistant(calls(*[call("count")] * 5), "done", tools=[counting], execute_tools_concurrently=concurrently)
     await ask(service, way)
     assert counting.most <= most
-    assert way == "streamed" or counting.most == most  # a stream in step with its reader starts them as they come
+    assert way == "streamed" or counting.most == most  # a stream that is read in step starts them as they arrive
 
 
 async def test_a_limit_below_one_is_refused() -> None:

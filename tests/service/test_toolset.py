@@ -36,7 +36,7 @@ async def secret() -> str:
 
 
 class WhenAskedFor:
-    """Gives a tool only where the user speaks of bookings."""
+    """Provides a tool only if the user mentions bookings."""
 
     def __init__(self) -> None:
         self.requests: list[ToolProviderRequest] = []
@@ -66,7 +66,7 @@ async def test_a_provider_gives_tools_by_what_the_user_says(way: str) -> None:
     await ask(service, way, "Hello")
     both = ["unlock", "get_booking_details"]
     assert names_in(model) == [both, both, ["unlock"]]
-    assert len(provider.requests) == 2  # once an invocation
+    assert len(provider.requests) == 2  # once for each invocation
 
 
 async def test_a_dynamic_provider_is_asked_before_every_request_and_adds_and_removes(way: str) -> None:

@@ -1,8 +1,8 @@
 """A process that writes one conversation, turn after turn, until it is killed or done.
 
-It says on standard output when it begins, and after every turn; ``--die-at STEP`` ends it as SIGKILL would, at that
-step of its third turn. With ``--hold`` it says when the tool of a turn runs, and goes on when it reads a line. Its
-model fails where it is shown a conversation that no provider would take.
+It prints a line when it starts, and after every turn; ``--die-at STEP`` ends it as SIGKILL would, at that step of its
+third turn. With ``--hold`` it prints a line when the tool of a turn runs, and continues when it reads a line. Its model
+fails for a conversation that no provider would accept.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Chat(Protocol):
 
 
 class Model:
-    """Wants two tools, then answers."""
+    """Requests two tools, then answers."""
 
     async def chat(self, request: ChatRequest) -> ChatResponse:
         assert_valid(request.messages)
@@ -52,7 +52,7 @@ class Model:
 
 
 def assert_valid(messages: Sequence[ChatMessage]) -> None:
-    """A user begins, and every tool call is followed by its result."""
+    """Check that a user begins, and that every tool call is followed by its result."""
     assert isinstance(messages[0], UserMessage)
     called: list[str | None] = []
     for message in messages:
@@ -66,7 +66,7 @@ def assert_valid(messages: Sequence[ChatMessage]) -> None:
 
 
 class Fate(InvocationListener):
-    """Ends the process at one step."""
+    """End the process at one step."""
 
     def __init__(self, step: str | None) -> None:
         self.step = step
@@ -96,7 +96,7 @@ class Fate(InvocationListener):
 
 
 class FatalStore:
-    """A store around the writing of which the process may end."""
+    """A store that may end the process before and after each write."""
 
     def __init__(self, store: ChatMemoryStore, at: Callable[[str], None]) -> None:
         self._store = store

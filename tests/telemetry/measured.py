@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Measured:
-    """Instruments, and what they have measured."""
+    """Instruments, and their measurements."""
 
     def __init__(self) -> None:
         self._reader = InMemoryMetricReader()
@@ -22,12 +22,12 @@ class Measured:
         self.instruments = Instruments(self.provider)
 
     def counts(self, histogram: str) -> list[tuple[dict[str, Any], int]]:
-        """The labels of each series of a histogram, and how often it was recorded."""
+        """Return the labels of each series of a histogram, and its count."""
         found = [(labels, point.count) for labels, point in self._points(histogram) if isinstance(point, Histogram)]
         return sorted(found, key=repr)
 
     def values(self, name: str, label: str = "bridge.upstream") -> dict[str, float]:
-        """The values of a counter or gauge, by one of its labels."""
+        """Return the values of a counter or gauge, by one of its labels."""
         return {
             str(labels.get(label, "")): point.value
             for labels, point in self._points(name)
@@ -35,7 +35,7 @@ class Measured:
         }
 
     def points(self, histogram: str) -> list[HistogramDataPoint]:
-        """The data points of a histogram."""
+        """Return the data points of a histogram."""
         return [point for _, point in self._points(histogram) if isinstance(point, Histogram)]
 
     def _points(self, name: str) -> Iterator[tuple[dict[str, Any], object]]:

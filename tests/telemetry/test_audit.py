@@ -30,7 +30,7 @@ file.close()
 
 @contextmanager
 def files_no_longer_than(size_bytes: int) -> Iterator[None]:
-    """What a full disk is like: a write is cut, and the next one fails."""
+    """Simulate a full disk: a write is cut, and the next one fails."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
@@ -63,7 +63,7 @@ def test_what_was_written_and_the_name_of_a_new_file_are_on_the_disk_when_write_
 
     monkeypatch.setattr(os, "fsync", fsync)
     file = AuditFile(tmp_path / "audit.log", max_bytes=10)
-    for line in (b"one\n", b"two\n", b"three\n"):  # the last one begins a file anew
+    for line in (b"one\n", b"two\n", b"three\n"):  # the last one begins a new file
         file.write(line)
     file.close()
     assert synced == [tmp_path, 4, 8, tmp_path, 6]

@@ -35,7 +35,7 @@ SERVER = Peer("stdio", "2025-11-25", "github")
 
 
 class Kept:
-    """A sink that keeps the records, and asks for those that wait when it is read."""
+    """A sink that keeps the records, and flushes pending ones when it is read."""
 
     def __init__(self) -> None:
         self._records: list[dict[str, Any]] = []
@@ -153,14 +153,14 @@ def test_lost_audit_lines_are_counted_while_calls_go_on(
     tried = Event()
 
     class Full:
-        """A disk that has no room."""
+        """A full disk."""
 
         def write(self, lines: bytes) -> None:
             tried.set()
             raise OSError(ENOSPC, "No space left on device")
 
         def close(self) -> None:
-            """There is nothing to close."""
+            """Do nothing."""
 
     monkeypatch.setattr(writing, "MAX_WAITING", 10)
     lost = measured.instruments.lost_audit_lines

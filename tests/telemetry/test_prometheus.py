@@ -31,7 +31,7 @@ calls_total{tool="quote\\"}"} 1.0
 
 
 def fetched(metrics: PrometheusMetrics) -> dict[tuple[str, str, str], float]:
-    """The samples by name, tool and bucket."""
+    """Return the samples by name, tool and bucket."""
     text, content_type = metrics.text()
     assert content_type.startswith("text/plain")
     return {

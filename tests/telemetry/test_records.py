@@ -45,7 +45,7 @@ def read(call: EndedCall) -> dict[str, Any]:
 
 
 class Output:
-    """Keeps what is written."""
+    """Keeps the written text."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, object]] = []
@@ -54,7 +54,7 @@ class Output:
         self.lines += map(json.loads, lines.splitlines())
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 def test_a_record_has_the_start_the_caller_the_tool_and_the_outcome() -> None:

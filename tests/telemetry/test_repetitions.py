@@ -4,7 +4,7 @@ from bridge.telemetry.repetitions import Repetitions
 
 
 class Clock:
-    """A clock that stands still."""
+    """A clock that does not advance."""
 
     def __init__(self) -> None:
         self.now = 100.0

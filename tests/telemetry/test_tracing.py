@@ -37,7 +37,7 @@ class Traced:
         return list(self._exporter.get_finished_spans())
 
     def ask(self) -> dict[str, Any]:
-        """Ask a server; what went with the request."""
+        """Send a request to a server; return its metadata."""
         with self.observer.asking("tools/call", "add", SERVER) as asking:
             return dict(asking.meta)
 

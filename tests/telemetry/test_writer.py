@@ -15,7 +15,7 @@ DEADLINE_SECONDS = 20
 
 
 class Output:
-    """Keeps what is written, unless it is told to fail or to wait."""
+    """Keeps the written text, unless the test lets it fail or wait."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -55,7 +55,7 @@ def test_lines_are_written_in_batches_of_bounded_length(monkeypatch: pytest.Monk
     batches: list[bytes] = []
 
     class Told(Output):
-        """Keeps the batches as they came."""
+        """Keeps the batches."""
 
         def write(self, lines: bytes) -> None:
             batches.append(lines)
@@ -106,7 +106,7 @@ def test_lines_over_the_limit_are_dropped_counted_and_told_in_their_place(monkey
     writer = BackgroundWriter("audit log", output, gap, lost.append)
     with output.gate:
         writer.put(["1"])
-        assert output.tried.wait(DEADLINE_SECONDS)  # it is in the hands of the writer, and waits no more
+        assert output.tried.wait(DEADLINE_SECONDS)  # the writer has taken it
         for number in range(2, 7):
             writer.put([str(number)])
     writer.close()
@@ -122,7 +122,7 @@ def test_lines_that_take_too_much_memory_are_dropped_counted_and_told_too(monkey
     long = "x" * 2048
     with output.gate:
         writer.put(["1"])
-        assert output.tried.wait(DEADLINE_SECONDS)  # it is in the hands of the writer, and waits no more
+        assert output.tried.wait(DEADLINE_SECONDS)  # the writer has taken it
         for line in (long, long, "short"):
             writer.put([line])
         writer.put([long])
@@ -136,7 +136,7 @@ def test_memory_that_lines_took_is_there_for_others_when_they_are_written(monkey
     written = Semaphore(0)
 
     class Told(Output):
-        """Tells of each batch that was written."""
+        """Reports each written batch."""
 
         def write(self, lines: bytes) -> None:
             super().write(lines)

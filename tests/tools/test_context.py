@@ -39,7 +39,7 @@ FILLED = ElicitationAnswer("accept", {"city": "Bonn"})
 
 
 class Recorder:
-    """A channel that answers at once, and remembers all that it is told."""
+    """A channel that answers at once, and records its messages."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []

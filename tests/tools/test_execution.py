@@ -1,4 +1,4 @@
-"""Failures, handlers and callbacks; see `test_execution_time` for what ends a call early."""
+"""Failures, handlers and callbacks; see `test_execution_time` for calls that end early."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ async def test_an_unknown_tool_is_named_with_the_nearest_names() -> None:
 
 
 def both(answer: Callable[..., Any]) -> list[Callable[..., Any]]:
-    """A handler as it is, and as a coroutine function."""
+    """Return a handler as it is, and as a coroutine function."""
 
     async def asynchronous(*arguments: Any) -> Any:
         await anyio.lowlevel.checkpoint()
@@ -252,7 +252,7 @@ async def test_corrections_of_an_unknown_name_are_bounded_too() -> None:
 
 
 class StopError(Exception):
-    """What a handler or callback raises."""
+    """Exception of a handler or callback."""
 
 
 def stop(*_: Any) -> Any:

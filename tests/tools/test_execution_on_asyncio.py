@@ -1,4 +1,4 @@
-"""What only asyncio has: awaiting something that somebody else cancels."""
+"""Cancellation that exists on asyncio only: awaiting a task that another one cancels."""
 
 from __future__ import annotations
 

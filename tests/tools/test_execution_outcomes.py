@@ -1,4 +1,4 @@
-"""What surrounds a call, and what it can end in beside success and failure."""
+"""Order of callbacks and events, and outcomes beside success and failure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyn
 
 
 class StopError(Exception):
-    """What a callback raises."""
+    """Exception of a callback."""
 
 
 # --- callbacks --------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ async def test_an_error_is_held_to_the_budget_too() -> None:
 
 
 class Later:
-    """A channel whose answers come only when the call is run again."""
+    """A channel whose answers arrive only when the call is run again."""
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 

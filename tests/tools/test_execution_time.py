@@ -1,4 +1,4 @@
-"""What ends a call early: time limits and cancellation."""
+"""Calls that end early: time limits and cancellation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOON_SECONDS = 0.2
 
 
 class Limit:
-    """One way to give a call little time."""
+    """One way to limit the time of a call."""
 
     def __init__(self, kind: str) -> None:
         self.tool_seconds = SOON_SECONDS if kind == "tool" else PATIENCE_SECONDS

@@ -44,7 +44,7 @@ async def execute(function: object, context: InvocationContext | None = None, **
 
 
 class Asker:
-    """A channel whose answers come only when the call is run again."""
+    """A channel whose answers arrive only when the call is run again."""
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 
@@ -247,7 +247,7 @@ async def test_a_function_that_is_no_longer_awaited_sees_it_and_keeps_its_place_
 
 
 class Watched(BaseModel):
-    """A model whose validation waits until the event loop has gone on."""
+    """A model whose validation waits for the event loop."""
 
     value: Annotated[str, AfterValidator(lambda value: passed.wait(DEADLINE_SECONDS) and value)]
 

@@ -70,7 +70,7 @@ GIVEN = ToolExecutionResult((Text("a"),), {"b": 1}, metadata={"c": 2})
 
 
 class Unsaid:
-    """Stands for no return annotation."""
+    """Placeholder for no return annotation."""
 
 
 def writer(annotation: Any) -> ResultWriter:
@@ -78,7 +78,7 @@ def writer(annotation: Any) -> ResultWriter:
 
 
 def written(write: ResultWriter, value: Any) -> ToolExecutionResult:
-    """The result of a value, which is the same when it is written as JSON at once."""
+    """Return the result of a value, after a check that it equals the one written as JSON at once."""
     result, as_json = write.write(value), write.write_json(value)
     if isinstance(as_json, bytes):
         assert from_json(b"{%b}" % as_json) == result_to_wire(result)

@@ -34,7 +34,7 @@ class Unknown:
 
 
 class Unsaid:
-    """Stands for no return annotation."""
+    """Placeholder for no return annotation."""
 
 
 PICTURE = Image(b"\x89PNG")

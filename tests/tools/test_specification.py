@@ -1,4 +1,4 @@
-"""What authors declare of tools is refused where they declare it."""
+"""Invalid specifications are refused when they are created."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def test_the_specification_of_any_function_survives_the_wire(parameters: list[An
 
 
 def with_parameters(parameters: list[Any]) -> Callable[..., Any]:
-    """A function of that many parameters."""
+    """Return a function with that many parameters."""
 
     def p0() -> None: ...
     def p1(p0: Any) -> None: ...

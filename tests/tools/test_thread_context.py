@@ -1,4 +1,4 @@
-"""The context that a function in a worker thread is given."""
+"""The context of a function in a worker thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyn
 
 
 class Recorder:
-    """A channel that remembers how far the call is."""
+    """A channel that records the progress."""
 
     def __init__(self) -> None:
         self.told: list[float] = []

@@ -33,7 +33,7 @@ def the_limit_is_set_back() -> Iterator[None]:
 
 
 class Work:
-    """A function that can be held."""
+    """A function that waits until it is released."""
 
     def __init__(self) -> None:
         self.started = anyio.Event()

@@ -1,4 +1,4 @@
-"""What a tool is."""
+"""Tools and their wrappers."""
 
 from __future__ import annotations
 

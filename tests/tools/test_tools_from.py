@@ -1,4 +1,4 @@
-"""Where tools are found."""
+"""Sources of tools."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
-"""The tests are there once `make test-browser` has installed what they need."""
+"""Skip the tests unless `make test-browser` has installed what they need."""
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 HOSTILE = Path(__file__).with_name("hostile.py")
 DEADLINE_SECONDS = 15

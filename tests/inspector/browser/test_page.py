@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 ITEMS = 13
-"""What the travel agency offers."""
+"""Texts of the travel agency's page."""
 
 
 def test_search_and_keyboard_lead_to_a_tool(page: Page) -> None:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from tests.forks import ForkedPython
 
 TURN_MESSAGES = 5
-"""The user's, the calls, two results, the answer."""
+"""Messages of one turn: the user's, the calls, two results, the answer."""
 
 
 @pytest.fixture(params=["sqlite", "redis"])
 def kept_at(request: pytest.FixtureRequest) -> str:
-    """Where two processes can find one conversation."""
+    """Each store that two processes can share."""
     if request.param == "sqlite":
         return str(request.getfixturevalue("database"))
     url: str = request.getfixturevalue("redis_url")
@@ -68,7 +68,7 @@ def read(kept_at: str) -> Sequence[ChatMessage]:
 
 
 def assert_whole_turns(messages: Sequence[ChatMessage]) -> list[str]:
-    """Every turn is there with all that belongs to it; returns what the users said."""
+    """Check that every turn is complete; return the texts of the users."""
     said = []
     for i in range(0, len(messages), TURN_MESSAGES):
         user, wanted, first, second, answer = messages[i : i + TURN_MESSAGES]
@@ -130,7 +130,7 @@ def test_turns_that_run_at_the_same_time_in_two_processes_stand_one_after_the_ot
             assert process.wait(timeout=60) == 0
     said = [f"{second.pid}-0", f"{first.pid}-0"]
     assert assert_whole_turns(read(kept_at)) == said
-    with start(kept_at, "--turns", "1") as third:  # which is shown both
+    with start(kept_at, "--turns", "1") as third:  # its messages include both
         go(third)
         assert third.wait(timeout=60) == 0
     assert assert_whole_turns(read(kept_at)) == [*said, f"{third.pid}-0"]

@@ -49,7 +49,7 @@ EVERY_KIND: list[ChatMessage] = [
 
 @pytest.fixture(params=["in memory", "sqlite", "redis"])
 def open_store(request: pytest.FixtureRequest) -> Iterator[Callable[[], ChatMemoryStore]]:
-    """Opens the same store again and again, as another process would."""
+    """Opens the same store repeatedly, as other processes would."""
     opened: list[Any] = []
     if request.param == "in memory":
         store = InMemoryStore()
@@ -85,7 +85,7 @@ async def test_the_newest_are_read_in_pages_that_go_back(open_store: Callable[[]
     await store.append("c", said(4, start=3))
     newest = await store.read("c", limit=3)
     assert newest.messages == said(3, start=4)
-    await store.append("c", said(2, start=7))  # what is written meanwhile moves nothing
+    await store.append("c", said(2, start=7))  # later messages move nothing
     older = await store.read("c", limit=3, before=newest.before)
     assert older.messages == said(3, start=1)
     oldest = await store.read("c", limit=3, before=older.before)
@@ -276,7 +276,7 @@ async def test_a_full_disk_is_said_and_nothing_is_half_written(database: Path) -
     await memory.add(*said(1))
     store = memory.store
     assert isinstance(store, SqliteStore)
-    store._connection().execute("PRAGMA max_page_count = 8")  # what a full disk is to SQLite
+    store._connection().execute("PRAGMA max_page_count = 8")  # the error of SQLite on a full disk
     with pytest.raises(MemoryStoreError, match="cannot be used: database or disk is full"):
         await memory.add(*said(2), UserMessage.of("x" * 100_000))
     assert await memory.messages() == tuple(said(1))

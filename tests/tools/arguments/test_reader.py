@@ -337,7 +337,7 @@ def test_scalars_with_constraints_are_validated(kind: Any, text: str, value: obj
 
 
 def test_an_exception_of_a_validator_that_is_no_complaint_is_passed_on() -> None:
-    """It is a fault of the program, not of the arguments."""
+    """A fault of the program is not reported as one of the arguments."""
 
     def take(broken: Broken) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What strict validation alone lets through is what the walk along the schema lets through, too."""
+"""Arguments that strict validation alone accepts are also accepted by the walk along the schema."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def order(order: Order, day: date | None = None, price: Annotated[Decimal, Field
 
 
 class Walking(ArgumentReader):
-    """Trusts no text."""
+    """A reader that accepts no text."""
 
     __slots__ = ()
 
@@ -128,7 +128,7 @@ def test_doubtful_is_only_what_stands_where_it_can_be_wrong(arguments: dict[str,
 
 
 def without(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """A schema of an order without a property."""
+    """A schema of an order without one property."""
     order = schema["$defs"]["Order"]
     properties = {each: value for each, value in order["properties"].items() if each != name}
     return {**schema, "$defs": {**schema["$defs"], "Order": {**order, "properties": properties}}}

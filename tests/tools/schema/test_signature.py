@@ -1,4 +1,4 @@
-"""What a function takes and gives."""
+"""Parameters and return types of functions."""
 
 from __future__ import annotations
 
