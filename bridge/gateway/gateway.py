@@ -20,7 +20,8 @@ from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import DefinitionError
 from bridge.gateway.features import GatewayResources, merged
-from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer, proxy_handlers
+from bridge.gateway.handlers import proxy_handlers
+from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer
 from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, SuspendedCalls
 from bridge.gateway.tasks import GatewayTasks
 from bridge.prompts.box import PromptBox
@@ -98,12 +99,13 @@ class Gateway:
         """The tools to publish."""
         features = local if isinstance(local, Features) else Features(tools=ToolBox() if local is None else local)
         self._local = features.tools
+        headers_supplier = forwarded_headers(forward_headers)
         self.provider = McpToolProvider(
             list(servers),
             prefix=prefix,
             local=self._local,  # registered first, so that it sees changes before this gateway
             handlers=proxy_handlers(),
-            headers_supplier=forwarded_headers(forward_headers),
+            headers_supplier=headers_supplier,
             auth=auth,
             reconnect=reconnect,
             features=("resources", "prompts"),
@@ -111,6 +113,7 @@ class Gateway:
         )
         """The provider of the servers' tools, resources and prompts."""
         self._start_seconds = start_seconds
+        self._forwards_headers = headers_supplier is not None
         self._suspended_calls = SuspendedCalls(held_seconds=held_seconds, max_held_calls=max_held_calls)
         self._tasks = GatewayTasks(self.provider)
         self._local.on_change(self._rebuild)
@@ -188,7 +191,7 @@ class Gateway:
             executor = tool.executor
             if isinstance(executor, RemoteExecutor):
                 connection = connections[origins[tool.name].server]
-                proxy = ProxyExecutor(executor, connection, self._suspended_calls, self._tasks)
+                proxy = ProxyExecutor(executor, connection, self._suspended_calls, self._tasks, self._forwards_headers)
                 remote.append(replace(tool, executor=proxy))
         self.tools.replace([*self._local, *remote])
 

@@ -10,46 +10,40 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import anyio
 
-from bridge.client.connection.cancelled_calls import GIVEN_UP_SECONDS
-from bridge.client.connection.handlers import ClientHandlers, QuestionRefusedError
 from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
-from bridge.client.uris import UI_EXTENSION, UI_SETTINGS
 from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
-from bridge.gateway.suspended_calls import TooManySuspendedError
+from bridge.gateway.handlers import QUESTIONS, capabilities_of, passed_on
 from bridge.server.channel import missing_capability
 from bridge.server.protocol import (
     INVALID_PARAMS,
-    LIMIT_EXCEEDED,
     MISSING_CAPABILITY,
     MODERN_VERSIONS,
     URL_ELICITATION_REQUIRED,
     CallRefused,
     ProtocolError,
 )
-from bridge.text import with_count
 from bridge.tools.questions import InputRequired
 from bridge.tools.tool import ToolExecutionResult
 from bridge.wire.prompts import ReceivedMessages
 from bridge.wire.questions import answer_from_wire, answer_to_wire, question_from_wire
 from bridge.wire.resources import ReceivedContents
-from bridge.wire.tasks import TASKS_EXTENSION, is_created_task, supports_tasks
+from bridge.wire.tasks import is_created_task, supports_tasks
 from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from bridge.client.connection.call import CallOptions
+    from bridge.client.connection.calls import BegunCall
     from bridge.client.connection.connection import Connection
     from bridge.gateway.suspended_calls import PendingQuestions, SuspendedCall, SuspendedCalls
     from bridge.gateway.tasks import GatewayTasks
     from bridge.tools.context import InvocationContext
-    from bridge.tools.questions import Answer, Question
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
 
@@ -59,7 +53,6 @@ MAX_ROUNDS = 10
 """Maximum rounds of questions within one request, as in the SDKs."""
 
 _STATE_ONLY_SECONDS = 0.1
-_QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 _UPSTREAM = "upstream"
 _RESOURCE = b'"resource'
 
@@ -84,7 +77,7 @@ class Proxy(Generic[Remote]):
 
     def _options_for(self, context: InvocationContext) -> CallOptions:
         """Return the options of a call, which declares the capabilities of its caller."""
-        return replace(self._options, capabilities=_capabilities_of(context))
+        return replace(self._options, capabilities=capabilities_of(context))
 
     def _refusal(self, error: ServerRefusedError, data: Any) -> CallRefused:
         """Return the error of a server for the caller of the gateway."""
@@ -99,7 +92,7 @@ class Proxy(Generic[Remote]):
         state = context.resumption.state if context.resumption is not None else {}
         if "held" in state:
             return self._attend(self._resumed(state, context), context)
-        if _UPSTREAM in state or self.connection.era == "modern" or _QUESTIONS.isdisjoint(context.client_capabilities):
+        if _UPSTREAM in state or self.connection.era == "modern" or QUESTIONS.isdisjoint(context.client_capabilities):
             return self._call_in_rounds(arguments, context)
         suspended_call = self.holding.begin(lambda inner: self.remote.call(arguments, inner), context)
         return self._attend(suspended_call, context)
@@ -200,15 +193,54 @@ class Proxy(Generic[Remote]):
 class ProxyExecutor(Proxy[RemoteExecutor]):
     """Runs a remote tool on behalf of a caller of the gateway."""
 
+    passes_on: ClassVar[bool] = True
+    """It is a `bridge.server.methods.passing.PassingExecutor`."""
     tasks: GatewayTasks = field(compare=False)
     """Tasks that servers make of calls, for callers that support tasks."""
+    forwards_headers: bool = field(default=False, compare=False)
+    """True if the server gets headers of the callers, over connections of their own."""
 
     def __post_init__(self) -> None:
         options = replace(self.remote.options, hands_on_questions=True, hands_on_tasks=True)
         object.__setattr__(self, "_options", options)
 
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+    def begin(
+        self,
+        arguments: Mapping[str, Any],
+        capabilities: Mapping[str, Any],
+        receive: Callable[[ToolExecutionResult | None], None],
+    ) -> BegunCall | None:
+        """Send a call at once, without `execute`; see `bridge.server.methods.passing.PassingExecutor`."""
+
+        def received(wire: Json | None) -> bool:
+            if wire is None:
+                receive(None)
+                return True
+            if wire.get("resultType", "complete") != "complete":
+                return False
+            result = ReceivedResult.of(wire)
+            if self._is_localized(result):
+                return False
+            receive(ToolExecutionResult.passing_on(result))
+            return True
+
+        begin = None if self.forwards_headers else self.connection.begin_call
+        return begin and begin(self.remote.tool, arguments, passed_on(capabilities, modern=True), received)
+
+    def _is_localized(self, result: ReceivedResult) -> bool:
+        """True if a result has URIs that differ from those of the server."""
+        uris = self.remote.uris
+        return uris is not None and not uris.are_unchanged and _has_resources(result)
+
+    async def execute(
+        self, request: ToolExecutionRequest, context: InvocationContext, begun: BegunCall | None = None
+    ) -> ToolExecutionResult:
         """Run one request.
+
+        Args:
+            request: The request.
+            context: Context of the call.
+            begun: The call, if `begin` has sent it.
 
         Raises:
             ToolError: The server is unavailable, refused, or returned a malformed result; the message names server and
@@ -220,8 +252,12 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
         """
         arguments = request.arguments_by_name()
         try:
-            if context.resumption is None and self.connection.era == "modern":
-                wire = await self.remote.call(arguments, context, self._options_for(context))  # most ask nothing
+            if begun is not None or (context.resumption is None and self.connection.era == "modern"):
+                options = self._options_for(context)
+                if begun is None:
+                    wire = await self.remote.call(arguments, context, options)  # most calls ask nothing
+                else:
+                    wire = await begun.finished(self.remote.tool, arguments, context, options)
                 if wire.get("resultType") == "input_required":
                     wire = await self._answered(wire, arguments, context)
             else:
@@ -229,8 +265,7 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
             if is_created_task(wire):
                 wire = await self._task(wire, context)
             received = ReceivedResult.of(wire)
-            uris = self.remote.uris
-            if uris is not None and not uris.are_unchanged and _has_resources(received):
+            if (uris := self.remote.uris) is not None and self._is_localized(received):
                 server = self.remote.server.name
                 content = [uris.localized_json(server, block) for block in received["content"]]
                 received = ReceivedResult.of({**received, "content": content})
@@ -327,24 +362,6 @@ class ProxyRenderer(Proxy[RemoteRenderer]):
         return ToolExecutionResult.passing_on(received)
 
 
-def _capabilities_of(context: InvocationContext) -> Json | None:
-    """Return what a server may use of the caller's capabilities: to be asked, apps, and tasks; None for a local caller.
-
-    The handshake era has no tasks: for its callers, the gateway waits for the tasks of servers.
-    """
-    if not context.protocol_version:
-        return None
-    given = context.client_capabilities
-    capabilities = {name: given[name] for name in _QUESTIONS if name in given}
-    declared = given.get("extensions")
-    extensions = (
-        {UI_EXTENSION: declared[UI_EXTENSION]} if isinstance(declared, dict) and UI_EXTENSION in declared else {}
-    )
-    if supports_tasks(given) or context.protocol_version not in MODERN_VERSIONS:
-        extensions[TASKS_EXTENSION] = {}
-    return capabilities | ({"extensions": extensions} if extensions else {})
-
-
 def _has_resources(result: ReceivedResult) -> bool:
     if result.text is not None:
         return _RESOURCE in result.text
@@ -364,36 +381,3 @@ def _answer_from(pending: PendingQuestions, answers: Mapping[str, Any]) -> bool:
     except WireError as error:
         raise CallRefused(ProtocolError(INVALID_PARAMS, f"a malformed answer in inputResponses: {error}")) from error
     return True
-
-
-class _ForwardingHandlers(ClientHandlers):
-    """Forwards each question to the caller of the call during which the server asks."""
-
-    __slots__ = ()
-
-    async def answer(self, question: Question, context: InvocationContext) -> Answer:
-        if not context.has_listener:
-            raise ToolError(
-                "calls of several callers are running, or were abandoned within the last "
-                f"{with_count(GIVEN_UP_SECONDS, 'second')} and may still run, and this server does not tell which of "
-                "them asks: the question was refused; call again in a moment, when the server is idle"
-            )
-        key = uuid4().hex
-        try:
-            return (await context.ask({key: question}))[key]
-        except TooManySuspendedError as error:
-            data = {"retryAfterSeconds": error.retry_after_seconds}
-            raise QuestionRefusedError(str(error), LIMIT_EXCEEDED, data) from error
-        except InputRequired:  # the caller's protocol version cannot answer during the call
-            raise ToolError("the caller cannot be asked while the call runs") from None
-
-
-def proxy_handlers() -> ClientHandlers:
-    """Create handlers that forward a server's questions to the caller of the call during which it asks."""
-
-    async def never(*_: object) -> Any:
-        raise AssertionError("questions are forwarded by answer()")
-
-    return _ForwardingHandlers(
-        elicitation=never, sampling=never, sampling_features=("tools", "context"), roots=never, extensions=UI_SETTINGS
-    )

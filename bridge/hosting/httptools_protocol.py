@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bridge.hosting.chunked_body import Header
     from bridge.hosting.protocols import CoalescingTransport
     from bridge.server.http.guards import PreAsgiHandler
-    from bridge.server.http.requests import PendingCall
+    from bridge.server.http.pending_calls import PendingCall
 
 _OK = 200
 
@@ -243,12 +243,26 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
                 return
         running = _Running(work)
         self.cycle = running  # type: ignore[assignment]  # as far as uvicorn looks at it
-        if work.may_talk:
+        if not work.pass_on(partial(self._passed, running)):
+            self._run_in_task(running, caller)
+
+    def _passed(self, running: _Running, answer: PlainResponse | None) -> None:
+        """Write the response to a call that was passed on, or continue the call in a task."""
+        if answer is None:
+            self._run_in_task(running, None)
+        else:
+            running.response_complete = True
+            if not running.disconnected:
+                self._write(answer, keeps_alive=running.keep_alive)
+
+    def _run_in_task(self, running: _Running, caller: str | None) -> None:
+        request = running.work.request
+        if running.work.may_talk:
             transport = cast("CoalescingTransport", self.transport)
             request.hand_over = partial(self._continue_in_asgi, running)
             body = ChunkedBody(transport, self.flow, self.server_state.default_headers, running.set)
             request.response_body = running.body = body
-        task = eager.run(self._run(running), caller)
+        task = self._eager.run(self._run(running), caller)
         if task is not None:
             running.task = task
             self.tasks.add(task)
@@ -330,7 +344,8 @@ class _Running:
 
     def __init__(self, work: PendingCall) -> None:
         self.work = work
-        self.task: asyncio.Task[None]
+        self.task: asyncio.Task[None] | None = None
+        """Its task; None while it is passed on without one."""
         self.keep_alive = True
         self.response_complete = False
         self.disconnected = False
@@ -348,8 +363,10 @@ class _Running:
         if not self.disconnected or self.response_complete or self.is_handed_over:
             return
         if self.work.ends_with_client or (self.body is not None and self.body.has_begun):
-            # A task cancelled before its first step would not run its cleanup.
-            self.task.get_loop().call_soon(self.task.cancel)
+            if self.task is None:
+                self.work.cancel()
+            else:  # a task cancelled before its first step would not run its cleanup
+                self.task.get_loop().call_soon(self.task.cancel)
 
 
 def _failed(work: PendingCall, error: BaseException) -> PlainResponse:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.core import ServerCore
     from bridge.server.methods.method import Era, Method, Responder
+    from bridge.server.methods.passing import BegunCall
     from bridge.server.protocol import MessageId
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
@@ -189,6 +190,14 @@ class PlainResponder:
                 return b"", 0
             return refused(request, protocol_error(self._method, request, error))
         return request.response(written), 0
+
+    def pass_on(self, request: PlainRequest, receive: Callable[[bytes | None], None]) -> BegunCall | None:
+        """Pass a request on; ``receive`` gets the response, or None if `run` has to continue the request."""
+
+        def received(result: bytes | None) -> None:
+            receive(None if result is None else result_message(request.id, result))
+
+        return self._method.pass_on(request, received)
 
     async def call_plain(self, request: PlainRequest, account: str) -> tuple[bytes, int]:
         """Run a request with a tool, like `run`."""

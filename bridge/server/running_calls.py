@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
@@ -14,7 +14,11 @@ from bridge.server.protocol import LIMIT_EXCEEDED, ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    Task = asyncio.Task[Any]
+    class Cancellable(Protocol):
+        """A call that runs: a task, or a call that was passed on without one."""
+
+        def cancel(self) -> object:
+            """Cancel the call."""
 
 
 _logger = logging.getLogger("bridge.server")
@@ -27,14 +31,14 @@ class RunningCalls:
     """The running calls of one server; on asyncio."""
 
     def __init__(self) -> None:
-        self._tasks: dict[Task, str] = {}
-        self._ended: set[Task] = set()
+        self._tasks: dict[Cancellable, str] = {}
+        self._ended: set[Cancellable] = set()
         self.is_over = False
         """True after `end`: no further call is run."""
         self._questions = 0
         self._are_answered = asyncio.Event()
 
-    def enter(self, task: Task, account: str = "") -> None:
+    def enter(self, task: Cancellable, account: str = "") -> None:
         """Add a task that runs a call of a caller's account."""
         self._tasks[task] = account
 
@@ -42,10 +46,17 @@ class RunningCalls:
         """Return the number of calls of one caller, in time proportional to all calls."""
         return sum(1 for each in self._tasks.values() if each == account)
 
-    def leave(self, task: Task) -> None:
+    def leave(self, task: Cancellable) -> None:
         """Remove a task that has run its call."""
         self._tasks.pop(task, None)
         self._ended.discard(task)
+
+    def replace(self, call: Cancellable, task: Cancellable) -> None:
+        """Replace a call that was passed on by the task that continues it."""
+        self._tasks[task] = self._tasks.pop(call)
+        if call in self._ended:
+            self._ended.remove(call)
+            self._ended.add(task)
 
     @contextmanager
     def entered(self, account: str = "") -> Iterator[None]:

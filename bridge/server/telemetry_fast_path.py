@@ -124,6 +124,9 @@ class ObservedResponder(PlainResponder):
             operation.end()
         return response
 
+    def pass_on(self, _request: PlainRequest, _receive: Callable[[bytes | None], None]) -> None:
+        """Pass nothing on: only `run` records a call."""
+
     async def call_plain(self, request: PlainRequest, account: str) -> tuple[bytes, int]:
         """Run a request with a tool and record it, like `run`."""
         operation = request.operation or self._begun(request, self._caller())

@@ -13,6 +13,7 @@ from bridge.wire.tools import tool_to_wire
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.server.methods.passing import PassingExecutor
     from bridge.types import Json
 
 HEADER_KEYWORD = "x-mcp-header"
@@ -30,6 +31,8 @@ class ListedTool:
     """True unless it is known to need no context; see `FunctionExecutor.takes_context`."""
     may_talk: bool
     """True if it takes a context and is interactive."""
+    passing: PassingExecutor | None
+    """Its executor if that passes calls on, and nothing limits them; None otherwise."""
     header_schema: Mapping[str, Any] | None
     """Its input schema if parameters are mirrored in HTTP headers; None otherwise."""
 
@@ -69,7 +72,8 @@ class ToolList(Listing[Tool]):
             mirrored = schema if _mentions(schema, HEADER_KEYWORD) else None
             takes_context = getattr(tool.executor, "takes_context", True)
             may_talk = takes_context and tool.interactive
-            listed = edition.found[name] = ListedTool(tool, tool.is_plain, takes_context, may_talk, mirrored)
+            passing: Any = tool.executor if tool.is_unlimited and getattr(tool.executor, "passes_on", False) else None
+            listed = edition.found[name] = ListedTool(tool, tool.is_plain, takes_context, may_talk, passing, mirrored)
         return listed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -242,6 +243,7 @@ def test_a_drain_ends_a_call_that_talks(talker: Talker, serving: Callable[..., s
         contexts, running = talker.contexts, app.drain._running
         assert len(contexts) == len(running) == 1
         task = next(iter(running._tasks))
+        assert isinstance(task, asyncio.Task)
         task.get_loop().call_soon_threadsafe(running.end)
         assert "the server ended" in next(said)["error"]["message"]
 

@@ -73,10 +73,17 @@ class Call:
     _delivery: anyio.Lock | None = None
 
     def __init__(
-        self, deadlines: Deadlines, context: InvocationContext, idle_seconds: float, max_seconds: float
+        self,
+        deadlines: Deadlines,
+        context: InvocationContext,
+        idle_seconds: float,
+        max_seconds: float,
+        began_at: float | None = None,
     ) -> None:
         task = _current_task()
-        now = anyio.current_time() if task is None else task.get_loop().time()
+        now = began_at
+        if now is None:
+            now = anyio.current_time() if task is None else task.get_loop().time()
         self._deadlines = deadlines
         self.context = context
         self.idle_seconds = idle_seconds

@@ -17,11 +17,13 @@ import anyio
 from mcp_types import LOG_LEVEL_META_KEY
 from pydantic_core import to_json
 
-from bridge.client.connection.call import Call
+from bridge.client.connection.begun_calls import PATIENCE_SECONDS
+from bridge.client.connection.call import Call, CallOptions
 from bridge.client.connection.handlers import QuestionRefusedError, answer_question
 from bridge.client.connection.listing import list_all_pages
 from bridge.client.connection.sending import Sending
 from bridge.client.connection.tasks import RunningTask
+from bridge.client.transports.plain_responses import BegunRequest
 from bridge.errors import ArgumentProblem, ArgumentsError, WireError
 from bridge.tools.context import InvocationContext
 from bridge.wire.tasks import is_created_task
@@ -29,12 +31,14 @@ from bridge.wire.tasks import is_created_task
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from bridge.client.connection.call import CallOptions
     from bridge.client.connection.list_methods import Listed, ListMethod
     from bridge.client.connection.session import Session
     from bridge.client.connection.supervisor import Supervisor
     from bridge.client.transports.channel import OutgoingRequest
     from bridge.types import Json
+
+    ResultReceiver = Callable[[Json | None], bool]
+    CallBeginner = Callable[[str, Mapping[str, Any], Json, ResultReceiver], "BegunCall | None"]
 
 _T = TypeVar("_T")
 
@@ -43,6 +47,7 @@ MAX_ROUNDS = 10
 
 _as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
+_PASSED_ON = CallOptions(hands_on_questions=True)
 _STATE_ONLY_SECONDS = 0.1
 
 
@@ -52,8 +57,9 @@ def call_tool(
     arguments: Mapping[str, Any],
     context: InvocationContext | None,
     options: CallOptions,
+    begun: BegunCall | None = None,
 ) -> Coroutine[Any, Any, Json]:
-    """Call a tool, with all its rounds; see `bridge.client.connection.connection.Connection.call_tool`."""
+    """Call a tool, or continue a begun call, with all its rounds; see `Connection.call_tool`."""
     text, phase = _written(name, arguments, options), f"calling {name!r}"
 
     def ask(options: CallOptions, session: Session, outgoing: OutgoingRequest) -> Awaitable[Json]:
@@ -64,8 +70,82 @@ def call_tool(
         params = _with_options(params, options, session, outgoing.call.context)
         return session.request("tools/call", params, outgoing, outgoing.call.on_progress)
 
-    sending = Sending(supervisor, phase, is_repeatable=options.repeatable and supervisor.config.trusted)
-    return _in_rounds(supervisor, phase, sending, ask, context, options)
+    is_repeatable = options.repeatable and supervisor.config.trusted
+    if begun is None:
+        sending = Sending(supervisor, phase, is_repeatable=is_repeatable)
+        return _in_rounds(supervisor, phase, sending, ask, context, options)
+    sending = Sending(supervisor, phase, is_repeatable=is_repeatable, begun=begun, session=begun.session)
+    return _in_rounds(supervisor, phase, sending, ask, context, options, begun.began_at)
+
+
+class BegunCall(BegunRequest):
+    """A call that is sent before a task waits for its result; see `begin_call`.
+
+    Attributes:
+        session: The session over which it is sent.
+    """
+
+    __slots__ = ("_receive", "_supervisor", "session")
+
+    def __init__(self, supervisor: Supervisor, session: Session, receive: ResultReceiver) -> None:
+        super().__init__()
+        self._supervisor = supervisor
+        self.session = session
+        self._receive = receive
+
+    def finished(
+        self, name: str, arguments: Mapping[str, Any], context: InvocationContext, options: CallOptions
+    ) -> Coroutine[Any, Any, Json]:
+        """Continue the call, as `call_tool`."""
+        return call_tool(self._supervisor, name, arguments, context, options, self)
+
+    def _received(self, result: Json) -> bool:
+        if not self._receive(result):
+            return False
+        self.session.answers += 1
+        self.session.leave(self)
+        return True
+
+    def _continued(self) -> None:
+        self._receive(None)
+
+
+def begin_call(
+    supervisor: Supervisor,
+    name: str,
+    arguments: Mapping[str, Any],
+    capabilities: Json,
+    receive: ResultReceiver,
+) -> BegunCall | None:
+    """Send the call of another client at once, without waiting for a connection, or in a task for its result.
+
+    Args:
+        supervisor: The supervisor of the connection.
+        name: The tool's name on the server.
+        arguments: The arguments, received as JSON, and sent unchanged.
+        capabilities: Capabilities of the other client, which the request declares.
+        receive: Called once with the result, as of `call_tool`, or with None. For None, and if it returns False,
+            `BegunCall.finished` has to continue the call.
+
+    Returns:
+        The call; None, before anything is sent, if only `call_tool` can send it: the server is not connected, or is of
+        the handshake era; no connection is idle; a limit of time is so short that `BegunCalls` would exceed it.
+    """
+    session, config = supervisor.ready_session, supervisor.config
+    if (
+        session is None
+        or session.era != "modern"
+        or min(config.timeout_seconds, config.max_call_seconds) <= (PATIENCE_SECONDS)
+    ):
+        return None
+    call = BegunCall(supervisor, session, receive)
+    outgoing = call.outgoing
+    try:
+        outgoing.arguments = _written(name, arguments, _PASSED_ON)
+    except ArgumentsError:
+        return None
+    outgoing.is_passed_on, outgoing.capabilities = True, capabilities
+    return call if session.begin({"name": name, "arguments": arguments}, call) else None
 
 
 async def task_result(
@@ -113,11 +193,12 @@ async def _in_rounds(
     ask: Callable[[CallOptions, Session, OutgoingRequest], Awaitable[Json]],
     context: InvocationContext | None,
     options: CallOptions,
+    began_at: float | None = None,
 ) -> Json:
     """Send a request, and again with answers as long as the server requests input; return the last result."""
     config = supervisor.config
     seconds = config.timeout_seconds if options.timeout_seconds is None else options.timeout_seconds
-    call = Call(supervisor.deadlines, context or InvocationContext(), seconds, config.max_call_seconds)
+    call = Call(supervisor.deadlines, context or InvocationContext(), seconds, config.max_call_seconds, began_at)
     with call:
         for _ in range(MAX_ROUNDS + 1):
             result = await sending.through(call, partial(ask, options))

@@ -11,6 +11,7 @@ during a call, the call is repeated only if it provably never ran or may be repe
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from bridge.client.connection.call import NO_OPTIONS
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.call import CallOptions
+    from bridge.client.connection.calls import CallBeginner
     from bridge.client.connection.list_methods import ListMethod
     from bridge.client.connection.session import Session
     from bridge.client.connection.state import Era, MessageDirection, ServerInfo
@@ -73,6 +75,8 @@ class Connection:
         self._auth = auth
         self._supervisor: Supervisor | None = None
         self._call_tool: ToolCaller | None = None  # imports the SDK, at the first opening
+        self.begin_call: CallBeginner | None = None
+        """Sends a call at once; see `bridge.client.connection.calls.begin_call`; None before `open`."""
         self._events = ConnectionEvents()
 
     async def open(self, *, wait: bool = True) -> None:
@@ -379,11 +383,10 @@ class Connection:
         return self._supervisor
 
     def _start(self) -> None:
-        from bridge.client.connection.calls import call_tool  # noqa: PLC0415 - imports the SDK
+        from bridge.client.connection.calls import begin_call, call_tool  # noqa: PLC0415 - imports the SDK
         from bridge.client.connection.supervisor import Supervisor  # noqa: PLC0415 - imports the SDK
 
         self._call_tool = call_tool
-
         self._supervisor = Supervisor(
             self.config,
             handlers=self._handlers,
@@ -391,5 +394,6 @@ class Connection:
             auth=self._auth,
             events=self._events,
         )
+        self.begin_call = partial(begin_call, self._supervisor)
         self._events.change_state(ConnectionState.CONNECTING, None)
         start_detached(self._supervisor.run, f"connection to {self.name}")

@@ -28,7 +28,7 @@ class HealthMonitor:
         while not session.ended.is_set():
             answers = session.answers
             await reconnect.wait(session.suspicion, reconnect.health_check_seconds)
-            if session.suspicion.is_set() or not (session.answers > answers or session.calls):
+            if session.suspicion.is_set() or not (session.answers > answers or session.has_calls):
                 await self._check()
 
     async def _check(self) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.call import Call
     from bridge.client.connection.session import Session
     from bridge.client.connection.supervisor import Supervisor
+    from bridge.client.transports.plain_responses import BegunRequest
 
 _T = TypeVar("_T")
 
@@ -45,6 +46,7 @@ class Sending:
     """Sends one request, with retries."""
 
     __slots__ = (
+        "_begun",
         "_has_relisted",
         "_is_for_somebody",
         "_is_repeatable",
@@ -62,14 +64,17 @@ class Sending:
         *,
         is_repeatable: bool,
         has_caller: bool = True,
+        begun: BegunRequest | None = None,
+        session: Session | None = None,
     ) -> None:
         self._supervisor = supervisor
         self._phase = phase
         self._is_repeatable = is_repeatable
         self._is_for_somebody = has_caller
-        self._session: Session | None = None
+        self._session = session
         self._outgoing: OutgoingRequest | None = None
         self._sends = 0
+        self._begun = begun
         self._has_relisted = False
 
     async def through(self, call: Call, ask: Callable[[Session, OutgoingRequest], Awaitable[_T]]) -> _T:
@@ -77,11 +82,16 @@ class Sending:
         wait_seconds = self._supervisor.config.connect_wait_seconds
         waited_until: float | None = None
         while True:
-            session = self._session = self._supervisor.ready_session or await self._supervisor.usable(
-                self._phase, wait_seconds
-            )
-            outgoing = self._outgoing = OutgoingRequest(call)
+            begun, self._begun = self._begun, None
+            session = self._supervisor.ready_session if begun is None else self._session
+            if session is None:
+                session = await self._supervisor.usable(self._phase, wait_seconds)
+            self._session = session
+            outgoing = self._outgoing = OutgoingRequest(call) if begun is None else begun.outgoing
             session.calls.add(call)
+            if begun is not None:
+                outgoing.call = call
+                session.leave(begun)
             try:
                 return await ask(session, outgoing)
             except MCPError as error:

@@ -15,10 +15,12 @@ from mcp_types import EmptyResult, JSONRPCError, JSONRPCResponse, Request
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
+from bridge.client.connection.begun_calls import BegunCalls
 from bridge.client.connection.cancelled_calls import CancelledCalls
 from bridge.client.connection.state import ServerInfo
 from bridge.client.transports.channel import Channel, OutgoingRequest, as_current_request, current_request
 from bridge.client.transports.limits import key_in
+from bridge.client.transports.plain_responses import BegunRequest
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
 from bridge.wire.tasks import TASK_METHODS
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.call import Call
     from bridge.client.connection.state import ConnectionEvents, Era, MessageDirection
     from bridge.client.connection.telemetry import HandshakeTelemetry
-    from bridge.client.transports.channel import ProgressListener, RequestSender
+    from bridge.client.transports.channel import ProgressListener, RequestBeginner, RequestSender
     from bridge.telemetry.observer import Observer
     from bridge.types import Json
 
@@ -85,6 +87,7 @@ class Session:
     Attributes:
         channel: The channel to the server, open or being opened.
         calls: Running calls.
+        begun: Calls that no task waits for.
         cancelled_calls: Recently cancelled calls without a response; None until the first.
         ended: Set when the session must not be used any more.
         left: Set when it has ended and no running call uses it.
@@ -109,6 +112,7 @@ class Session:
     ) -> None:
         self.channel: Channel = _NoChannel()
         self.calls: set[Call] = set()
+        self.begun = BegunCalls()
         self.cancelled_calls: CancelledCalls | None = None
         self.ended = anyio.Event()
         self.left = anyio.Event()
@@ -133,6 +137,7 @@ class Session:
         self._background_tasks: TaskGroup | None = None
         self._client: Client | None = None
         self._send_directly: RequestSender | None = None
+        self._begin_directly: RequestBeginner | None = None
 
     def fail(self, reason: Exception | None) -> None:
         """End the session."""
@@ -141,11 +146,27 @@ class Session:
             self.ended.set()
             self.checked.set()
 
-    def leave(self, call: Call) -> None:
-        """Remove a call that has ended."""
-        self.calls.discard(call)
-        if not self.calls and self.ended.is_set():
+    def leave(self, call: Call | BegunRequest) -> None:
+        """Remove a call that has ended, or a begun one that a task continues."""
+        if isinstance(call, BegunRequest):
+            self.begun.discard(call)
+        else:
+            self.calls.discard(call)
+        if self.ended.is_set() and not self.has_calls:
             self.left.set()
+
+    @property
+    def has_calls(self) -> bool:
+        """True while calls run."""
+        return bool(self.calls or self.begun)
+
+    def begin(self, params: Json, call: BegunRequest) -> bool:
+        """Send a call without waiting; return False, before anything is sent, if that is not possible."""
+        begin = self._begin_directly
+        if begin is None or switch.observer() is not None or not begin("tools/call", params, call):
+            return False
+        self.begun.add(call)
+        return True
 
     def cancel_request(self, outgoing: OutgoingRequest) -> None:
         """Remember a cancelled request that the server may still run."""
@@ -241,6 +262,7 @@ class Session:
         self._client = client
         self.ready_at = anyio.current_time()
         self._send_directly = self.channel.request_sender(client)
+        self._begin_directly = self.channel.request_beginner()
         self.peer = peer
         self.protocol_version = client.protocol_version
         self.era = "modern" if client.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
@@ -264,6 +286,8 @@ class Session:
         calls = self.current_calls()
         if not calls or _named_call() is not None:
             return calls[0] if calls else None
+        if self.begun:
+            return None
         if self.cancelled_calls is not None and not self.cancelled_calls.are_all_of(calls[0].context):
             return None
         peer = calls[0].context.peer

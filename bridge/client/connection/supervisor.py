@@ -244,7 +244,7 @@ class Supervisor:
                     try:
                         await self._serve(session, receiver)
                         lost = self._lost(session)
-                        if session.calls and session.channel.finishes_calls and not self._stopping.is_set():
+                        if session.has_calls and session.channel.finishes_calls and not self._stopping.is_set():
                             task_status.started(lost)
                             is_reported = True
                             self._finishing.add(session)

@@ -55,6 +55,8 @@ class OutgoingRequest:
     """True for the call of another client: the text of its result is kept, in a `bridge.wire.received.Received`."""
     capabilities: Mapping[str, Any] | None = field(default=None, init=False)
     """Capabilities that it declares; None for those of its session."""
+    begun: object = field(default=None, init=False)
+    """The `BegunRequest`, if it was sent before the task that waits for its response; None otherwise."""
     received: httpx2.Response | None = field(default=None, init=False)
     """Response to it that the SDK's session must read; None for none."""
 
@@ -94,6 +96,10 @@ class RequestSender(Protocol):
             MCPError: The server responded with an error, or the connection was lost (`CONNECTION_CLOSED`).
             ValidationError: The result is not valid MCP.
         """
+
+
+RequestBeginner: TypeAlias = "Callable[[str, Json, Any], bool]"
+"""Sends a `BegunRequest` with a method and parameters; returns False, before anything is sent, if it would wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +211,10 @@ class Channel(ABC):
 
     def request_sender(self, client: Client) -> RequestSender | None:  # noqa: ARG002 - for faster channels
         """Return a faster way to send requests than the SDK's session, after its handshake; None if there is none."""
+        return None
+
+    def request_beginner(self) -> RequestBeginner | None:
+        """Return what sends requests without a task, after the handshake; None if there is nothing."""
         return None
 
     def is_refused(self) -> bool:

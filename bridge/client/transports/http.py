@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bridge.client.auth.grants import Grant
     from bridge.client.config.schema import ServerEntry
     from bridge.client.config.variables import EntryReader, Expanded
-    from bridge.client.transports.channel import ChannelOptions, RequestSender
+    from bridge.client.transports.channel import ChannelOptions, RequestBeginner, RequestSender
     from bridge.client.transports.http_client import TrackedHttpClient
     from bridge.client.transports.plain_http import PlainHttp
 
@@ -261,6 +261,10 @@ class StreamableHttpChannel(_HttpChannel):
     def request_sender(self, client: Client) -> RequestSender | None:
         """Return the sender of plain requests."""
         return None if self._plain is None else self._plain.sender(client)
+
+    def request_beginner(self) -> RequestBeginner | None:
+        """Return the sender of plain requests that nothing waits for."""
+        return None if self._plain is None else self._plain.begin
 
     @contextmanager
     def _plain_requests(self, auth: httpx2.Auth | None) -> Iterator[PlainHttp | None]:

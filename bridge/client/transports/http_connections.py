@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import httptools
 import httpx2
@@ -40,6 +40,22 @@ class _KnownHead:
 
     head: ResponseHead
     content_bytes: int
+
+
+class Answer(Protocol):
+    """Receives the response to a request, as a future does."""
+
+    def done(self) -> bool:
+        """Return True if nothing waits for the response any more."""
+        ...
+
+    def set_result(self, response: HttpResponse, /) -> None:
+        """Set the response."""
+        ...
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Set the error in its place."""
+        ...
 
 
 class HttpConnections:
@@ -160,7 +176,7 @@ class HttpConnection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser: Any = httptools.HttpResponseParser(self)
-        self._answer: asyncio.Future[HttpResponse] | None = None
+        self._answer: Answer | None = None
         self._response: HttpResponse | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._header_bytes = 0
@@ -230,11 +246,15 @@ class HttpConnection(asyncio.Protocol):
             httpx2.TransportError: The connection was lost, or the response is not HTTP.
             ResponseTooLongError: The body is longer than `MAX_MESSAGE_BYTES`.
         """
-        assert self._transport is not None
-        self._answer = answer = self._loop.create_future()
-        self._max_whole_bytes = LARGE_BYTES if is_streamed else MAX_MESSAGE_BYTES
-        self._transport.write(request)
+        answer: asyncio.Future[HttpResponse] = self._loop.create_future()
+        self.send(request, answer, LARGE_BYTES if is_streamed else MAX_MESSAGE_BYTES)
         return answer
+
+    def send(self, request: bytes, answer: Answer, max_whole_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        """Send a request; its response is set as by `sent`."""
+        assert self._transport is not None
+        self._answer, self._max_whole_bytes = answer, max_whole_bytes
+        self._transport.write(request)
 
     @property
     def is_open(self) -> bool:

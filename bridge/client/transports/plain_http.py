@@ -33,7 +33,14 @@ from bridge.client.transports.limits import (
     media_type,
 )
 from bridge.client.transports.plain_requests import PlainRequests
-from bridge.client.transports.plain_responses import is_response, progress_in, result_in, result_of
+from bridge.client.transports.plain_responses import (
+    BegunRequest,
+    is_response,
+    no_progress,
+    progress_in,
+    result_in,
+    result_of,
+)
 from bridge.client.transports.streamed_reads import DRAIN_SECONDS, result_in_long_event, result_in_long_json, stream_of
 from bridge.wire.tasks import TASK_METHODS
 
@@ -137,6 +144,38 @@ class PlainHttp:
         self, method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressFnT | None
     ) -> Coroutine[Any, Any, Json | None] | None:
         """Build a request and send it; None if the SDK must send it (`RequestSender`)."""
+        begun, outgoing.begun = outgoing.begun, None
+        if isinstance(begun, BegunRequest):
+            return self._send(begun.request._replace(on_progress=on_progress), b"", outgoing, begun)
+        written = self._written(method, params, outgoing, on_progress)
+        return None if written is None else self._send(*written, outgoing)
+
+    def begin(self, method: str, params: Json, begun: BegunRequest) -> bool:
+        """Send a request without waiting, if a connection is idle (`RequestBeginner`)."""
+        outgoing = begun.outgoing
+        written = self._written(method, params, outgoing, no_progress)
+        connection = None if written is None else self._connections.idle()
+        if written is None or connection is None:
+            return False
+        assert self._events is not None
+        begun.request, data = written
+        begun.connection, begun.events, begun.read = connection, self._events, self._read
+        outgoing.sent, outgoing.plain_id = True, begun.request.id
+        connection.send(data, begun)
+        return True
+
+    def _read(self, response: HttpResponse, request: PlainRequest) -> Json | None:
+        """Read the result in a success in JSON; None for any other response. Raises as `_result_in_json`."""
+        status = response.head.status
+        if status not in SUCCESS or response.stream is not None:
+            return None
+        self._record_status(status)
+        return _result_in_json(response, request)
+
+    def _written(
+        self, method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressFnT | None
+    ) -> tuple[PlainRequest, bytes] | None:
+        """Build a request, and its text with the headers; None if the SDK must send it."""
         if not self._common_head or self._is_redirected:
             return None
         signature = {} if self._sign_in is None else self._sign_in.ready_headers()
@@ -151,18 +190,18 @@ class PlainHttp:
         if signature:
             head += "".join([f"{key}: {value}\r\n" for key, value in signature.items()]).encode("latin-1")
         data = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(request.text), request.text)
-        return self._send(request, data, outgoing)
+        return request, data
 
-    async def _send(self, request: PlainRequest, data: bytes, outgoing: OutgoingRequest) -> Json | None:
-        events = self._events
-        assert events is not None
+    async def _send(
+        self, request: PlainRequest, data: bytes, outgoing: OutgoingRequest, begun: BegunRequest | None = None
+    ) -> Json | None:
         outgoing.sent = True
         outgoing.plain_id = request.id
-        connection, answer = self._connections.idle(), None
+        events, connection, answer = self._place_of(begun)
         try:
-            if connection is None:
-                connection = await self._connections.open()
-            response = await (answer := connection.sent(data, is_streamed=stream_of(request, outgoing) is not None))
+            connection = connection or await self._connections.open()
+            is_streamed = stream_of(request, outgoing) is not None
+            response = await (answer := answer or connection.sent(data, is_streamed=is_streamed))
             status = response.head.status
             if status in SUCCESS:
                 outgoing.status = status
@@ -192,6 +231,15 @@ class PlainHttp:
         else:
             outgoing.received = _for_sdk(response)
         return None
+
+    def _place_of(
+        self, begun: BegunRequest | None
+    ) -> tuple[ChannelEvents, HttpConnection | None, Future[HttpResponse] | None]:
+        """Return what has the events of a request, its connection or an idle one, and its response if it was sent."""
+        if begun is not None:
+            return begun.events, begun.connection, begun.response
+        assert self._events is not None
+        return self._events, self._connections.idle(), None
 
     async def _cancel(self, request_id: int) -> None:
         """Cancel a request of the handshake era."""

@@ -1,11 +1,22 @@
 """Responses to plain requests: their result, and the progress before it.
 
 Everything else is left to the SDK's session. Validation has the SDK's outcome.
+
+The response to a begun request is received without a task that waits for it:
+
+begin ──> sent ─┬─> a usual result ──────────────────────────────> `_received`
+                ├─> an error, events, a lost connection ──╮
+                ╰─> `hand_over` ──────────────────────────┴──────> `_continued`: a task sends it "again"
+
+For that task the request is an `OutgoingRequest` with `begun`: instead of sending it, the transport waits for the same
+response. So only the usual is done here, and nothing that a task would do is done differently.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from abc import ABC, abstractmethod
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
@@ -16,14 +27,20 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from bridge.client.transports.channel import OutgoingRequest
 from bridge.client.transports.limits import large_json
 from bridge.wire.prompts import ReceivedMessages
 from bridge.wire.resources import ReceivedContents
 from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pydantic import BaseModel
 
+    from bridge.client.transports.channel import ChannelEvents
+    from bridge.client.transports.http_connections import HttpConnection
+    from bridge.client.transports.http_responses import HttpResponse
     from bridge.client.transports.plain_requests import PlainRequest
     from bridge.types import Json
     from bridge.wire.received import Received
@@ -205,3 +222,78 @@ def _fields(result_type: Any) -> frozenset[str]:
     """Names of a result's fields in JSON; of all its forms, if it has several."""
     models: tuple[type[BaseModel], ...] = get_args(result_type) or ((result_type,) if result_type else ())
     return frozenset(field.alias or name for model in models for name, field in model.model_fields.items())
+
+
+class BegunRequest(ABC):
+    """A request that was sent, or will be; its connection sets its response, as that of a future.
+
+    Attributes:
+        outgoing: The outcome of the request.
+        request: The request.
+        connection: The connection over which it was sent.
+        events: The channel's events.
+        began_at: Time of its beginning, in the event loop's time.
+        read: Reads the result in a response; returns None if a task has to.
+    """
+
+    __slots__ = ("_response", "began_at", "connection", "events", "outgoing", "read", "request")
+
+    request: PlainRequest
+    connection: HttpConnection
+    events: ChannelEvents
+    read: Callable[[HttpResponse, PlainRequest], Json | None]
+
+    def __init__(self) -> None:
+        self.outgoing = OutgoingRequest()
+        self.began_at = asyncio.get_running_loop().time()
+        self._response: asyncio.Future[HttpResponse] | None = None
+
+    @abstractmethod
+    def _received(self, result: Json) -> bool:
+        """Receive the result, at most once; return False to leave it to a task."""
+
+    @abstractmethod
+    def _continued(self) -> None:
+        """Continue the request in a task, from a callback of the event loop."""
+
+    @property
+    def response(self) -> asyncio.Future[HttpResponse]:
+        """The response, for the task that continues the request."""
+        assert self._response is not None, "it was handed over"
+        return self._response
+
+    def hand_over(self) -> None:
+        """Continue the request in a task, from the next turn of the event loop on."""
+        if self._response is None:
+            self.outgoing.begun = self
+            loop = asyncio.get_running_loop()
+            self._response = loop.create_future()
+            loop.call_soon(self._continued)
+
+    # --- as a future, for the connection -----------------------------------------------------------------------------
+
+    def done(self) -> bool:
+        """Return True if a task has given up waiting."""
+        return self._response is not None and self._response.done()
+
+    def set_result(self, response: HttpResponse) -> None:
+        """Set the response."""
+        if self._response is None:
+            try:
+                result = self.read(response, self.request)
+            except Exception:  # noqa: BLE001 - raised again in the task
+                result = None
+            if result is not None and self._received(result):
+                return
+            self.hand_over()
+        self.response.set_result(response)
+
+    def set_exception(self, error: Exception) -> None:
+        """Set the error of the transport."""
+        self.hand_over()
+        self.response.set_exception(error)
+
+
+async def no_progress(progress: float, total: float | None, message: str | None) -> None:
+    """Receive no progress: it comes in events, which a task reads."""
+    raise AssertionError((progress, total, message))

@@ -7,12 +7,12 @@ A request is plain if its headers meet every condition that the SDK would check;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bridge.server.auth.identity import caller_of_request
 from bridge.server.fast_path import internal_error_message
+from bridge.server.http.decoded_headers import DecodedHeaders
 from bridge.server.http.repeated_bodies import RepeatedBody
 from bridge.server.http.requests import Routing, replay_body
 from bridge.server.http.responses import AsgiBody, PlainResponse, headers_of
@@ -32,10 +32,11 @@ from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from bridge.server.core import ServerCore
-    from bridge.server.http.requests import Head, PendingCall, Request
+    from bridge.server.http.pending_calls import PendingCall
+    from bridge.server.http.requests import Head, Request
     from bridge.server.http.sessions import Session, Sessions
     from bridge.server.methods.method import PlainRequest
     from bridge.server.running_calls import RunningCalls
@@ -205,6 +206,9 @@ class _Call:
             call.channel.close()
         return _response(answer, self._session)
 
+    def pass_on(self, _receive: Callable[[PlainResponse | None], None]) -> bool:
+        return False
+
     def _context(self) -> InvocationContext:
         """Return the context of the call, which is connected to its client if the call may talk."""
         request, session = self.request, self._session
@@ -212,7 +216,7 @@ class _Call:
         context = InvocationContext(
             memory_id=(session and session.id) if caller is None else caller.name,
             caller=caller,
-            headers=_DecodedHeaders(request.headers),
+            headers=DecodedHeaders(request.headers),
             client_capabilities=self._call.capabilities if session is None else session.capabilities,
             protocol_version=self._call.version,
             account=request.account,
@@ -257,14 +261,45 @@ class _Call:
 class _ModernCall(_Call):
     """A call of the modern era, which is cancelled when its request is closed ("Cancellation", HTTP)."""
 
-    __slots__ = ()
+    __slots__ = ("_is_cancelled", "_receive")
 
     ends_with_client = True
+
+    def pass_on(self, receive: Callable[[PlainResponse | None], None]) -> bool:
+        call = self._call
+        if call.passing is None:
+            return False
+        call.begun = call.responder.pass_on(call, self._passed)
+        if call.begun is None:
+            return False
+        self._receive, self._is_cancelled = receive, False
+        self._running.enter(self, self.request.account)
+        return True
+
+    def _passed(self, response: bytes | None) -> None:
+        receive = self._receive
+        del self._receive  # it refers to this call, as does the begun one: only the garbage collector would free them
+        if response is None:
+            receive(None)
+        else:
+            self._call.begun = None
+            self._running.leave(self)
+            receive(PlainResponse(response))
+
+    def cancel(self) -> None:
+        assert self._call.begun is not None
+        self._is_cancelled = True
+        self._call.begun.hand_over()
 
     async def run(self) -> PlainResponse | None:
         task = asyncio.current_task()
         assert task is not None
-        self._running.enter(task, self.request.account)
+        if self._call.begun is None:
+            self._running.enter(task, self.request.account)
+        else:
+            self._running.replace(self, task)
+            if self._is_cancelled:
+                task.get_loop().call_soon(task.cancel)
         try:
             answer = await self._run(task)
         finally:
@@ -285,6 +320,9 @@ class _SessionCall(_Call):
     def __init__(self, call: PlainRequest, request: Request, running: RunningCalls, session: Session) -> None:
         super().__init__(call, request, running, session)
         self._is_cancelled = False
+
+    def cancel(self) -> None:
+        raise AssertionError("it is not passed on")
 
     async def run(self) -> PlainResponse | None:
         task = asyncio.current_task()
@@ -334,24 +372,6 @@ def _response(answer: bytes, session: Session | None) -> PlainResponse:
         return PlainResponse(answer)
     session.use()
     return PlainResponse(answer, session_id=session.id)
-
-
-class _DecodedHeaders(Mapping[str, str]):
-    """Headers as text, decoded on access. Names are case-insensitive."""
-
-    __slots__ = ("_raw",)
-
-    def __init__(self, raw: Mapping[bytes, bytes]) -> None:
-        self._raw = raw
-
-    def __getitem__(self, name: str) -> str:
-        return self._raw[name.lower().encode("latin-1")].decode("latin-1")
-
-    def __iter__(self) -> Iterator[str]:
-        return (name.decode("latin-1") for name in self._raw)
-
-    def __len__(self) -> int:
-        return len(self._raw)
 
 
 def _request_in(request: Request) -> Json | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.http.fast import FastHttp
-    from bridge.server.http.requests import PendingCall
+    from bridge.server.http.pending_calls import PendingCall
     from bridge.server.limits.accounts import Account
     from bridge.types import Step
 
@@ -193,6 +193,12 @@ class _AdmittedCall:
         if answer is not None:
             self._end()
         return answer
+
+    def pass_on(self, _receive: Callable[[PlainResponse | None], None]) -> bool:
+        return False  # what is called then would not run in the context
+
+    def cancel(self) -> None:
+        self._call.cancel()
 
     async def run(self) -> PlainResponse | None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from bridge.server.contents_stream import ResponseBody
     from bridge.server.fast_channel import FastChannel
     from bridge.server.http.repeated_bodies import RepeatedBody
-    from bridge.server.http.responses import PlainResponse
     from bridge.server.limits.accounts import Usage
-    from bridge.types import Step
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """Default maximum length of a request's body: 4 MiB."""
@@ -187,29 +185,6 @@ class Request:
         if body != self.body:
             self.body, self._message = body, _NOT_PARSED
         self.receive = replay_body(body, self.receive)
-
-
-class PendingCall(Protocol):
-    """A plain call that has not run yet."""
-
-    ends_with_client: bool
-    """True if it is cancelled when the client closes the request."""
-    request: Request
-    """The request."""
-    may_talk: bool
-    """True if it may have something for its client; `Request.hand_over` has to be set before it is run."""
-
-    def start(self, step: Step) -> PlainResponse | None:
-        """Run the first step of the call, if possible; return the response if the call has ended, else `run` it.
-
-        Args:
-            step: As for `bridge.server.methods.plain_calls.PlainCalls.start_plain`.
-        """
-        ...
-
-    async def run(self) -> PlainResponse | None:
-        """Run the call, once; return None if the SDK's server answers. Raises nothing but cancellation."""
-        ...
 
 
 def shares_of_bodies(max_bytes: int) -> Shares:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from bridge.server.http.requests import PendingCall, Request
+    from bridge.server.http.pending_calls import PendingCall
+    from bridge.server.http.requests import Request
     from bridge.server.http.responses import AsgiBody, PlainResponse
     from bridge.server.http.sessions import Session
 

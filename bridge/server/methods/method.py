@@ -13,6 +13,7 @@ A call goes through functions of similar names, from the transport to the functi
 | `FastHttp.begin`                 | also in ASGI; plans the request, and returns a response or a `PendingCall`      |
 | `PendingCall.start`              | by the HTTP server, in the same turn of the event loop; calls `start_plain`     |
 | `PendingCall.run`                | in a task, if the call was not started, or has started and waits                |
+| `PendingCall.pass_on`            | by the HTTP server, for a tool of another server; calls `Method.pass_on`        |
 | `Method.start_plain`             | for plain tools, resources and prompts: runs the first step of the function     |
 |                                  | (`PlainCalls`)                                                                  |
 | `Method.call_plain`              | for those without a context: runs the function, or the rest of it               |
@@ -50,7 +51,9 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.contents_stream import ResponseBody
     from bridge.server.core import ServerCore
+    from bridge.server.methods.passing import BegunCall
     from bridge.server.protocol import MessageId, ProtocolError
+    from bridge.server.tool_list import ListedTool
     from bridge.telemetry.operations import ServerOperation
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
@@ -93,6 +96,10 @@ class PlainRequest:
     """True if it needs `context`; set by `Method.plan`."""
     context: InvocationContext | None = None
     """Its context; set before its call is started."""
+    passing: ListedTool | None = None
+    """The tool of another server to which it may be passed on at once; set by `Method.plan`."""
+    begun: BegunCall | None = None
+    """Its call, if it was passed on, and a task has to continue it."""
     started: Awaitable[Any] | None = None
     """The rest of its call, if that was started; set by `Method.start_plain`."""
     is_sampled: bool | None = None
@@ -210,6 +217,10 @@ class Responder(Protocol):
         """Run a request with a `tool` that takes no context, like `run`; ``account`` is that of the context."""
         ...
 
+    def pass_on(self, request: PlainRequest, receive: Callable[[bytes | None], None]) -> BegunCall | None:
+        """Pass a request on, as `Method.pass_on`; the response is received instead of the result."""
+        ...
+
     @property
     def start_plain(self) -> Callable[[PlainRequest, Step], bytes | None]:
         """As `Method.start_plain`."""
@@ -310,6 +321,18 @@ class Method:
         Args:
             request: The request.
             step: Runs the first step of a coroutine; returns the rest, or raises StopIteration with its value.
+        """
+        raise NotImplementedError(f"{self.name!r} plans no calls of tools")
+
+    def pass_on(self, request: PlainRequest, receive: Callable[[bytes | None], None]) -> BegunCall | None:
+        """Send the call of another server's tool at once.
+
+        Args:
+            request: A request with `PlainRequest.passing`.
+            receive: Called once, with the result, or with None if `run` has to continue the call.
+
+        Returns:
+            The call; None, before anything is sent, if `run` has to send it.
         """
         raise NotImplementedError(f"{self.name!r} plans no calls of tools")
 

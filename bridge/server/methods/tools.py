@@ -11,7 +11,9 @@ from bridge.server.core import write_result
 from bridge.server.methods.method import ERAS, Target, Written
 from bridge.server.methods.pages import PagedList
 from bridge.server.methods.plain_calls import PlainCalls
-from bridge.server.protocol import ProtocolError
+from bridge.server.protocol import LOG_LEVEL_KEY, ProtocolError
+from bridge.telemetry.conventions import TRACE_KEYS
+from bridge.tools.calls import ToolExecutionRequest
 from bridge.wire.tools import forwarded_meta
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.core import ServerCore
     from bridge.server.methods.method import HandlerRequest, PlainRequest
+    from bridge.server.methods.passing import BegunCall
     from bridge.server.tool_list import ToolList
     from bridge.tools.calls import ToolExecutionResult
     from bridge.tools.context import InvocationContext
@@ -68,8 +71,11 @@ class ToolsCall(PlainCalls):
             return None
         if (listed.tool.task is not None or self._may_all_be_tasks) and not self._plan_task(request, listed.tool):
             return None
-        if listed.is_plain and core.is_plain and request.found is None:
-            request.tool = listed.tool
+        if core.is_plain and request.found is None:
+            if listed.is_plain:
+                request.tool = listed.tool
+            elif listed.passing is not None:
+                request.passing = listed
         request.arguments = arguments or {}
         request.takes_context, request.may_talk = listed.takes_context, listed.may_talk
         return request
@@ -83,11 +89,47 @@ class ToolsCall(PlainCalls):
         request.found = tool if is_taken else None
         return True
 
+    def pass_on(self, request: PlainRequest, receive: Callable[[bytes | None], None]) -> BegunCall | None:
+        """Send the call to its server at once; see `bridge.server.methods.passing`."""
+        listed, meta, core = request.passing, request.params["_meta"], self._core
+        if (
+            listed is None
+            or listed.passing is None
+            or LOG_LEVEL_KEY in meta
+            or not TRACE_KEYS.isdisjoint(meta)
+            or core.memory_id_of is not None
+            or not self._running.has_room(core.plain_places)
+        ):
+            return None
+        name = listed.tool.name
+
+        def received(result: ToolExecutionResult | None) -> None:
+            receive(None if result is None else write_result(name, result, request.write, None, modern=True))
+
+        return listed.passing.begin(request.arguments, request.capabilities, received)
+
+    async def _continue(
+        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
+    ) -> Written:
+        """Continue a call that was passed on."""
+        assert request.passing is not None
+        assert request.passing.passing is not None
+        executor, request.tool = request.passing.passing, request.passing.tool
+        begun, request.begun = request.begun, None
+        call = ToolExecutionRequest(request.tool.name, request.arguments)
+        try:
+            result = await executor.execute(call, context, begun)
+        except BaseException as raised:  # noqa: BLE001 - as in `execute`
+            return await self._failed(request, raised, write, context)
+        return self._write(request, result, write)
+
     def _run(
         self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
     ) -> Awaitable[Written]:
         """Call the tool."""
         params = request.params
+        if request.begun is not None:
+            return self._continue(request, context, write)
         if request.found is not None:
             return self._call_as_task(request, context, write)
         return self._core.call(

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from bridge.server.http.guards import PreAsgiHandler
-    from bridge.server.http.requests import Head, PendingCall, Request
+    from bridge.server.http.pending_calls import PendingCall
+    from bridge.server.http.requests import Head, Request
     from bridge.types import Step
 
 ANSWER = (
@@ -45,6 +46,12 @@ class _Same:
 
     def start(self, step: Step) -> None:
         """Return None: `run` does everything."""
+
+    def pass_on(self, receive: object) -> bool:
+        return False
+
+    def cancel(self) -> None:
+        raise NotImplementedError
 
     async def run(self) -> PlainResponse:
         return PlainResponse(ANSWER)

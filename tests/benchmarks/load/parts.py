@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.server.http.guards import Guard
-    from bridge.server.http.requests import PendingCall
+    from bridge.server.http.pending_calls import PendingCall
     from bridge.types import Json
 
 _CALLS = 1000

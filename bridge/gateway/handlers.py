@@ -1,0 +1,81 @@
+"""Capabilities of a gateway's callers, and handlers that forward the questions of servers of the handshake era."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from bridge.client.connection.cancelled_calls import GIVEN_UP_SECONDS
+from bridge.client.connection.handlers import ClientHandlers, QuestionRefusedError
+from bridge.client.uris import UI_EXTENSION, UI_SETTINGS
+from bridge.errors import ToolError
+from bridge.gateway.suspended_calls import TooManySuspendedError
+from bridge.server.protocol import LIMIT_EXCEEDED, MODERN_VERSIONS
+from bridge.text import with_count
+from bridge.tools.questions import InputRequired
+from bridge.wire.tasks import TASKS_EXTENSION, supports_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.questions import Answer, Question
+    from bridge.types import Json
+
+QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
+"""Capabilities of a client that can be asked."""
+
+
+def capabilities_of(context: InvocationContext) -> Json | None:
+    """Return what a server may use of the caller's capabilities; None for a local caller."""
+    if not context.protocol_version:
+        return None
+    return passed_on(context.client_capabilities, modern=context.protocol_version in MODERN_VERSIONS)
+
+
+def passed_on(given: Mapping[str, Any], *, modern: bool) -> Json:
+    """Return what a server may use of a caller's capabilities: to be asked, apps, and tasks.
+
+    The handshake era has no tasks: for its callers, the gateway waits for the tasks of servers.
+    """
+    capabilities = {name: given[name] for name in QUESTIONS if name in given}
+    declared = given.get("extensions")
+    extensions = (
+        {UI_EXTENSION: declared[UI_EXTENSION]} if isinstance(declared, dict) and UI_EXTENSION in declared else {}
+    )
+    if supports_tasks(given) or not modern:
+        extensions[TASKS_EXTENSION] = {}
+    return capabilities | ({"extensions": extensions} if extensions else {})
+
+
+class _ForwardingHandlers(ClientHandlers):
+    """Forwards each question to the caller of the call during which the server asks."""
+
+    __slots__ = ()
+
+    async def answer(self, question: Question, context: InvocationContext) -> Answer:
+        if not context.has_listener:
+            raise ToolError(
+                "calls of several callers are running, or were abandoned within the last "
+                f"{with_count(GIVEN_UP_SECONDS, 'second')} and may still run, and this server does not tell which of "
+                "them asks: the question was refused; call again in a moment, when the server is idle"
+            )
+        key = uuid4().hex
+        try:
+            return (await context.ask({key: question}))[key]
+        except TooManySuspendedError as error:
+            data = {"retryAfterSeconds": error.retry_after_seconds}
+            raise QuestionRefusedError(str(error), LIMIT_EXCEEDED, data) from error
+        except InputRequired:  # the caller's protocol version cannot answer during the call
+            raise ToolError("the caller cannot be asked while the call runs") from None
+
+
+def proxy_handlers() -> ClientHandlers:
+    """Create handlers that forward a server's questions to the caller of the call during which it asks."""
+
+    async def never(*_: object) -> Any:
+        raise AssertionError("questions are forwarded by answer()")
+
+    return _ForwardingHandlers(
+        elicitation=never, sampling=never, sampling_features=("tools", "context"), roots=never, extensions=UI_SETTINGS
+    )
