@@ -58,8 +58,8 @@ class ResponseContents:
     ) -> None:
         self._name = name
         self._beginning = beginning
-        self._claim = claim
-        self._body = body
+        self._claim: Callable[[], bool] | None = claim
+        self._body: ResponseBody | None = body
         self._max_bytes = max_bytes
         self._written_bytes = 0
         self.local: Callable[[str], str] | None = None
@@ -71,17 +71,17 @@ class ResponseContents:
         Raises:
             ProtocolError: The result is longer than its limit.
         """
-        limit = self._max_bytes
+        limit, body = self._max_bytes, self._body
         if limit is not None:
             if length_bytes is not None and length_bytes > limit + _MEMBERS_BYTES:
                 raise self._too_long(length_bytes, limit)
             # The exact length decides, unless it is unknown and may be any.
             if limit <= SMALL_BYTES or (length_bytes is not None and length_bytes > limit):
                 return False
-        if not self._claim():
+        if body is None or self._claim is None or not self._claim():
             return False
         self.has_begun = True
-        self._body.begin()
+        body.begin()
         return True
 
     async def write(self, text: bytes) -> None:
@@ -94,7 +94,12 @@ class ResponseContents:
         if self._max_bytes is not None and self._written_bytes > self._max_bytes:
             raise self._too_long(self._written_bytes, self._max_bytes)
         beginning, self._beginning = self._beginning, b""
-        await self._body.write(beginning + text if beginning else text)
+        if self._body is not None:
+            await self._body.write(beginning + text if beginning else text)
+
+    def end(self) -> None:
+        """Forget the call and its response, which refer to this: only the garbage collector would free them."""
+        self._claim = self._body = None
 
     def _too_long(self, length_bytes: int, max_bytes: int) -> ProtocolError:
         message = f"the result of {self._name!r} has {length_bytes} bytes, and may have {max_bytes}: ask for less"

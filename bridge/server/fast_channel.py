@@ -148,6 +148,12 @@ class FastChannel:
         self.close()
         return True
 
+    def end(self) -> None:
+        """Close the channel at the end of its call."""
+        self.close()
+        if self.contents_stream is not None:
+            self.contents_stream.end()
+
     def close(self) -> None:
         """Drop further messages, because the call has ended."""
         self._is_closed = True

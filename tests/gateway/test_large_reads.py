@@ -1,10 +1,13 @@
-"""Large contents through a gateway: whole, over every transport and in both eras, and within limits of memory."""
+"""Large contents through a gateway: whole, over every transport and in both eras, and at most once in memory."""
 
 from __future__ import annotations
 
+import json
 import sys
 from base64 import b64decode
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,7 +21,7 @@ from tests.client.conftest import forked
 from tests.gateway import big
 from tests.gateway.conftest import write_config
 from tests.interop.counterpart import MODERN, Route
-from tests.server.http_server import modern, modern_headers
+from tests.server.http_server import modern, modern_headers, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +32,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 DEADLINE_SECONDS = 120
 SERVER = str(Path(big.__file__))
-READS = 10
-MAX_COPIES = 9
-"""Maximum times that a gateway has what it passes on in memory: received, parsed and written, with their buffers."""
+READS = 12
+READERS = 4
+TEXT_KIB = big.BYTES * 4 // 3 // 1024
+MAX_STREAM_KIB = 6 * 1024
+"""Maximum memory for contents that pass while they are received: their buffers on both sides."""
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process's memory is read from /proc")
 CALLERS = [Route(transport, mode) for transport in ("stdio", "http") for mode in (MODERN, "legacy")]
 
 
@@ -80,27 +86,60 @@ async def test_large_contents_arrive_whole(route: Route, gateway: processes.Serv
                 assert (text["uri"], text["text"]) == (uri, big.text(name))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process's memory is read from /proc")
+def kib(pid: int, field: str) -> int:
+    """A figure of the memory of a process."""
+    return int(Path(f"/proc/{pid}/status").read_text().partition(f"{field}:")[2].split()[0])
+
+
+@ON_LINUX
 @pytest.mark.parametrize("can_be_asked", [False, True])
-@pytest.mark.parametrize("name", ["web", "pipe"])
-def test_a_gateway_has_few_copies_of_what_it_passes_on(name: str, config: str, *, can_be_asked: bool) -> None:
+@pytest.mark.parametrize(("name", "max_kib"), [("web", READERS * MAX_STREAM_KIB), ("pipe", READERS * 3 * TEXT_KIB)])
+def test_contents_from_http_are_not_held_and_those_from_stdio_once(
+    name: str, max_kib: int, config: str, *, can_be_asked: bool
+) -> None:
     capabilities: dict[str, Any] = {"elicitation": {}} if can_be_asked else {}
-    params = {"uri": f"{name}+big://blob"}
-    message = modern({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}, capabilities)
+    message = modern(request("resources/read", {"uri": f"{name}+big://blob"}), capabilities)
     with (
         processes.serving("-m", "bridge", "serve", "--transport", "http", "--port", "0", config) as gateway,
         httpx.Client(timeout=DEADLINE_SECONDS) as client,
+        ThreadPoolExecutor(READERS) as readers,
     ):
-        status = Path(f"/proc/{gateway.process.pid}/status")
 
-        def kib(field: str) -> int:
-            return int(status.read_text().partition(f"{field}:")[2].split()[0])
-
-        before = kib("VmRSS")
-        for _ in range(READS):
+        def read(_: int) -> int:
             response = client.post(f"{gateway.origin}/mcp", json=message, headers=modern_headers(message))
-            assert len(response.content) > big.BYTES
-        assert kib("VmHWM") - before < MAX_COPIES * big.BYTES * 4 // 3 // 1024
+            return len(response.content)
+
+        before = kib(gateway.process.pid, "VmRSS")
+        assert min(readers.map(read, range(READS))) > big.BYTES
+        assert kib(gateway.process.pid, "VmHWM") - before < max_kib
+
+
+@ON_LINUX
+@pytest.mark.parametrize(("name", "copies"), [("web", 2), ("pipe", 3)])
+async def test_contents_for_a_caller_over_stdio_are_held_once(name: str, copies: int, config: str) -> None:
+    message = modern(request("resources/read", {"uri": f"{name}+big://blob"}))
+    command = [sys.executable, "-m", "bridge", "serve", config]
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with await anyio.open_process(command, cwd=processes.ROOT, stderr=DEVNULL) as gateway:
+            assert gateway.stdin is not None
+            assert gateway.stdout is not None
+
+            async def ask(message: Any) -> int:
+                assert gateway.stdin is not None
+                assert gateway.stdout is not None
+                await gateway.stdin.send(json.dumps(message).encode() + b"\n")
+                length, part = 0, b""
+                while not part.endswith(b"\n"):
+                    part = await gateway.stdout.receive()
+                    length += len(part)
+                return length
+
+            await ask(modern(request("resources/read", {"uri": f"{name}+big://{name}/text"})))
+            before = kib(gateway.pid, "VmRSS")
+            for _ in range(READS // READERS):
+                assert await ask(message) > big.BYTES
+            assert kib(gateway.pid, "VmHWM") - before < copies * TEXT_KIB
+            await gateway.stdin.aclose()
 
 
 async def test_a_result_over_the_limit_of_a_gateway_is_an_error_that_names_it(

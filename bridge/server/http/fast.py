@@ -203,7 +203,7 @@ class _Call:
         if answer is None:
             return None
         if call.channel is not None:
-            call.channel.close()
+            call.channel.end()
         return _response(answer, self._session)
 
     def pass_on(self, _receive: Callable[[PlainResponse | None], None]) -> bool:
@@ -243,7 +243,7 @@ class _Call:
             answer = await call.run(context)
         finally:
             timer.cancel()
-            channel.close()
+            channel.end()
             # They refer to the request: only the garbage collector would free them.
             del self.request.hand_over
             self.request.response_body = None

@@ -218,7 +218,7 @@ class FastStdio:
                 raise
             self._answer_cancelled(message, error)
         finally:
-            channel.close()
+            channel.end()
             if not channel.is_handed_over:
                 self._end(call)
 

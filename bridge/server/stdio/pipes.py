@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 from abc import ABC, abstractmethod
+from collections import deque
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -25,6 +26,8 @@ READ_BYTES = 65_536
 """Bytes of one read: the capacity of a pipe."""
 FULL_BYTES = 4 * 1024 * 1024
 """Maximum bytes that wait to be written before writers have to wait."""
+_LONG_BYTES = 32 * 1024
+"""Bytes from which on a waiting line is not joined with others."""
 
 
 class InputPipe(ABC):
@@ -188,7 +191,8 @@ class _ThreadInput(InputPipe):
 class _LoopOutput(OutputPipe):
     def __init__(self, fd: int, on_drained: Callable[[], None], on_broken: Callable[[], None]) -> None:
         super().__init__(fd, on_drained, on_broken)
-        self._waiting = bytearray()
+        self._waiting: deque[bytes | bytearray | memoryview] = deque()
+        """Short lines are joined; of long ones, no copy is made."""
         # Other processes share the mode of the pipe: restore it at the end.
         self._was_blocking = os.get_blocking(fd)
         os.set_blocking(fd, False)
@@ -197,25 +201,42 @@ class _LoopOutput(OutputPipe):
         if self.broken:
             return
         if self._waiting:
-            self._waiting += line
+            self._append(line)
         elif (written_bytes := self._write_some(line)) < len(line) and not self.broken:
-            self._waiting += memoryview(line)[written_bytes:]
+            self._append(memoryview(line)[written_bytes:])
             self._loop.add_writer(self._fd, self._write_on)
-        self.waiting_bytes = len(self._waiting)
+
+    def _append(self, line: bytes | memoryview) -> None:
+        self.waiting_bytes += len(line)
+        last = self._waiting[-1] if self._waiting else None
+        if len(line) >= _LONG_BYTES:
+            self._waiting.append(line)
+        elif isinstance(last, bytearray):
+            last += line
+        else:
+            self._waiting.append(bytearray(line))
 
     def close(self) -> None:
         self._loop.remove_writer(self._fd)
         os.set_blocking(self._fd, self._was_blocking)
 
     def _write_on(self) -> None:
-        written_bytes = self._write_some(self._waiting)
-        del self._waiting[: None if self.broken else written_bytes]
+        first = self._waiting[0]
+        written_bytes = self._write_some(first)
+        if self.broken:
+            self._waiting.clear()
+        elif written_bytes == len(first):
+            self._waiting.popleft()
+        elif isinstance(first, bytearray):
+            del first[:written_bytes]
+        else:
+            self._waiting[0] = memoryview(first)[written_bytes:]
         if not self._waiting:
             self._loop.remove_writer(self._fd)
         if not self.broken:
             self._count_written(written_bytes)
 
-    def _write_some(self, data: bytes | bytearray) -> int:
+    def _write_some(self, data: bytes | bytearray | memoryview) -> int:
         try:
             return os.write(self._fd, data)
         except BlockingIOError:
