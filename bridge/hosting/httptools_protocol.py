@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bridge.server.http.pending_calls import PendingCall
 
 _OK = 200
+_LONG_BYTES = 256 * 1024
 
 
 class PlainHttpToolsProtocol(HttpToolsProtocol):
@@ -331,7 +332,11 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
         if not keeps_alive:
             head += b"connection: close\r\n"
         transport: CoalescingTransport = self.transport  # type: ignore[assignment]  # of `with_coalesced_writes`
-        transport.write_whole(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(answer.body), answer.body))
+        if len(answer.body) < _LONG_BYTES:
+            transport.write_whole(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(answer.body), answer.body))
+        else:  # a copy would take longer than another system call
+            transport.write_whole(b"%bcontent-length: %d\r\n\r\n" % (head, len(answer.body)))
+            transport.write_whole(answer.body)
         if not keeps_alive:
             transport.close()
         self.on_response_complete()

@@ -21,8 +21,10 @@ from bridge.hosting.serve import http_protocol
 from bridge.hosting.server import BackgroundServer
 from bridge.server import http_app
 from bridge.server.limits import Limits
+from bridge.telemetry.switch import enabled
 from tests.client.raw_http import HANDSHAKE, MODERN, RawServer, Request, http, raw_server, stream
 from tests.server.http_server import HEADERS, initialize, modern, modern_headers, notification, request
+from tests.server.test_telemetry_paths import Watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -356,3 +358,26 @@ async def test_large_contents_among_other_events_are_left_to_the_sdk() -> None:
 
     async with serving(MODERN, answer) as server, callers(server) as caller:
         assert len((await caller.answer())["result"]["contents"][0]["blob"]) == 2 * LARGE_BYTES
+
+
+async def test_telemetry_records_a_read_at_its_end_with_its_error() -> None:
+    arrived = asyncio.Event()
+
+    def answer(asked: Request) -> Any:
+        first, last = text_of(asked)
+        return chunked("json", first, None) if arrived.is_set() else chunked("json", first, arrived, last)
+
+    watched = Watched()
+    with anyio.fail_after(DEADLINE_SECONDS), enabled(watched.observer):
+        async with serving(MODERN, answer) as server, callers(server) as caller:
+            async with caller.reading() as response:
+                body = response.aiter_raw()
+                await anext(body)
+                assert watched.records == []
+                arrived.set()
+                async for _ in body:
+                    pass
+            with pytest.raises(httpx.RemoteProtocolError):
+                await caller.answer()
+            await none_runs(caller)
+    assert [(each["resource"], each.get("error")) for each in watched.records] == [(URI, None), (URI, "-32603")]
