@@ -13,7 +13,19 @@ import resource
 import sys
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.load import breakdown, clients, flood, gateway, held, latency, lists, peers, sessions, soak
+from tests.benchmarks.load import (
+    breakdown,
+    clients,
+    flood,
+    gateway,
+    held,
+    large_reads,
+    latency,
+    lists,
+    peers,
+    sessions,
+    soak,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +50,7 @@ def main() -> None:
         "features": lambda: peers.measure_features(options.peer_seconds, options.peer_rounds),
         "gateway": lambda: gateway.measure(options.gateway_seconds),
         "servers": lambda: gateway.measure_servers(options.gateway_seconds, options.servers),
+        "reads": lambda: [large_reads.measure(options.reads)],
         "lists": lambda: [lists.measure(options.tools)],
         "breakdown": lambda: breakdown.measure(options.round_calls),
     }
@@ -65,6 +78,7 @@ def _options() -> argparse.Namespace:
         "features",
         "gateway",
         "servers",
+        "reads",
         "lists",
         "breakdown",
     ]
@@ -80,6 +94,7 @@ def _options() -> argparse.Namespace:
         ("--gateway-seconds", 2, "seconds of each figure of the gateways"),
         ("--peer-seconds", 2, "seconds of each server in a round beside its peers"),
         ("--peer-rounds", 3, "rounds beside peers"),
+        ("--reads", 10, "reads of large contents through each gateway"),
         ("--tools", 10_000, "tools of the server that has many"),
         ("--round-calls", 1000, "calls of each round of the breakdown"),
     ):
