@@ -25,11 +25,17 @@ from bridge.gateway.tasks import GatewayTasks
 from bridge.hosting.eager_tasks import EagerTasks
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
+from bridge.server.auth import ApiKey, ApiKeys, Auth
+from bridge.server.limits import Limits, Rate
+from bridge.telemetry.observer import Observer
+from bridge.telemetry.switch import enabled
+from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.toolbox import ToolBox
 from tests.client.raw_http import DONE, MODERN, Request, event, http, json_of, opened, progress, raw_server, stream
 from tests.client.raw_http import response as response_to
 from tests.gateway.test_fast_path import DEADLINE_SECONDS, served
-from tests.server.http_server import call, modern, modern_headers
+from tests.server.http_server import HEADERS, answer, call, initialize, modern, modern_headers, notification
+from tests.telemetry.measured import Measured
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -70,6 +76,13 @@ class Between:
         text = answer.text if kind == "application/json" else answer.text.rpartition("data: ")[2]
         return answer.status_code, json.loads(text)
 
+    async def call_in_session(self, **arguments: Any) -> Any:
+        """Call the tool in a session of the handshake era; return the message."""
+        opened = await self._client.post("/mcp", json=initialize(), headers=HEADERS)
+        headers = HEADERS | {"mcp-session-id": opened.headers["mcp-session-id"]}
+        await self._client.post("/mcp", json=notification("notifications/initialized"), headers=headers)
+        return answer(await self._client.post("/mcp", json=call("add", arguments), headers=headers))
+
     async def until_begun(self, count: int = 1) -> None:
         """Wait until the server has received some calls."""
         while len(self.server.calls) < count:
@@ -78,7 +91,12 @@ class Between:
 
 @asynccontextmanager
 async def between(
-    answer: Callable[[Request], Answer], *, forwards_headers: bool = False, **settings: Any
+    answer: Callable[[Request], Answer],
+    *,
+    forwards_headers: bool = False,
+    options: dict[str, Any] | None = None,
+    headers: dict[str, str] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Between]:
     with anyio.fail_after(DEADLINE_SECONDS):
         async with (
@@ -89,10 +107,10 @@ async def between(
             assert isinstance(tool.executor, RemoteExecutor)
             tasks = GatewayTasks(McpToolProvider())
             proxy = ProxyExecutor(tool.executor, connection, SuspendedCalls(), tasks, forwards_headers)
-            app = http_app(ToolBox([replace(tool, executor=proxy)]))
+            app = http_app(ToolBox([replace(tool, executor=proxy)]), **(options or {}))
             async with (
                 served(app, http_protocol(app.pre_asgi_handler(lambda: True))) as origin,
-                httpx.AsyncClient(base_url=origin, timeout=None) as client,
+                httpx.AsyncClient(base_url=origin, timeout=None, headers=headers) as client,
             ):
                 gateway = Between(app, connection, server, client)
                 await gateway.call(first=True)  # opens the connection that further calls use
@@ -228,7 +246,7 @@ async def test_a_server_that_is_removed_leaves_the_outcome_unknown(begun: list[B
 async def test_a_task_waits_for_a_slow_server(begun: list[BegunCall], monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the limit of time, and gets what the server says."""
     for module in (begun_calls, calls):
-        monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.01)
+        monkeypatch.setattr(module, "HAND_OVER_SECONDS", 0.01)
     async with between(held, timeout_seconds=0.2) as gateway:
         calling = asyncio.create_task(gateway.call())
         while not gateway.session.calls:
@@ -258,6 +276,40 @@ async def test_a_server_with_short_limits_or_headers_of_the_caller_gets_a_task(
     async with between(usual, **settings) as gateway:
         status, _ = await gateway.call()
         assert (status, begun) == (200, [])
+
+
+KEY = "a-key-of-tests-that-is-long-enough"
+
+
+@pytest.mark.parametrize(
+    ("options", "headers"),
+    [
+        ({"auth": Auth(ApiKeys(ApiKey(name="ada", key=KEY)))}, {"authorization": f"Bearer {KEY}"}),
+        ({"limits": Limits(rate=Rate(100, 60))}, {}),
+        ({"limits": Limits(max_result_bytes=1000)}, {}),
+        ({"policy": ExecutionPolicy(after=(lambda *_: None,))}, {}),
+    ],
+    ids=["a credential", "a rate", "a limit of results", "a callback"],
+)
+async def test_a_gateway_with_credentials_limits_or_callbacks_uses_a_task(
+    options: dict[str, Any], headers: dict[str, str], begun: list[BegunCall]
+) -> None:
+    async with between(usual, options=options, headers=headers) as gateway:
+        status, message = await gateway.call(a=1)
+        assert (status, message["result"]["structuredContent"], begun) == (200, {"a": 1}, [])
+
+
+async def test_a_gateway_that_observes_uses_a_task(begun: list[BegunCall]) -> None:
+    with enabled(Observer(Measured().instruments)):
+        async with between(usual) as gateway:
+            status, message = await gateway.call(a=1)
+        assert (status, message["result"]["structuredContent"], begun) == (200, {"a": 1}, [])
+
+
+async def test_a_caller_of_the_handshake_era_gets_a_task(begun: list[BegunCall]) -> None:
+    async with between(usual) as gateway:
+        message = await gateway.call_in_session(a=1)
+        assert (message["result"]["structuredContent"], begun) == ({"a": 1}, [])
 
 
 async def test_nothing_is_left_for_the_garbage_collector(begun: list[BegunCall]) -> None:

@@ -17,7 +17,7 @@ import anyio
 from mcp_types import LOG_LEVEL_META_KEY
 from pydantic_core import to_json
 
-from bridge.client.connection.begun_calls import PATIENCE_SECONDS
+from bridge.client.connection.begun_calls import HAND_OVER_SECONDS
 from bridge.client.connection.call import Call, CallOptions
 from bridge.client.connection.handlers import QuestionRefusedError, answer_question
 from bridge.client.connection.listing import list_all_pages
@@ -135,7 +135,7 @@ def begin_call(
     if (
         session is None
         or session.era != "modern"
-        or min(config.timeout_seconds, config.max_call_seconds) <= (PATIENCE_SECONDS)
+        or min(config.timeout_seconds, config.max_call_seconds) <= HAND_OVER_SECONDS
     ):
         return None
     call = BegunCall(supervisor, session, receive)
