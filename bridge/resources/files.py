@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import mimetypes
 import os
 import re
+import stat
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from bridge.errors import DefinitionError, ResourceNotFoundError, ToolError
+from bridge.resources.folder import FILE, FOLDER, descended
 from bridge.resources.function import ResourceSettings, function_resource
 from bridge.resources.resource import BINARY, Resource, ResourceTemplate
 from bridge.tools.checks import require_count
@@ -19,9 +22,12 @@ from bridge.tools.content import File
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO
 
 _NOT_OF_A_SCHEME = re.compile(r"[^a-z0-9+.-]+")
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""Errors of a path whose names do not exist, or are links."""
 _MAX_ENTRIES = 10_000
 """Maximum number of files and folders that one completion examines."""
 
@@ -59,10 +65,12 @@ def files(
     name = name or root.name or "files"
 
     def read(path: str) -> File:
-        file = _file_in(root, path, pattern)
-        if file is None:
+        target = _target_of(root, path, pattern)
+        file = None if target is None else _opened(root, target)
+        if target is None or file is None:
             raise ResourceNotFoundError(path)
-        data, kind = _content_of(file, path, max_bytes), mimetypes.guess_type(file.name)[0]
+        with file:
+            data, kind = _content_of(file, path, max_bytes), mimetypes.guess_type(target)[0]
         try:
             return File("", data.decode() if _may_be_text(kind) else data, kind or "text/plain")
         except UnicodeDecodeError:
@@ -80,8 +88,8 @@ def files(
     return made
 
 
-def _file_in(root: Path, path: str, pattern: str) -> Path | None:
-    """Return the file with a path in a folder; None if it is not offered."""
+def _target_of(root: Path, path: str, pattern: str) -> str | None:
+    """Return the path, without links, of the file with a path in a folder; None if it is not offered."""
     if not _is_offered(path, pattern):
         return None
     try:
@@ -89,7 +97,39 @@ def _file_in(root: Path, path: str, pattern: str) -> Path | None:
         target = file.relative_to(root).as_posix() if file.is_file() else ""
     except (OSError, ValueError):
         return None
-    return file if target == path or _is_offered(target, pattern) else None
+    return target if target == path or _is_offered(target, pattern) else None
+
+
+def _opened(root: Path, target: str) -> BinaryIO | None:
+    """Open a file in a folder; None if it no longer is a file there, such as after a link was put in its place."""
+    folder, _, name = target.rpartition("/")
+    try:
+        with _opened_folder(root, folder) as parent:
+            if isinstance(parent, Path):
+                return (parent / name).open("rb")
+            file = os.fdopen(os.open(name, FILE, dir_fd=parent), "rb")
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    return None
+
+
+@contextmanager
+def _opened_folder(root: Path, path: str) -> Iterator[int | Path]:
+    """Open a folder name by name, each without following a link; give its path where a system cannot (Windows)."""
+    if not hasattr(os, "O_DIRECTORY"):
+        yield root / path
+        return
+    top = os.open(root, FOLDER)
+    try:
+        with descended(top, path.split("/") if path else ()) as folder:
+            yield folder
+    finally:
+        os.close(top)
 
 
 def _is_offered(path: str, pattern: str) -> bool:
@@ -100,13 +140,12 @@ def _is_offered(path: str, pattern: str) -> bool:
     )
 
 
-def _content_of(file: Path, path: str, max_bytes: int) -> bytes:
+def _content_of(file: BinaryIO, path: str, max_bytes: int) -> bytes:
     """Read a file, of which no more than the limit gets into memory, even if it grows."""
-    with file.open("rb") as opened:
-        size = os.fstat(opened.fileno()).st_size
-        data = opened.read(size + 1) if size <= max_bytes else b""
-        if len(data) > size:
-            data += opened.read(max_bytes - size)
+    size = os.fstat(file.fileno()).st_size
+    data = file.read(size + 1) if size <= max_bytes else b""
+    if len(data) > size:
+        data += file.read(max_bytes - size)
     if (size := max(size, len(data))) > max_bytes:
         raise ToolError(
             f"the file {path!r} is too large to be read: it has {size:,} bytes, and at most {max_bytes:,} are allowed; "
@@ -126,32 +165,39 @@ def _paths_in(root: Path, text: str, pattern: str) -> Iterator[str]:
         return
     if os.path.realpath(root / folder) != str(root / folder):
         return
-    pending = [iter(_entries(root, f"{folder}{slash}", text))]
+    pending = [iter(_entries(root, folder, text))]
     seen = 0
     while pending and seen < _MAX_ENTRIES:
-        path, entry = next(pending[-1], ("", None))
+        entry = next(pending[-1], None)
         if entry is None:
             pending.pop()
             continue
         seen += 1
-        if entry.is_dir(follow_symlinks=False):
-            pending.append(iter(_entries(root, f"{path}/", text)))
-        elif _is_offered(path, pattern) if entry.is_file(follow_symlinks=False) else _file_in(root, path, pattern):
-            yield path.replace("%", "%25")
+        if entry.is_folder:
+            pending.append(iter(_entries(root, entry.path, text)))
+        elif _is_offered(entry.path, pattern) if entry.is_file else _target_of(root, entry.path, pattern):
+            yield entry.path.replace("%", "%25")
 
 
-def _entries(root: Path, folder: str, text: str) -> list[tuple[str, os.DirEntry[str]]]:
-    """Return the entries of a folder, with their paths, that are or contain paths that begin with a text."""
+class _Entry(NamedTuple):
+    path: str
+    is_folder: bool
+    is_file: bool
+
+
+def _entries(root: Path, folder: str, text: str) -> list[_Entry]:
+    """Return the entries of a folder that are or contain paths that begin with a text."""
     found = []
     try:
-        with os.scandir(root / folder) as entries:
+        with _opened_folder(root, folder) as opened, os.scandir(opened) as entries:
             for entry in entries:
-                path = folder + entry.name
+                path = f"{folder}/{entry.name}" if folder else entry.name
                 if entry.name[0] != "." and path.replace("%", "%25").startswith(text) and not _NOT_UNICODE.search(path):
-                    found.append((path, entry))
+                    kinds = entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False)
+                    found.append(_Entry(path, *kinds))
     except OSError:
         return []
-    return sorted(found, key=itemgetter(0))
+    return sorted(found)
 
 
 def _may_be_text(kind: str | None) -> bool:

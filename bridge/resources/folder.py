@@ -27,8 +27,10 @@ MAX_ENTRIES = 100_000
 """Maximum entries of one folder that `Folder.walk` examines."""
 
 if hasattr(os, "O_DIRECTORY"):
-    _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    """Flags that open a folder, and no link."""
+    FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    """Flags that open a file for reading, and no link."""
     CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     """Flags that create a file whose name is free."""
 _MAX_SHOWN_CHARS = 200
@@ -71,7 +73,7 @@ class Folder:
             ToolError: The path leads out of the folder.
             OSError: A folder does not exist, is none, or is a symbolic link.
         """
-        with self._descended(self._root, parts_of(path), create=create) as folder:
+        with descended(self._root, parts_of(path), create=create) as folder:
             yield folder
 
     @contextmanager
@@ -85,7 +87,7 @@ class Folder:
         *folders, name = parts_of(path) or [""]
         if not name:
             raise ToolError(f"{shown_path(path)} is the root itself; name something in it")
-        with self._descended(self._root, folders, create=create) as folder:
+        with descended(self._root, folders, create=create) as folder:
             yield folder, name
 
     @contextmanager
@@ -106,7 +108,7 @@ class Folder:
         The file is examined before it is opened, which could wake a device, and after, to be sure.
         """
         require_plain(os.stat(name, dir_fd=folder, follow_symlinks=False), path)
-        file = os.open(name, _FILE, dir_fd=folder)
+        file = os.open(name, FILE, dir_fd=folder)
         try:
             require_plain(os.fstat(file), path)
             yield file
@@ -139,23 +141,33 @@ class Folder:
                 continue
             yield folder, prefix + entry.name, entry.name if entry.is_file(follow_symlinks=False) else None
             if depth and entry.is_dir(follow_symlinks=False):
-                with suppress(OSError), self._descended(folder, [entry.name]) as inner:
+                with suppress(OSError), descended(folder, [entry.name]) as inner:
                     yield from self._walk(inner, f"{prefix}{entry.name}/", depth - 1, hidden=hidden)
 
-    @contextmanager
-    def _descended(self, within: int, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
-        """Open a folder name by name, each without following a link."""
-        folder = os.open(".", _FOLDER, dir_fd=within)
-        try:
-            for part in parts:
-                if create:
-                    with suppress(FileExistsError):
-                        os.mkdir(part, dir_fd=folder)
-                outer, folder = folder, os.open(part, _FOLDER, dir_fd=folder)
-                os.close(outer)
-            yield folder
-        finally:
-            os.close(folder)
+
+@contextmanager
+def descended(within: int, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
+    """Open a folder name by name, each without following a link, and give its file descriptor.
+
+    Args:
+        within: File descriptor of the folder to begin in.
+        parts: Names of the folders.
+        create: Create the folders that do not exist.
+
+    Raises:
+        OSError: A folder does not exist, is none, or is a symbolic link.
+    """
+    folder = os.open(".", FOLDER, dir_fd=within)
+    try:
+        for part in parts:
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=folder)
+            outer, folder = folder, os.open(part, FOLDER, dir_fd=folder)
+            os.close(outer)
+        yield folder
+    finally:
+        os.close(folder)
 
 
 def parts_of(path: str) -> list[str]:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import itertools
 import os
 import tracemalloc
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pytest
@@ -24,8 +27,11 @@ from bridge import (
 )
 from bridge.resources.files import _content_of
 
+module = import_module("bridge.resources.files")
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 pytestmark = pytest.mark.anyio
 
@@ -137,10 +143,11 @@ async def test_a_file_over_the_limit_is_refused(folder: Path) -> None:
 
 def test_a_file_that_grows_after_its_size_was_read_is_read_up_to_the_limit() -> None:
     """Test that files of devices and processes, whose size is 0, are read within the limit."""
-    with pytest.raises(ToolError, match="1,001 bytes"):
-        _content_of(Path("/dev/zero"), "grows.txt", 1000)
-    if (grown := Path("/proc/self/stat")).exists():
-        assert _content_of(grown, "grown.txt", 5000).endswith(b"\n")
+    with Path("/dev/zero").open("rb") as grows, pytest.raises(ToolError, match="1,001 bytes"):
+        _content_of(grows, "grows.txt", 1000)
+    if Path("/proc/self/stat").exists():
+        with Path("/proc/self/stat").open("rb") as grown:
+            assert _content_of(grown, "grown.txt", 5000).endswith(b"\n")
 
 
 def test_a_file_over_the_limit_takes_no_memory(tmp_path: Path) -> None:
@@ -148,8 +155,8 @@ def test_a_file_over_the_limit_takes_no_memory(tmp_path: Path) -> None:
         file.truncate(64 * 1024 * 1024)
     tracemalloc.start()
     try:
-        with pytest.raises(ToolError, match="67,108,864 bytes"):
-            _content_of(tmp_path / "large.txt", "large.txt", 1000)
+        with (tmp_path / "large.txt").open("rb") as file, pytest.raises(ToolError, match="67,108,864 bytes"):
+            _content_of(file, "large.txt", 1000)
         assert tracemalloc.get_traced_memory()[1] < 1024 * 1024
     finally:
         tracemalloc.stop()
@@ -175,13 +182,13 @@ async def test_completion_reads_only_folders_that_it_needs(folder: Path, monkeyp
         (folder / name).mkdir()
         (folder / name / "z.md").write_text("", encoding="utf-8")
     read_folders: list[str] = []
-    scandir = os.scandir
+    opened: Callable[[Path, str], AbstractContextManager[int | Path]] = module._opened_folder
 
-    def recorded(path: Path) -> Iterator[os.DirEntry[str]]:
-        read_folders.append(path.relative_to(folder).as_posix())
-        return scandir(path)
+    def recorded(root: Path, path: str) -> AbstractContextManager[int | Path]:
+        read_folders.append(path or ".")
+        return opened(root, path)
 
-    monkeypatch.setattr(os, "scandir", recorded)
+    monkeypatch.setattr(module, "_opened_folder", recorded)
     template = files(folder, pattern="*.md")
     assert await completed(template, "sub") == ("sub/deep/z.md", "subway/z.md")
     assert read_folders == [".", "sub", "sub/deep", "subway"]
@@ -190,7 +197,7 @@ async def test_completion_reads_only_folders_that_it_needs(folder: Path, monkeyp
     assert read_folders == ["sub", "sub/deep"]
     for text in ("../", "/", ".git/", "up/", "sub//", "nope/", "a.md/", "\ud800/", "\0/"):
         assert await completed(template, text) == ()
-    monkeypatch.setattr("bridge.resources.files._MAX_ENTRIES", 2)
+    monkeypatch.setattr(module, "_MAX_ENTRIES", 2)
     assert await completed(template) == ("a.md", "inner.md")
 
 
@@ -251,3 +258,69 @@ async def test_what_is_read_is_always_a_file_that_is_offered(folder: Path, path:
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="no folder"):
         files(tmp_path / "nope")
+
+
+def swap_file_for_link(folder: Path) -> None:
+    (folder / "sub" / "deep.md").rename(folder / "real.md")
+    (folder / "sub" / "deep.md").symlink_to(folder.parent / "outside" / "deep.md")
+
+
+def swap_folder_for_link(folder: Path) -> None:
+    (folder / "sub").rename(folder / "real")
+    (folder / "sub").symlink_to(folder.parent / "outside")
+
+
+def swap_file_for_pipe(folder: Path) -> None:
+    (folder / "sub" / "deep.md").rename(folder / "real.md")
+    os.mkfifo(folder / "sub" / "deep.md")
+
+
+@pytest.mark.parametrize("swap", [swap_file_for_link, swap_folder_for_link, swap_file_for_pipe])
+@pytest.mark.parametrize("step", range(20))
+async def test_a_swap_between_any_two_system_calls_leads_nowhere(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, swap: Callable[[Path], None], step: int
+) -> None:
+    outside = folder.parent / "outside"
+    outside.mkdir()
+    (outside / "deep.md").write_text("secret", encoding="utf-8")
+    (outside / "secret.md").write_text("secret", encoding="utf-8")
+    (folder / "sub" / "deep.md").write_text("inside", encoding="utf-8")
+    (folder / "to.md").symlink_to("sub/deep.md")
+    template = files(folder, uri="docs:///", pattern="*.md")
+    found: list[str] = []
+    for uri in ("docs:///sub/deep.md", "docs:///to.md"):
+        with swapped_before(step, lambda: swap(folder), monkeypatch), suppress(ResourceNotFoundError):
+            found.append(str((await read(ResourceBox(template), uri)).content))
+        restore(folder)
+    with swapped_before(step, lambda: swap(folder), monkeypatch):
+        found += await completed(template, "sub/")
+    assert set(found) <= {"inside", "sub/deep.md"}
+
+
+@contextmanager
+def swapped_before(step: int, swap: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Call a function before the system call with a number, counted from 0."""
+    originals = {name: getattr(os, name) for name in ("open", "stat", "lstat", "fstat", "readlink", "scandir")}
+    numbers = itertools.count()
+
+    def before(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            if next(numbers) == step:
+                swap()
+            return original(*arguments, **keywords)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for name, original in originals.items():
+            patched.setattr(os, name, before(original))
+        yield
+
+
+def restore(folder: Path) -> None:
+    """Undo a swap, if it was made."""
+    if (folder / "real.md").exists():
+        (folder / "real.md").replace(folder / "sub" / "deep.md")
+    if (folder / "real").exists():
+        (folder / "sub").unlink()
+        (folder / "real").rename(folder / "sub")
