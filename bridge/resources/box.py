@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridge.resources.resource import Resource, ResourceTemplate
 from bridge.tools.box import Box
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from bridge.tools.tool import Tool
 
@@ -27,6 +28,42 @@ class Readable(NamedTuple):
     """Reads it."""
     arguments: dict[str, Any]
     """The values of the template's variables."""
+
+
+class _Index:
+    """Views of a box's items, each made when it is first used.
+
+    A change of the box replaces the whole index, so a look-up that runs meanwhile caches nothing that outlives it.
+    """
+
+    def __init__(self, items: Mapping[str, Resource | ResourceTemplate]) -> None:
+        self._items = items
+        self.found: dict[str, Readable] = {}
+        """Results of `look_up`, by URI."""
+
+    @cached_property
+    def templates(self) -> tuple[ResourceTemplate, ...]:
+        return tuple(item for item in tuple(self._items.values()) if isinstance(item, ResourceTemplate))
+
+    @cached_property
+    def _by_specificity(self) -> tuple[ResourceTemplate, ...]:
+        return tuple(sorted(self.templates, key=lambda item: item.uri_template.literal_chars, reverse=True))
+
+    def look_up(self, uri: str) -> Readable | None:
+        item = self._items.get(uri)
+        found = Readable(item, item.tool, {}) if isinstance(item, Resource) else self._match(uri)
+        # Calls do not share a list of values, because their functions may change it.
+        if found and len(uri) <= _MAX_FOUND_CHARS and not any(type(each) is list for each in found.arguments.values()):
+            if len(self.found) >= _MAX_FOUND:
+                self.found.clear()
+            self.found[uri] = found
+        return found
+
+    def _match(self, uri: str) -> Readable | None:
+        for template in self._by_specificity:
+            if (values := template.uri_template.match(uri)) is not None:
+                return Readable(template, template.tool_of(uri), values)
+        return None
 
 
 class ResourceBox(Box[Resource | ResourceTemplate]):
@@ -49,10 +86,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
     def __init__(self, *sources: object) -> None:
         self._watchers: list[Callable[[str], None]] = []
         self._included: list[ResourceBox] = []
-        self._templates: tuple[ResourceTemplate, ...] | None = None
-        self._sorted: tuple[ResourceTemplate, ...] | None = None
-        self._found: dict[str, Readable] = {}
-        """Results of `find`, by URI."""
+        self._index = _Index({})
         super().__init__(*sources)
 
     def key_of(self, item: Resource | ResourceTemplate) -> str:
@@ -61,24 +95,8 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
 
     def find(self, uri: str) -> Readable | None:
         """Return what reads a URI; None if there is no such resource."""
-        return self._found.get(uri) or self._look_up(uri)
-
-    def _look_up(self, uri: str) -> Readable | None:
-        cache = self._found  # a change meanwhile replaces it, so that nothing outdated is cached
-        item = self._items.get(uri)
-        found = Readable(item, item.tool, {}) if isinstance(item, Resource) else self._match(uri)
-        # Calls do not share a list of values, because their functions may change it.
-        if found and len(uri) <= _MAX_FOUND_CHARS and not any(type(each) is list for each in found.arguments.values()):
-            if len(cache) >= _MAX_FOUND:
-                cache.clear()
-            cache[uri] = found
-        return found
-
-    def _match(self, uri: str) -> Readable | None:
-        for template in self._by_specificity:
-            if (values := template.uri_template.match(uri)) is not None:
-                return Readable(template, template.tool_of(uri), values)
-        return None
+        index = self._index
+        return index.found.get(uri) or index.look_up(uri)
 
     @property
     def resources(self) -> tuple[Resource, ...]:
@@ -88,21 +106,10 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
     @property
     def templates(self) -> tuple[ResourceTemplate, ...]:
         """The templates."""
-        if (templates := self._templates) is None:
-            templates = tuple(item for item in self if isinstance(item, ResourceTemplate))
-            self._templates = templates
-        return templates
-
-    @property
-    def _by_specificity(self) -> tuple[ResourceTemplate, ...]:
-        if (found := self._sorted) is None:
-            found = tuple(sorted(self.templates, key=lambda item: item.uri_template.literal_chars, reverse=True))
-            self._sorted = found
-        return found
+        return self._index.templates
 
     def _notify(self) -> None:
-        self._templates = self._sorted = None
-        self._found = {}
+        self._index = _Index(self._items)
         super()._notify()
 
     async def begin_watch(self, uri: str) -> Callable[[], None]:

@@ -319,5 +319,29 @@ def test_a_box_remembers_few_short_uris_and_no_lists() -> None:
         assert box.find(f"x:{number}") is not None
         assert box.find("list:/a/b") is not box.find("list:/a/b")
         assert box.find(f"x:{'y' * 1000}{number}") is not None
-    assert len(box._found) <= 1000
-    assert max(map(len, box._found)) <= 256
+    assert len(box._index.found) <= 1000
+    assert max(map(len, box._index.found)) <= 256
+
+
+def test_a_look_up_during_a_change_caches_nothing_that_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change the box while a look-up sorts its templates, as another thread could."""
+
+    @resource("x://{+path}")
+    def general(path: str) -> str:
+        return path
+
+    @resource("x://logs/{name}")
+    def log(name: str) -> str:
+        return name
+
+    def slowly_sorted(*arguments: Any, **keywords: Any) -> list[Any]:
+        done = sorted(*arguments, **keywords)
+        if len(box) == 1:
+            box.add(log)
+        return done
+
+    box = ResourceBox(general)
+    monkeypatch.setattr("bridge.resources.box.sorted", slowly_sorted, raising=False)
+    found = [box.find("x://logs/b") for _ in range(2)]
+    assert [each and each.resource.name for each in found] == ["general", "log"]
+    assert [each.name for each in box.templates] == ["general", "log"]
