@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 from bridge.errors import DefinitionError, UnknownToolError
 from bridge.text import nearest
@@ -138,13 +139,19 @@ class ToolBox(Box[Tool]):
 
 
 class TransformedToolBox(ToolBox):
-    """A box that follows another one; made by `ToolBox.transformed`."""
+    """A box that follows another one while it is referenced itself; made by `ToolBox.transformed`."""
 
     def __init__(self, source: ToolBox, transform: Transform) -> None:
         super().__init__()
         self._source = source
         self.use(transform)
-        source.on_change(self._follow)
+        update = WeakMethod(self._update, lambda _: end())
+
+        def follow() -> None:
+            if (alive := update()) is not None:
+                alive()
+
+        end = source.on_change(follow)  # weakly: the source does not keep this box
 
     def use(self, transform: Transform) -> None:
         """Use another transform from now on, if its tools are valid; listeners are notified if the tools change."""
@@ -160,7 +167,7 @@ class TransformedToolBox(ToolBox):
         """Refuse to replace tools."""
         raise self._fixed()
 
-    def _follow(self) -> None:
+    def _update(self) -> None:
         try:
             self.use(self._transform)
         except Exception:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from functools import partial
+from typing import TYPE_CHECKING
+from weakref import ref
 
 import pytest
 
@@ -10,6 +13,9 @@ from bridge.errors import DefinitionError, NameClashError, UnknownToolError
 from bridge.tools.function import tool, tools_from
 from bridge.tools.toolbox import MAX_NAME_CHARS, ToolBox
 from bridge.tools.transform import filtered, prefixed, renamed
+
+if TYPE_CHECKING:
+    from bridge.tools.tool import Tool
 
 
 @tool
@@ -138,6 +144,22 @@ def test_a_transformed_box_follows_the_other_and_a_new_transform(caplog: pytest.
     box.add(add)
     assert [each.name for each in other] == ["one"]
     assert "cannot be transformed; the previous tools stay in use" in caplog.text
+
+
+def test_a_transformed_box_that_is_no_longer_referenced_is_released() -> None:
+    box, transforms = ToolBox(add), list[int]()
+
+    def counted(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        transforms.append(len(tools))
+        return tools
+
+    kept = box.transformed(counted)
+    released = ref(box.transformed(counted).transformed(counted))
+    gc.collect()
+    assert released() is None
+    transforms.clear()
+    box.add(subtract)
+    assert (transforms, len(kept), len(box._listeners)) == ([2], 2, 1)
 
 
 def test_removing_is_all_or_nothing() -> None:
