@@ -198,13 +198,22 @@ def unique_names(names: Sequence[str], others: Sequence[str]) -> list[str]:
     """Replace each name that is there several times by the other one at its place, with a number if that is taken."""
     counts = Counter(names)
     last_numbers = {name: 1 for name, count in counts.items() if count == 1}
+    return [
+        name if counts[name] == 1 else free_name(other, last_numbers) for name, other in zip(names, others, strict=True)
+    ]
 
-    def free(other: str) -> str:
-        candidate = other
-        while candidate in last_numbers:
-            last_numbers[other] += 1
-            candidate = f"{other}_{last_numbers[other]}"
-        last_numbers[candidate] = 1
-        return candidate
 
-    return [name if counts[name] == 1 else free(other) for name, other in zip(names, others, strict=True)]
+def free_name(name: str, last_numbers: dict[str, int]) -> str:
+    """Return a name, with a number if it is taken, and take it.
+
+    Args:
+        name: The name.
+        last_numbers: The last number that was added to each taken name, 1 for none. Each number is tried once, so many
+            equal names take linear time.
+    """
+    candidate = name
+    while candidate in last_numbers:
+        last_numbers[name] += 1
+        candidate = f"{name}_{last_numbers[name]}"
+    last_numbers[candidate] = 1
+    return candidate

@@ -11,6 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.errors import DefinitionError
+from bridge.openapi.document import free_name
 from bridge.text import short_repr
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class SchemaConverter:
         self._hidden = _HIDDEN[direction]
         self._what = what
         self._names: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._last_numbers: dict[str, int] = {}
+        """Taken names of definitions; see `free_name`."""
         self._waiting: list[str] = []
         self._definitions: Json = {}
         self._left = _MAX_SCHEMAS
@@ -151,12 +153,7 @@ class SchemaConverter:
 
     def _definition_name(self, pointer: str) -> str:
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", pointer.rpartition("/")[2]).strip("_") or "root"
-        number, candidate = 1, name
-        while candidate in self._taken:
-            number += 1
-            candidate = f"{name}_{number}"
-        self._taken.add(candidate)
-        return candidate
+        return free_name(name, self._last_numbers)
 
     def _hide(self, schema: Mapping[str, Any], converted: Json) -> None:
         # A list, because `required` of a malformed document may have objects, which have no hash.

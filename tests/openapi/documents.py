@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bridge.openapi.document import OpenApiDocument
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
     from bridge.types import Json
 
 
@@ -29,3 +34,21 @@ def parsed(content: Json) -> OpenApiDocument:
 def body_of(schema: Any, media_type: str = "application/json", *, required: bool = True) -> Json:
     """A request body with a schema."""
     return {"requestBody": {"required": required, "content": {media_type: {"schema": schema}}}}
+
+
+@contextmanager
+def lines_counted(function: Callable[..., object]) -> Iterator[Callable[[], int]]:
+    """Count the lines of a function that run; gives a function that returns the number."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        nonlocal lines
+        lines += event == "line"
+        return trace if frame.f_code is function.__code__ else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield lambda: lines
+    finally:
+        sys.settrace(before)

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from bridge import DefinitionError
-from bridge.openapi import document as document_module
-from tests.openapi.documents import document, parsed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
+from bridge.openapi.document import free_name, unique_names
+from tests.openapi.documents import document, lines_counted, parsed
 
 
 def names(**operations: Any) -> list[str]:
@@ -59,22 +54,11 @@ def test_operations_with_the_same_id_are_named_by_their_paths() -> None:
 
 
 def test_many_operations_of_one_name_are_named_in_linear_time() -> None:
-    count, lines = 300, 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
-        nonlocal lines
-        lines += event == "line"
-        return trace if frame.f_code.co_filename == document_module.__file__ else None
-
-    same = ["same"] * count
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        named = document_module.unique_names(same, ["get"] * count)
-    finally:
-        sys.settrace(before)
+    count = 300
+    with lines_counted(free_name) as lines:
+        named = unique_names(["same"] * count, ["get"] * count)
     assert named == ["get", *(f"get_{number}" for number in range(2, count + 1))]
-    assert lines < 20 * count
+    assert lines() < 20 * count
 
 
 def test_long_ids_are_cut_and_stay_different() -> None:

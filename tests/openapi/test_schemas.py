@@ -6,8 +6,9 @@ import pytest
 from jsonschema import Draft202012Validator, SchemaError
 
 from bridge import DefinitionError
+from bridge.openapi.document import free_name
 from bridge.openapi.schemas import SchemaConverter
-from tests.openapi.documents import document, parsed
+from tests.openapi.documents import document, lines_counted, parsed
 
 
 def converted(
@@ -174,3 +175,13 @@ def test_a_document_that_doubles_with_each_level_stays_small() -> None:
         f"S{number}": {"properties": {"a": ref(f"S{number + 1}"), "b": ref(f"S{number + 1}")}} for number in range(40)
     }
     assert len(converted(ref("S0"), schemas={**schemas, "S40": {}})["$defs"]) == 41
+
+
+def test_many_definitions_of_one_name_are_named_in_linear_time() -> None:
+    count = 300
+    schemas = {f"S{number}": {"properties": {"same": {"type": "string"}}} for number in range(count)}
+    pointers = [{"$ref": f"#/components/schemas/{name}/properties/same"} for name in schemas]
+    with lines_counted(free_name) as lines:
+        found = converted({"allOf": pointers}, schemas=schemas)
+    assert set(found["$defs"]) == {"same", *(f"same_{number}" for number in range(2, count + 1))}
+    assert lines() < 20 * count
