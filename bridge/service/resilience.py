@@ -109,6 +109,8 @@ def circuit_broken(source: object, *, failures: int = 5, recovery_seconds: float
     """
     require_count(failures, "failures")
     require_seconds(recovery_seconds, "recovery_seconds", optional=False)
+    if recovery_seconds == math.inf:
+        raise DefinitionError("recovery_seconds must be finite; a tool that is never tried again can be removed")
     library = _library("circuit_broken", "circuitbreaker", "circuitbreaker")
     tool = one_tool(source)
     breaker = library.CircuitBreaker(

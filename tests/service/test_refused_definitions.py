@@ -214,6 +214,7 @@ OF_OBJECTS: list[tuple[Callable[[], object], str]] = [
         made(circuit_broken, add, recovery_seconds=None),
         "recovery_seconds must be a number of seconds above 0, not None",
     ),
+    (made(circuit_broken, add, recovery_seconds=float("inf")), "recovery_seconds must be finite"),
     (made(cached, add, ttl_seconds=0), "ttl_seconds must be a number of seconds above 0, not 0"),
     (made(cached, add, ttl_seconds=1, max_entries=None), "max_entries must be a whole number of at least 1, not None"),
     (made(cached, add, ttl_seconds=1, key="caller"), "key must be a function of the context, not 'caller'"),
