@@ -22,6 +22,7 @@ from bridge.cli.options import (
     options_of,
     server_options,
     split_words,
+    utf8_word,
 )
 from bridge.cli.reporting import FAILED, configure_logging, log_level_option, users_traceback
 from bridge.cli.results import write_result
@@ -124,6 +125,8 @@ def command(
 
     if json_text == "-":
         json_text = _standard_input()
+    elif json_text is not None:
+        json_text = utf8_word(ctx, json_text)
 
     def arguments_for(tool: ToolSpecification) -> Mapping[str, Any]:
         return read_assignments(assignments, tool.parameters) if json_text is None else _json_object(json_text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -216,7 +217,16 @@ def chosen_target(ctx: click.Context, text: str | None, options: ServerOptions) 
 def split_words(ctx: click.Context, words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Split arguments into the target, unless that is a command after ``--``, and the rest."""
     rest = list(words)
-    return (None if command_target(ctx) or not rest else rest.pop(0)), rest
+    target = None if command_target(ctx) or not rest else rest.pop(0)
+    return target, [utf8_word(ctx, each) for each in rest]
+
+
+def utf8_word(ctx: click.Context, word: str) -> str:
+    """Read a word of the command line as UTF-8; Python reads it by the locale, and escapes what that does not have."""
+    try:
+        return os.fsencode(word).decode()
+    except UnicodeError:
+        raise click.UsageError(f"{word!r} is not text in UTF-8", ctx) from None
 
 
 def check_pins(ctx: click.Context, targets: Sequence[Target]) -> None:

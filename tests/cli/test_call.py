@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
@@ -242,3 +243,13 @@ def test_the_member_of_a_numeric_enum_may_be_named(run: Run, directory: Path) ->
     done = run("call", "levels.py", "show", "lvl=MEDIUM")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].startswith("bridge: invalid arguments for 'show': lvl: should be 1 or 2")
+
+
+def test_arguments_are_utf_8_whatever_the_locale(run: Run, directory: Path) -> None:
+    (directory / "echo.py").write_text("from bridge import tool\n@tool\ndef f(a: str) -> str:\n    return a\n")
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    assert run("call", "echo.py", "f", "a=Größe: 木", env=ascii_only).stdout == "Größe: 木\n"
+    assert run("call", "echo.py", "f", "--json", '{"a": "木"}', env=ascii_only).stdout == "木\n"
+    done = run("call", "echo.py", "f", os.fsdecode(b"a=\xff"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "bridge call: 'a=\\udcff' is not text in UTF-8" in done.stderr
