@@ -31,10 +31,9 @@ class ChunkedBody:
 
     Attributes:
         session_id: Id of the session; None in the modern era.
-        has_begun: True once the response has begun.
     """
 
-    __slots__ = ("_default_headers", "_flow", "_on_begin", "_transport", "has_begun", "session_id")
+    __slots__ = ("_default_headers", "_flow", "_on_begin", "_transport", "session_id")
 
     def __init__(
         self,
@@ -48,11 +47,9 @@ class ChunkedBody:
         self._default_headers = default_headers
         self._on_begin = on_begin
         self.session_id: str | None = None
-        self.has_begun = False
 
     def begin(self) -> None:
         """Begin the response."""
-        self.has_begun = True
         head = response_head(_OK, self._default_headers)
         if self.session_id is not None:
             head += b"mcp-session-id: %b\r\n" % self.session_id.encode()

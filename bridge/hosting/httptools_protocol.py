@@ -261,7 +261,7 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
         if running.work.may_talk:
             transport = cast("CoalescingTransport", self.transport)
             request.hand_over = partial(self._continue_in_asgi, running)
-            body = ChunkedBody(transport, self.flow, self.server_state.default_headers, running.set)
+            body = ChunkedBody(transport, self.flow, self.server_state.default_headers, running.begin)
             request.response_body = running.body = body
         task = self._eager.run(self._run(running), caller)
         if task is not None:
@@ -285,7 +285,7 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
         running.response_complete = True
         if running.disconnected:
             return
-        if body is not None and body.has_begun:
+        if body is not None and running.response_started:
             body.end(answer, keeps_alive=running.keep_alive)
             self.on_response_complete()
         else:
@@ -345,13 +345,26 @@ class FastHttptoolsProtocol(PlainHttpToolsProtocol):
 class _Running:
     """A running call; implements the attributes of uvicorn's request cycle that uvicorn reads."""
 
-    __slots__ = ("body", "disconnected", "is_handed_over", "keep_alive", "response_complete", "task", "work")
+    __slots__ = (
+        "body",
+        "disconnected",
+        "is_handed_over",
+        "keep_alive",
+        "more_body",
+        "response_complete",
+        "response_started",
+        "task",
+        "work",
+    )
 
     def __init__(self, work: PendingCall) -> None:
         self.work = work
         self.task: asyncio.Task[None] | None = None
         """Its task; None while it is passed on without one."""
         self.keep_alive = True
+        self.more_body = False
+        self.response_started = False
+        """True once a response that is sent in parts has begun: nothing else may be written before its end."""
         self.response_complete = False
         self.disconnected = False
         self.is_handed_over = False
@@ -363,11 +376,16 @@ class _Running:
         """Event that uvicorn sets; the object itself, to avoid a reference cycle."""
         return self
 
+    def begin(self) -> None:
+        """Note that the response has begun."""
+        self.response_started = True
+        self.set()
+
     def set(self) -> None:
         """Cancel the call after a disconnect, if it ends with its client, or its response has begun."""
         if not self.disconnected or self.response_complete or self.is_handed_over:
             return
-        if self.work.ends_with_client or (self.body is not None and self.body.has_begun):
+        if self.work.ends_with_client or self.response_started:
             if self.task is None:
                 self.work.cancel()
             else:  # a task cancelled before its first step would not run its cleanup

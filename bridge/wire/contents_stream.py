@@ -30,6 +30,8 @@ MAX_KEPT_BYTES = 64 * 1024
 """Maximum bytes of a message without its contents."""
 MAX_NAME_BYTES = 8 * 1024
 """Maximum bytes of a URI, and of a name in contents, as JSON."""
+MAX_NUMBER_BYTES = 4300
+"""Maximum bytes of a number, since parsers of many clients read no longer one."""
 
 _PLAIN_ESCAPE = rb"u(?:[0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}"
 _PAIR = rb"[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -136,9 +138,12 @@ class ContentsRewriter:
         return b"".join(passed)
 
     def begun(self) -> Json:
-        """Return the message as far as it was read before its contents."""
-        message: Json = from_json(bytes(self._kept), allow_partial=True)
-        return message
+        """Return the message as far as it was read before its contents.
+
+        Raises:
+            WireError: It is not JSON.
+        """
+        return self._message(allow_partial=True)
 
     def finish(self) -> Json:
         """Return the message without its contents, at the end of its text.
@@ -148,8 +153,11 @@ class ContentsRewriter:
         """
         if self._next != _NOTHING or self._rest:
             raise WireError("its JSON ends before it is complete")
+        return self._message()
+
+    def _message(self, *, allow_partial: bool = False) -> Json:
         try:
-            message: Json = from_json(bytes(self._kept))
+            message: Json = from_json(bytes(self._kept), allow_partial=allow_partial)
         except ValueError as error:
             raise WireError(f"it is not JSON: {error}") from error
         return message
@@ -188,6 +196,8 @@ class ContentsRewriter:
             return None
         else:
             self._value(token)
+            if len(token) > MAX_NUMBER_BYTES:
+                raise WireError("a number in it is too long")
             if _SCALAR.fullmatch(token) is None:
                 raise WireError(f"{token[:20]!r} is no JSON")
         return end

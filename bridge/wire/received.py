@@ -69,7 +69,7 @@ class Received(Json):
         if self.text is None:
             return to_json(self, inf_nan_mode="null")
         own = {key: value for key, value in self.items() if key not in self.BODY}
-        return b"".join((self.text, b",", to_json(own)[1:])) if own else self.text + b"}"
+        return b"".join((self.text, b",", to_json(own, inf_nan_mode="null")[1:])) if own else self.text + b"}"
 
     def ended(self, members: bytes) -> bytes | None:
         """Return its JSON with the text of other members for its type and metadata; None if its text is not known."""

@@ -222,7 +222,7 @@ ENDS: dict[str, tuple[list[Any], str]] = {
         [b'"}],"resultType":"complete","ttlMs":0,"cacheScope":"private"},"jsonrpc":"2.0","id":9}'],
         "not the",
     ),
-    "an error too": ([b'"}]},"error":{"code":1,"message":"x"}}'], "not the response"),
+    "an error too": ([b'"}]},"error":{"code":1,"message":"x"}}'], "contents and an error"),
     "questions": ([b'"}],"resultType":"input_required"}}'], "not valid MCP"),
     "too early": ([b'"}]}'], "before it is complete"),
     "no UTF-8": ([b"\xff" + PART], "UTF-8"),

@@ -13,7 +13,14 @@ from pydantic_core import from_json, to_json
 
 from bridge.errors import WireError
 from bridge.types import ValueBounds
-from bridge.wire.contents_stream import MAX_DEPTH, MAX_KEPT_BYTES, MAX_NAME_BYTES, ContentsRewriter, StreamedContents
+from bridge.wire.contents_stream import (
+    MAX_DEPTH,
+    MAX_KEPT_BYTES,
+    MAX_NAME_BYTES,
+    MAX_NUMBER_BYTES,
+    ContentsRewriter,
+    StreamedContents,
+)
 
 BOUNDS = ValueBounds(containers=1000, entries=2000)
 
@@ -143,6 +150,11 @@ ITEM = b'{"uri":"a","text":"b"}'
         pytest.param(b'{"result":{"contents":[{"uri":"%b' % (b"x" * MAX_NAME_BYTES), "too long", id="a URI too long"),
         pytest.param(b'{"result":{"contents":[{"%b' % (b"x" * MAX_NAME_BYTES), "too long", id="a name too long"),
         pytest.param(b'{"a":%b' % (b"1" * MAX_NAME_BYTES * 2), "too long", id="a number too long"),
+        pytest.param(
+            b'{"result":{"contents":[{"a":%b}]}}' % (b"1" * (MAX_NUMBER_BYTES + 1)),
+            "too long",
+            id="a number in contents too long",
+        ),
     ],
 )
 def test_hostile_text_is_refused(text: bytes, why: str) -> None:

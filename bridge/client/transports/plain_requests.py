@@ -34,6 +34,8 @@ _STAMPS = (PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_
 _PLAIN_PARAMS = 2
 """Parameters of a call with only a name and arguments."""
 _MAX_TEMPLATES = 1000
+_MAX_TEMPLATE_BYTES = 4096
+"""Maximum bytes of a cached template, which the capabilities of callers make longer."""
 _BY_SDK = frozenset(
     {
         *("initialize", "server/discover", "subscriptions/listen"),
@@ -94,7 +96,7 @@ class PlainRequests:
         stamps, stamps_text = self._stamps, self._stamps_text
         if outgoing.capabilities is not None and CLIENT_CAPABILITIES_META_KEY in stamps:
             stamps = stamps | {CLIENT_CAPABILITIES_META_KEY: outgoing.capabilities}
-            stamps_text = to_json(stamps)[1:-1]
+            stamps_text = to_json(stamps, inf_nan_mode="null")[1:-1]
         if arguments is not None and on_progress is not None and not get_current():
             key = params["name"], stamps_text
             text = (self._templates.get(key) or self._template(*key)) % (id_, arguments, id_)
@@ -113,10 +115,11 @@ class PlainRequests:
         """Call of a tool, with places for its ID, arguments and progress token."""
         named, stamped = to_json(name).replace(b"%", b"%%"), (stamps and stamps + b",").replace(b"%", b"%%")
         params = b'{"name":%b,"arguments":%%b,"_meta":{%b"progressToken":%%d}}' % (named, stamped)
-        if len(self._templates) >= _MAX_TEMPLATES:
-            self._templates.clear()
         template = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":' + params + b"}"
-        self._templates[name, stamps] = template
+        if len(template) <= _MAX_TEMPLATE_BYTES:
+            if len(self._templates) >= _MAX_TEMPLATES:
+                self._templates.clear()
+            self._templates[name, stamps] = template
         return template
 
     def _is_traced_by_sdk(self) -> bool:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 import httpx2
+from mcp import MCPError
 
 from bridge.client.transports.event_stream import fields_of
 from bridge.client.transports.limits import BOUNDS, LARGE_BYTES, MAX_MESSAGE_BYTES
-from bridge.client.transports.plain_responses import is_response, result_of
+from bridge.client.transports.plain_responses import is_response, result_in_message
 from bridge.errors import WireError
 from bridge.wire.contents_stream import ContentsRewriter, StreamedContents
 
@@ -99,10 +100,12 @@ class StreamedRead:
                     await self._pass_on(self._feed(part[start : start + _PART_BYTES]))
         except httpx2.TransportError as error:
             raise WireError(f"it broke off after {self._received_bytes:,} bytes: {error}") from error
-        message = self._rewriter.finish()
-        if not is_response(message, self._request):
+        try:
+            result = result_in_message(self._rewriter.finish(), self._request)
+        except MCPError as error:  # another one might repeat the request
+            raise WireError(f"it has contents and an error: {error}") from error
+        if result is None:
             raise WireError("it is not the response to its request")
-        result = result_of(message, self._request)
         if result.get("resultType", "complete") != "complete":
             raise WireError("it has contents and another type of result")
         return StreamedContents.of(result)

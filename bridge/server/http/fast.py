@@ -82,7 +82,9 @@ class FastHttp:
         if isinstance(begun, PlainResponse):
             await _send(request, begun)
             return True
-        body = request.response_body = AsgiBody(request.send)
+        body = AsgiBody(request.send)
+        if request.scope["http_version"] != "1.0":  # which has no chunks, that uvicorn would send all the same
+            request.response_body = body
         try:
             answer = await run_in_asgi(begun, request, body)
         except ClientDisconnectedError:

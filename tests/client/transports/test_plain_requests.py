@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import ssl
+import tracemalloc
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -258,3 +260,36 @@ async def test_a_response_that_the_sdk_does_not_get_to_is_closed(monkeypatch: py
         while server.open == meanwhile:
             await anyio.lowlevel.checkpoint()
         monkeypatch.undo()
+
+
+async def test_capabilities_of_callers_are_not_kept_after_their_calls() -> None:
+    async with (
+        raw_server(MODERN, lambda request: [json_of(request.call_id, DONE)]) as server,
+        opened(server.config()) as connection,
+    ):
+
+        async def call(number: int) -> None:
+            capabilities = {"elicitation": {f"{number}": "x" * 256 * 1024}}
+            await connection.call_tool("add", {}, options=CallOptions(capabilities=capabilities))
+            del server.requests[:]
+
+        await call(0)
+        tracemalloc.start()
+        try:
+            for number in range(1, 20):
+                await call(number)
+            kept_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert kept_bytes < 2 * 2**20
+
+
+async def test_a_number_in_capabilities_that_is_too_large_is_written_as_null() -> None:
+    async with (
+        raw_server(MODERN, lambda request: [json_of(request.call_id, DONE)]) as server,
+        opened(server.config()) as connection,
+    ):
+        await connection.call_tool("add", {}, options=CallOptions(capabilities={"elicitation": {"x": math.inf}}))
+        (asked,) = server.calls
+    declared = asked.message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    assert declared == {"elicitation": {"x": None}}
