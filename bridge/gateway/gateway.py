@@ -19,7 +19,7 @@ from bridge.client.redaction import names_secret
 from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import DefinitionError
-from bridge.gateway.features import GatewayResources, merged
+from bridge.gateway.features import GatewayExtensions, GatewayResources, merged
 from bridge.gateway.handlers import proxy_handlers
 from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer
 from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, SuspendedCalls
@@ -123,6 +123,7 @@ class Gateway:
         """The resources to publish."""
         self.prompts = PromptBox()
         """The prompts to publish."""
+        self._extensions = GatewayExtensions(self.provider, features.extensions)
         self._local_prompts = self.provider.prompts.local = features.prompts or PromptBox()
         self._local_prompts.on_change(self._rebuild_prompts)
         self.provider.prompts.on_change(self._rebuild_prompts)
@@ -130,8 +131,14 @@ class Gateway:
 
     @property
     def features(self) -> Features:
-        """The tools, resources and prompts to publish, with the tasks of the servers."""
-        return Features(tools=self.tools, resources=self.resources, prompts=self.prompts, tasks=self._tasks)
+        """The tools, resources and prompts to publish, with the tasks and the extensions of the servers."""
+        return Features(
+            tools=self.tools,
+            resources=self.resources,
+            prompts=self.prompts,
+            tasks=self._tasks,
+            extensions=self._extensions,
+        )
 
     async def open(self) -> None:
         """Open all servers concurrently, and wait for their lists of tools.

@@ -16,7 +16,7 @@ from bridge.tools.questions import InputRequired
 from bridge.wire.tasks import TASKS_EXTENSION, supports_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from bridge.tools.context import InvocationContext
     from bridge.tools.questions import Answer, Question
@@ -26,22 +26,29 @@ QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 """Capabilities of a client that can be asked."""
 
 
-def capabilities_of(context: InvocationContext) -> Json | None:
-    """Return what a server may use of the caller's capabilities; None for a local caller."""
+def capabilities_of(context: InvocationContext, configured: Collection[str]) -> Json | None:
+    """Return what a server may use of the caller's capabilities; None for a local caller. See `passed_on`."""
     if not context.protocol_version:
         return None
-    return passed_on(context.client_capabilities, modern=context.protocol_version in MODERN_VERSIONS)
+    return passed_on(context.client_capabilities, configured, modern=context.protocol_version in MODERN_VERSIONS)
 
 
-def passed_on(given: Mapping[str, Any], *, modern: bool) -> Json:
-    """Return what a server may use of a caller's capabilities: to be asked, apps, and tasks.
+def passed_on(given: Mapping[str, Any], configured: Collection[str], *, modern: bool) -> Json:
+    """Return what a server may use of a caller's capabilities: to be asked, apps, tasks, and configured extensions.
 
     The handshake era has no tasks: for its callers, the gateway waits for the tasks of servers.
+
+    Args:
+        given: The capabilities that the caller declares.
+        configured: Extensions of the server's configuration.
+        modern: True for a caller of version 2026-07-28.
     """
     capabilities = {name: given[name] for name in QUESTIONS if name in given}
     declared = given.get("extensions")
     extensions = (
-        {UI_EXTENSION: declared[UI_EXTENSION]} if isinstance(declared, dict) and UI_EXTENSION in declared else {}
+        {key: declared[key] for key in declared if key == UI_EXTENSION or key in configured}
+        if isinstance(declared, dict)
+        else {}
     )
     if supports_tasks(given) or not modern:
         extensions[TASKS_EXTENSION] = {}

@@ -77,7 +77,7 @@ class Proxy(Generic[Remote]):
 
     def _options_for(self, context: InvocationContext) -> CallOptions:
         """Return the options of a call, which declares the capabilities of its caller."""
-        return replace(self._options, capabilities=capabilities_of(context))
+        return replace(self._options, capabilities=capabilities_of(context, self.connection.config.extensions))
 
     def _refusal(self, error: ServerRefusedError, data: Any) -> CallRefused:
         """Return the error of a server for the caller of the gateway."""
@@ -225,7 +225,10 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
             return True
 
         begin = None if self.forwards_headers else self.connection.begin_call
-        return begin and begin(self.remote.tool, arguments, passed_on(capabilities, modern=True), received)
+        if begin is None:
+            return None
+        declared = passed_on(capabilities, self.connection.config.extensions, modern=True)
+        return begin(self.remote.tool, arguments, declared, received)
 
     def _is_localized(self, result: ReceivedResult) -> bool:
         """True if a result has URIs that differ from those of the server."""

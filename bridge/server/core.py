@@ -135,13 +135,15 @@ class ServerCore:
 
     @property
     def capabilities(self) -> Json:
-        """Capabilities of the server (MCP's ``ServerCapabilities``)."""
+        """Capabilities of the server in the handshake era (MCP's ``ServerCapabilities``)."""
         capabilities: Json = {"logging": {}, "tools": {"listChanged": True}}
         if self.resources is not None:
             capabilities["resources"] = {"subscribe": True, "listChanged": True}
         if self.prompts is not None:
             capabilities["prompts"] = {"listChanged": True}
-        return capabilities | {"completions": {}} if self.completes else capabilities
+        if self.completes:
+            capabilities["completions"] = {}
+        return _with_extensions(capabilities, self.features.extensions)
 
     @cached_property
     def tasks(self) -> Tasks:
@@ -173,7 +175,7 @@ class ServerCore:
     @property
     def extensions(self) -> Json:
         """Extensions of the protocol that the server has, in the modern era."""
-        return {TASKS_EXTENSION: {}} if self.has_tasks else {}
+        return {**self.features.extensions, **({TASKS_EXTENSION: {}} if self.has_tasks else {})}
 
     @property
     def completes(self) -> bool:
@@ -186,7 +188,7 @@ class ServerCore:
         result = {
             "resultType": "complete",
             "supportedVersions": sorted(MODERN_VERSIONS),
-            "capabilities": self.capabilities | ({"extensions": extensions} if (extensions := self.extensions) else {}),
+            "capabilities": _with_extensions(self.capabilities, self.extensions),
             "ttlMs": DISCOVERY_TTL_MS,
             "cacheScope": CACHE_SCOPE,
         }
@@ -294,6 +296,10 @@ class ServerCore:
             and context.deadline is None
             and self.running.has_room(self.plain_places)
         )
+
+
+def _with_extensions(capabilities: Json, extensions: Mapping[str, Json]) -> Json:
+    return {**capabilities, "extensions": dict(extensions)} if extensions else capabilities
 
 
 def _check_scopes(name: str, tools: ToolBox, access: Access) -> None:

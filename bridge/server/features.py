@@ -15,12 +15,12 @@ from bridge.tools.tool import Tool
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from bridge.prompts.box import PromptBox
     from bridge.resources.box import ResourceBox
     from bridge.server.tasks.forwarded import ForwardedTasks
-    from bridge.types import Feature
+    from bridge.types import Feature, Json
 
 _logger = logging.getLogger("bridge.server")
 B = TypeVar("B", bound=Box[Any])
@@ -37,6 +37,8 @@ class Features:
     """None if the server has no prompts, and will not have any."""
     tasks: ForwardedTasks | None = None
     """Tasks of other servers, as which calls of these tools may be answered; None if there are none."""
+    extensions: Mapping[str, Json] = field(default_factory=dict)
+    """Extensions of the protocol that the server announces, with their settings, by identifier; without tasks."""
 
     @property
     def names(self) -> list[str]:

@@ -99,7 +99,8 @@ def build_server(publisher: ServerCore) -> SdkServer:
     # Replaces the SDK's own middleware, which opens spans if a program has set up OpenTelemetry.
     observing = server.middleware if observer is None else [_telemetry(publisher, methods, observer)]
     notifier = ChangeNotifier(publisher.changes, publisher.resources)
-    server.middleware[:] = [_guard, notifier, _check_trace, *observing, _explain_state, boundary]
+    announcing = partial(_with_extensions, publisher)
+    server.middleware[:] = [_guard, notifier, _check_trace, *observing, _explain_state, announcing, boundary]
     return server
 
 
@@ -151,7 +152,7 @@ class SdkServer(Server[Any]):
         *,
         protocol_version: str | None = None,
     ) -> ServerCapabilities:
-        """Return the SDK's capabilities, with the extensions of the modern era."""
+        """Return the SDK's capabilities, with the extensions of the modern era; for others see `_with_extensions`."""
         if protocol_version in MODERN_VERSIONS:
             extensions = self.publisher.extensions
         return super().get_capabilities(
@@ -325,6 +326,14 @@ async def _explain_state(ctx: Request, call_next: CallNext) -> HandlerResult:
             raise
         reason = "the call began in another process, or too long ago: its outcome is unknown, and it was not run again"
         raise MCPError(error.code, f"{error.message}: {reason}", error.data) from None
+
+
+async def _with_extensions(publisher: ServerCore, ctx: Request, call_next: CallNext) -> HandlerResult:
+    """Add the extensions to the result of the handshake; the SDK omits what its revision does not define."""
+    result = await call_next(ctx)
+    if ctx.method == "initialize" and isinstance(result, dict) and (extensions := publisher.features.extensions):
+        result["capabilities"]["extensions"] = dict(extensions)
+    return result
 
 
 def _client_name(ctx: Request, params: Mapping[str, Any]) -> str | None:

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from bridge.client.config.servers import EXTENSION_RULE
 from bridge.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _IN_WORDS = {
+    "extensions": EXTENSION_RULE,
     "inheritEnv": "must be 'minimal', 'all' or a list of variable names",
     "prefix": "may contain only letters, digits, '_', '-' and '.'",
 }

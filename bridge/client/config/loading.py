@@ -193,6 +193,7 @@ def _usable_server(
         trusted=entry.trusted,
         unjudged_results=entry.unjudged_results,
         fast_path=entry.fast_path,
+        extensions=entry.extensions,
     )
     return ServerConfig(
         name=name,

@@ -15,12 +15,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 
 from bridge.client.auth.grants import ClientAuthentication
-from bridge.client.config.servers import Prefixing, ProtocolPin
+from bridge.client.config.servers import (
+    EXTENSION_PATTERN,
+    EXTENSION_RULE,
+    Prefixing,
+    ProtocolPin,
+    is_configurable_extension,
+)
 from bridge.client.config.variables import InputDefinition
 from bridge.client.pins import PinMode
 
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from pydantic_core.core_schema import NullableSchema, WithDefaultSchema
 
     from bridge.client.config.document import Diagnostics
+    from bridge.types import Json
 
 
 def _number_as_text(value: Any) -> Any:
@@ -38,9 +45,21 @@ def _scalar_as_text(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, bool) else _number_as_text(value)
 
 
+def _configurable(extensions: dict[str, Json]) -> dict[str, Json]:
+    if not all(map(is_configurable_extension, extensions)):
+        raise ValueError(EXTENSION_RULE)
+    return extensions
+
+
 _Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
 _Variable = Annotated[str | None, BeforeValidator(_scalar_as_text, json_schema_input_type=str | float | bool | None)]
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+_Extensions = Annotated[
+    dict[str, dict[str, Any]],
+    AfterValidator(_configurable),
+    Field(json_schema_extra={"propertyNames": {"pattern": EXTENSION_PATTERN}}),
+]
 
 _PINS = "A lock file of bridge pin: tools, resources and prompts that differ from it are refused."
 _PIN_MODE = "Refuse what differs from the lock file (refuse, the default), or use it with a warning (flag)."
@@ -107,6 +126,10 @@ class ServerEntry(BaseModel):
         default=None, description="The only prompts to use; * and ? are wildcards."
     )
     exclude_prompts: list[str] | None = Field(default=None, description="Prompts to leave out; * and ? are wildcards.")
+    extensions: _Extensions | None = Field(
+        default=None,
+        description="Extensions to declare to the server, with their settings; a gateway passes them on.",
+    )
     unjudged_results: Literal["pass", "refuse"] | None = Field(
         default=None,
         description="Refuse results that take too long to validate against their schema, or pass them (the default).",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from bridge.errors import ConfigError
+from bridge.errors import ConfigError, DefinitionError
+from bridge.wire.tasks import TASKS_EXTENSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bridge.client.pins import ServerPins
     from bridge.client.transports.transport import Transport
+    from bridge.types import Json
 
 ProtocolPin: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
 """The protocol: negotiated, the handshake era, or that version."""
@@ -22,6 +25,15 @@ DEFAULT_MAX_CALL_SECONDS = 600.0
 
 Prefixing: TypeAlias = Literal["always", "on_collision", "never"]
 """When the server's name is prepended to its tool names."""
+
+_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+EXTENSION_PATTERN = rf"^{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$"
+"""Identifier of an extension: a reversed domain name, a slash and a name (MCP, "Extension Negotiation")."""
+EXTENSION_RULE = (
+    "must be an object with the settings of each extension, by identifiers such as 'com.example/colours'; "
+    f"{TASKS_EXTENSION!r} is built in"
+)
+"""Explanation of what extensions may be configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +76,9 @@ class ServerConfig:
     """The only prompts to use, by remote name; likewise."""
     exclude_prompts: tuple[str, ...] = ()
     """Prompts to leave out, likewise."""
+    extensions: Mapping[str, Json] = field(default_factory=dict)
+    """Extensions to declare to the server, with their settings, by identifier. A gateway passes them on in both
+    directions; the settings of a caller take precedence where they are declared with each request."""
     unjudged_results: Literal["pass", "refuse"] = "pass"
     """Handling of structured content that cannot be validated within the limits."""
     protocol: ProtocolPin = "auto"
@@ -74,6 +89,16 @@ class ServerConfig:
     """Pins of the reviewed tools, resources and prompts; those that differ are refused or flagged. None for no pins."""
     lock: str | None = field(default=None, compare=False)
     """The lock file in the configuration; None for none."""
+
+    def __post_init__(self) -> None:
+        """Check the identifiers of extensions.
+
+        Raises:
+            DefinitionError: One is malformed, or is that of tasks.
+        """
+        for identifier in self.extensions:
+            if not is_configurable_extension(identifier):
+                raise DefinitionError(f"server {self.name!r}, extension {identifier!r}: extensions {EXTENSION_RULE}")
 
     def admits(self, tool_name: str) -> bool:
         """True if a tool, given by remote name, is included."""
@@ -86,6 +111,11 @@ class ServerConfig:
     def admits_prompt(self, name: str) -> bool:
         """True if a prompt, given by remote name, is included."""
         return _is_selected(name, self.include_prompts, self.exclude_prompts)
+
+
+def is_configurable_extension(identifier: str) -> bool:
+    """True for a valid identifier of an extension that is not built in."""
+    return identifier != TASKS_EXTENSION and re.fullmatch(EXTENSION_PATTERN, identifier) is not None
 
 
 def matches_any(text: str, patterns: Iterable[str]) -> bool:

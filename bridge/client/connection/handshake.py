@@ -83,7 +83,8 @@ async def open_session(
     Raises:
         Exception: The server cannot be reached, or the handshake fails; see `bridge.client.connection.failures`.
     """
-    extensions = [_Tasks(), *(advertise(*extension) for extension in handlers.extensions.items())]
+    declared = {**handlers.extensions, **config.extensions}
+    extensions = [_Tasks(), *(advertise(*extension) for extension in declared.items())]
     options = {**Callbacks(config.name, session, handlers).options(), "extensions": extensions}
     mode: str = config.protocol
     if mode == "auto" and last_era is not None:

@@ -16,6 +16,7 @@ from bridge.server.protocol import HANDSHAKE_VERSIONS
 if TYPE_CHECKING:
     from bridge.server.core import ServerCore
     from bridge.server.methods.method import PlainRequest
+    from bridge.types import Json
 
 _INITIALIZE = frozenset({"protocolVersion", "capabilities", "clientInfo"})
 
@@ -72,16 +73,13 @@ class Discover(Method):
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
         self._result: bytes | None = None
-        core.features.on_change(self._forget)
+        self._extensions: Json = {}
 
     def plan(self, request: PlainRequest) -> bytes | None:
-        """Return the description of the server, which is written once."""
+        """Return the description of the server, which is written again when its extensions have changed."""
         if len(request.params) != 1:
             return None
-        if self._result is None:
-            self._result = request.write(self._core.discovery)
+        extensions = self._core.extensions
+        if self._result is None or extensions != self._extensions:
+            self._result, self._extensions = request.write(self._core.discovery), extensions
         return self._result
-
-    def _forget(self) -> None:
-        """Write the result again, because the extensions depend on the tools."""
-        self._result = None

@@ -102,6 +102,7 @@ def test_every_key_of_a_child_reaches_the_value(tmp_path: Path) -> None:
             "exclude_resources": ["notes://secret"],
             "includePrompts": ["plan*"],
             "excludePrompts": ["plan_all"],
+            "extensions": {"com.example/colours": {"palette": 16}},
             "protocol": "2026-07-28",
         },
         workspace_folder=tmp_path,
@@ -127,6 +128,7 @@ def test_every_key_of_a_child_reaches_the_value(tmp_path: Path) -> None:
         exclude_resources=("notes://secret",),
         include_prompts=("plan*",),
         exclude_prompts=("plan_all",),
+        extensions={"com.example/colours": {"palette": 16}},
         protocol="2026-07-28",
     )
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from bridge.client import config_json_schema, parse_config
+from bridge.client import HttpTransport, ServerConfig, config_json_schema, parse_config
 from bridge.client.config.schema import KEYS
+from bridge.client.config.servers import EXTENSION_RULE
 from bridge.client.pins import write_pins
+from bridge.errors import DefinitionError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +44,7 @@ EVERYTHING: dict[str, Any] = {
             "excludeResources": ["notes://secret"],
             "includePrompts": ["plan*"],
             "excludePrompts": ["plan_all"],
+            "extensions": {"com.example/colours": {"palette": 16}},
             "protocol": "legacy",
             "pins": "child.lock.json",
             "pinMode": "flag",
@@ -110,3 +113,32 @@ def test_a_configuration_that_uses_everything_is_valid_and_is_read(tmp_path: Pat
 )
 def test_what_is_wrong_is_underlined(entry: dict[str, Any]) -> None:
     assert not VALIDATOR.is_valid({"mcpServers": {"a": entry}})
+
+
+@pytest.mark.parametrize(
+    "extensions",
+    [
+        ["com.example/colours"],
+        {"com.example/colours": None},
+        {"com.example/colours": [1]},
+        {"colours": {}},
+        {"/colours": {}},
+        {"com.example/": {}},
+        {"com.éxample/colours": {}},
+        {"io.modelcontextprotocol/tasks": {}},
+    ],
+)
+def test_extensions_are_objects_by_identifiers_and_tasks_are_built_in(extensions: Any) -> None:
+    entry = {"url": "http://localhost:1/mcp"}
+    (problem,) = (
+        parse_config({"usable": entry, "it": entry | {"extensions": extensions}}).servers["it"].transport.problems
+    )
+    assert (problem.key, problem.message) == ("extensions", EXTENSION_RULE)
+    is_built_in = "io.modelcontextprotocol/tasks" in extensions
+    assert VALIDATOR.is_valid({"mcpServers": {"it": entry | {"extensions": extensions}}}) is is_built_in
+
+
+@pytest.mark.parametrize("identifier", ["colours", "io.modelcontextprotocol/tasks"])
+def test_a_program_cannot_configure_such_an_extension_either(identifier: str) -> None:
+    with pytest.raises(DefinitionError, match=f"server 'it', extension '{identifier}'"):
+        ServerConfig(name="it", transport=HttpTransport("http://localhost:1/mcp"), extensions={identifier: {}})
