@@ -48,12 +48,11 @@ class Limits:
     """Maximum length of results by tool name or pattern; the smallest that matches applies."""
 
     def __post_init__(self) -> None:
-        names = ("concurrency", "max_streams", "max_result_bytes")
-        counts = {name: getattr(self, name) for name in names}
-        counts |= {f"tool_concurrency[{name!r}]": count for name, count in self.tool_concurrency.items()}
-        counts |= {f"tool_result_bytes[{name!r}]": count for name, count in self.tool_result_bytes.items()}
-        for name, count in counts.items():
-            require_count(count, name, optional=True)
+        for name in ("concurrency", "max_streams", "max_result_bytes"):
+            require_count(getattr(self, name), name, optional=True)
+        for name in ("tool_concurrency", "tool_result_bytes"):
+            for tool, count in getattr(self, name).items():
+                require_count(count, f"{name}[{tool!r}]")
 
     def result_bytes_of(self, tool: str) -> int | None:
         """Return the maximum length of a tool's results; None for no limit."""

@@ -75,7 +75,7 @@ async def test_calls_of_all_callers_are_bounded() -> None:
         (["--rate", "often"], "a rate is written N/SECONDS, such as 100/60, not 'often'"),
         (["--tool-rate", "10/60"], "--tool-rate has the form TOOL=N/SECONDS, not '10/60'"),
         (["--tool-concurrency", "add=many"], "--tool-concurrency takes a whole number, not 'many'"),
-        (["--tool-concurrency", "add=0"], "tool_concurrency['add'] must be at least 1"),
+        (["--tool-concurrency", "add=0"], "tool_concurrency['add'] must be a whole number of at least 1, not 0"),
         (["--tool-max-result-bytes", "add=-1"], "--tool-max-result-bytes takes a whole number, not '-1'"),
     ],
 )
