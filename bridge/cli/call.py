@@ -8,25 +8,24 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bridge.cli.assignments import read_assignments
 from bridge.cli.completion import complete_words
 from bridge.cli.options import (
-    QuestionOptions,
     ServerOptions,
     chosen_target,
     group_values,
-    options_of,
+    output_option,
     server_options,
     split_words,
     utf8_word,
 )
-from bridge.cli.reporting import FAILED, configure_logging, log_level_option, users_traceback
+from bridge.cli.reporting import FAILED, logging_option, users_traceback
 from bridge.cli.results import write_result
-from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS
+from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, reraise
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import LocalTarget, TargetCommand
 from bridge.cli.terminal import write_data
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bridge.cli.interaction.questions import QuestionAnswerer
-    from bridge.client.config.servers import ServerConfig
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import ToolExecution, ToolExecutionResult
 
@@ -76,32 +74,20 @@ def _as_assignment(option: str, words: list[str]) -> str:
     metavar="OBJECT",
     help="All arguments as one JSON object instead of name=value; - reads it from standard input.",
 )
-@click.option(
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Write the text of the result, or the complete result as MCP's JSON.",
-)
+@output_option("Write the text of the result, or the complete result as MCP's JSON.")
 @click.option(
     "--detach",
     is_flag=True,
     help="Write the text of the task that the server makes of the call, for bridge task, and do not wait for its end.",
 )
-@server_options(f"Timeout of the call; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
-@options_of(QuestionOptions)
+@server_options(
+    f"Timeout of the call; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.", asks=True
+)
 @openapi_options
-@log_level_option("warning")
+@logging_option("warning")
 @click.pass_context
 def command(
-    ctx: click.Context,
-    /,
-    words: tuple[str, ...],
-    json_text: str | None,
-    output: str,
-    detach: bool,
-    log_level: str,
-    **settings: Any,
+    ctx: click.Context, /, words: tuple[str, ...], json_text: str | None, output: str, detach: bool, **settings: Any
 ) -> int:
     """Call one TOOL of a TARGET, and write the text of its result.
 
@@ -111,7 +97,6 @@ def command(
     If the tool fails, its message goes to standard error, and the exit code is 1. The text is not shortened, even if
     the tool has max_output_chars, which is for models.
     """
-    configure_logging(log_level)
     options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
     target = chosen_target(ctx, given, options)
     if not waiting:
@@ -119,21 +104,15 @@ def command(
     name, *assignments = waiting
     if assignments and json_text is not None:
         raise click.UsageError("arguments are given either as name=value or as --json", ctx)
-
     if detach and isinstance(target, LocalTarget):
         raise click.UsageError("--detach needs a server, whose task goes on when this command has ended", ctx)
 
-    if json_text == "-":
-        json_text = _standard_input()
-    elif json_text is not None:
-        json_text = utf8_word(ctx, json_text)
+    json_text = None if json_text is None else _json_text(ctx, json_text)
 
     def arguments_for(tool: ToolSpecification) -> Mapping[str, Any]:
         return read_assignments(assignments, tool.parameters) if json_text is None else _json_object(json_text)
 
-    from bridge.cli.interaction.questions import answerer_of  # noqa: PLC0415 - after errors of the arguments
-
-    answerer = answerer_of(ctx, group_values(QuestionOptions, settings))
+    answerer = options.questions.answerer(ctx)
     with redirect_stdout():
         answer: ToolExecutionResult | str
         if isinstance(target, LocalTarget):
@@ -144,7 +123,11 @@ def command(
             from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
 
             found = servers.servers_for_command(target, options)
-            answer, error = _call_there(found, name, arguments_for, answerer, detach=detach), None
+            call: Callable[..., ToolExecutionResult | str] = servers.start_tool if detach else servers.call_tool
+            try:
+                answer, error = call(found, name, arguments_for, answerer), None
+            except UnknownToolError as missing:
+                raise (_tool_missing(name) if "=" in name else missing) from None
     if isinstance(answer, str):
         write_data(answer)
         return exit_process(0)
@@ -155,7 +138,10 @@ def command(
     return exit_process(FAILED if answer.is_error else 0)
 
 
-def _standard_input() -> str:
+def _json_text(ctx: click.Context, given: str) -> str:
+    """JSON of the arguments; ``-`` stands for standard input."""
+    if given != "-":
+        return utf8_word(ctx, given)
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -192,7 +178,7 @@ def _call_here(
     if name not in tools and "=" in name:
         raise _tool_missing(name, [tool.name for tool in tools])
     request = ToolExecutionRequest(name, arguments_for(tools.get(name).specification))
-    policy = ExecutionPolicy(on_arguments_error=_raise, on_execution_error=_as_result)
+    policy = ExecutionPolicy(on_arguments_error=reraise, on_execution_error=_as_result)
     if answerer is not None:
         answerer.asker = f"the tool {name!r}"
 
@@ -217,25 +203,6 @@ def _call_here(
     return run_interruptible(run)
 
 
-def _call_there(
-    found: list[ServerConfig],
-    name: str,
-    arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
-    answerer: QuestionAnswerer | None,
-    *,
-    detach: bool,
-) -> ToolExecutionResult | str:
-    """Run a tool of remote servers; if it is detached, return the text of the task that its server made of the call."""
-    from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
-
-    try:
-        if detach:
-            return servers.start_tool(found, name, arguments_for, answerer)
-        return servers.call_tool(found, name, arguments_for, answerer)
-    except UnknownToolError as error:
-        raise (_tool_missing(name) if "=" in name else error) from None
-
-
 def _tool_missing(word: str, names: Sequence[str] = ()) -> click.UsageError:
     only = f"; the only tool is {names[0]}" if len(names) == 1 else ""
     return click.UsageError(f"the name of a TOOL is missing before {word!r}{only}")
@@ -246,7 +213,3 @@ def _as_result(error: Exception, *_: object) -> ToolExecutionResult:
     from bridge.tools.tool import ToolExecutionResult  # noqa: PLC0415 - not needed for remote targets
 
     return ToolExecutionResult.error(str(error) or type(error).__name__)
-
-
-def _raise(error: Exception, *_: object) -> NoReturn:
-    raise error

@@ -22,10 +22,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from bridge.cli.targets.target import (
-    LocalTarget,
-    parse_target,
-)
+from bridge.cli.targets.target import LocalTarget, parse_target
 from bridge.hosting.process import print_message, run_interruptible
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import click
 
 import bridge
 from bridge.cli.completion import complete_targets
-from bridge.cli.options import Number, header_option, option, prefix_option, with_headers
-from bridge.cli.reporting import FAILED, configure_logging, log_level_option
+from bridge.cli.options import header_option, option, prefix_option, timeout_option, with_headers
+from bridge.cli.reporting import FAILED, logging_option
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import (
     CommandTarget,
@@ -90,11 +90,7 @@ class _ServerSettings:
     metavar="RULE[:NAME]",
     help="Accept findings of a rule, or only those about the tool, server or other object of this name. Repeatable.",
 )
-@click.option(
-    "--timeout",
-    type=Number(0, min_open=True),
-    help="Timeout of each step of a server, such as to start or to answer, in seconds.",
-)
+@timeout_option("Timeout of each step of a server, such as to start or to answer, in seconds.")
 @header_option
 @option(
     "--pins",
@@ -104,7 +100,7 @@ class _ServerSettings:
 )
 @prefix_option
 @openapi_options
-@log_level_option("error")
+@logging_option("error")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -119,14 +115,12 @@ def command(
     headers: Sequence[str],
     pins: Path | None,
     prefix: Prefixing | None,
-    log_level: str,
 ) -> int:
     """Check targets: their configuration, servers and definitions.
 
     Python files are imported, and servers started or connected to; nothing else is contacted, and no tool is
     called. The exit code is 1 if there are errors or warnings. docs/reference/doctor.md explains every rule.
     """
-    configure_logging(log_level)
     is_alone = len(targets) + (command_target(ctx) is not None) == 1
     unusable = {} if is_alone else _unusable(targets)
     chosen = with_headers(ctx, given_targets(ctx, [text for text in targets if text not in unusable]), headers)

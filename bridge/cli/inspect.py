@@ -25,7 +25,7 @@ from bridge.cli.options import (
     server_options,
     with_headers,
 )
-from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.reporting import logging_option
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import (
     CommandTarget,
@@ -76,7 +76,7 @@ _CLOSE_SECONDS = 1
 @click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
 @server_options("Timeout of a call without progress; by default 60 seconds, or that of the configuration.")
 @openapi_options
-@log_level_option("warning")
+@logging_option("warning")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -86,7 +86,6 @@ def command(
     model: str | None,
     base_url: str | None,
     no_browser: bool,
-    log_level: str,
     **settings: Any,
 ) -> int:
     """Show the tools, resources and prompts of any number of TARGETs in the browser, and call them.
@@ -94,7 +93,6 @@ def command(
     The page shows forms for arguments, progress, results, questions of tools, and all messages. It is served to this
     machine only, at the printed address. Each Python target is served over stdio by a process of its own.
     """
-    configure_logging(log_level)
     options = group_values(ServerOptions, settings)
     given = given_targets(ctx, targets)
     if not given:

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.completion import complete_targets
-from bridge.cli.options import Number
-from bridge.cli.reporting import CommandError, configure_logging, log_level_option
+from bridge.cli.options import timeout_option
+from bridge.cli.reporting import CommandError, logging_option
 from bridge.cli.targets.target import only_remote_target
 from bridge.hosting.process import print_message, redirect_stdout, run_interruptible
 from bridge.text import with_count
 
 if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
-
-DEFAULT_TIMEOUT_SECONDS = 300.0
-"""Default maximum seconds of a login."""
 
 
 @click.command(short_help="Log in to the server of a TARGET.")
@@ -26,25 +23,16 @@ DEFAULT_TIMEOUT_SECONDS = 300.0
     "--scope", "scopes", multiple=True, help="A scope to request; by default those that the server names. Repeatable."
 )
 @click.option("--no-browser", is_flag=True, help="Show the URL without opening a browser.")
-@click.option(
-    "--timeout",
-    type=Number(0, min_open=True),
-    default=DEFAULT_TIMEOUT_SECONDS,
-    show_default=True,
-    help="Timeout of the login, in seconds.",
-)
-@log_level_option("warning")
+@timeout_option("Timeout of the login, in seconds.", default=300.0, show_default=True)
+@logging_option("warning")
 @click.pass_context
-def command(
-    ctx: click.Context, target: str, scopes: tuple[str, ...], no_browser: bool, timeout: float, log_level: str
-) -> None:
+def command(ctx: click.Context, target: str, scopes: tuple[str, ...], no_browser: bool, timeout: float) -> None:
     """Log in to the server of a TARGET: a URL, mcp.json#server, or an mcp.json in which one server has a login.
 
     The browser redirects to a local port when the login is done. The login is stored for all commands and programs of
     this user, and refreshed as long as the server allows; bridge logout deletes it. On a remote machine, --no-browser
     shows the URL, and the port of the redirect has to be forwarded.
     """
-    configure_logging(log_level)
     server = server_to_log_in_to(ctx, target)
 
     with redirect_stdout():

@@ -6,20 +6,19 @@ import click
 
 from bridge.cli.completion import complete_targets
 from bridge.cli.login import server_to_log_in_to
-from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.reporting import logging_option
 from bridge.hosting.process import print_message, run_interruptible
 
 
 @click.command(short_help="Delete the login to the server of a TARGET.")
 @click.argument("target", shell_complete=complete_targets)
-@log_level_option("warning")
+@logging_option("warning")
 @click.pass_context
-def command(ctx: click.Context, target: str, log_level: str) -> None:
+def command(ctx: click.Context, target: str) -> None:
     """Delete the login to the server of a TARGET, which is as for bridge login.
 
     Its tokens are revoked if the authorization server supports that (RFC 7009), and deleted in any case.
     """
-    configure_logging(log_level)
     server = server_to_log_in_to(ctx, target)
 
     from bridge.client.auth.store import log_out  # noqa: PLC0415

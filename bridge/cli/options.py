@@ -18,6 +18,7 @@ from bridge.errors import DefinitionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
+    from bridge.cli.interaction.questions import QuestionAnswerer
     from bridge.cli.targets.target import Target
     from bridge.client.config.servers import Prefixing
     from bridge.client.pins import PinMode
@@ -261,15 +262,6 @@ class UpstreamOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions:
-    """Options of a short command for the servers of its target."""
-
-    timeout: float | None
-    headers: tuple[str, ...]
-    upstream: UpstreamOptions = group_setting(UpstreamOptions)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionOptions:
     """Options of a short command for the questions that tools ask."""
 
@@ -288,8 +280,39 @@ class QuestionOptions:
         is_flag=True, help="Declare to servers that questions are not answered, so that their tools do without."
     )
 
+    def answerer(self, ctx: click.Context) -> QuestionAnswerer | None:
+        """Build what answers the questions; None with ``--no-questions``. Raises as `chat_model_of` does."""
+        if self.no_questions:
+            return None
+        from bridge.cli.interaction.questions import QuestionAnswerer  # noqa: PLC0415 - after errors of the arguments
 
-def server_options(timeout_help: str) -> Callable[[Any], Any]:
-    """Options of `ServerOptions`."""
-    timeout = click.option("--timeout", type=Number(0, min_open=True), help=timeout_help)
-    return option_group(timeout, header_option, options_of(UpstreamOptions))
+        model = None if self.model is None else chat_model_of(ctx, self.model, self.base_url)
+        return QuestionAnswerer(model=model, roots=self.root or None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Options of a short command for the servers of its target."""
+
+    timeout: float | None
+    headers: tuple[str, ...]
+    upstream: UpstreamOptions = group_setting(UpstreamOptions)
+    questions: QuestionOptions = group_setting(QuestionOptions)
+
+
+def timeout_option(help_text: str, **settings: Any) -> Callable[[Any], Any]:
+    """Create the ``--timeout`` option of a command, in seconds."""
+    return click.option("--timeout", type=Number(0, min_open=True), help=help_text, **settings)
+
+
+def server_options(timeout_help: str, *, asks: bool = False) -> Callable[[Any], Any]:
+    """Options of `ServerOptions`; with ``asks``, those for questions, too."""
+    groups = [UpstreamOptions, QuestionOptions] if asks else [UpstreamOptions]
+    return option_group(timeout_option(timeout_help), header_option, *map(options_of, groups))
+
+
+def output_option(help_text: str) -> Callable[[Any], Any]:
+    """Create the ``--output`` option of a command, ``text`` or ``json``."""
+    return click.option(
+        "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help=help_text
+    )

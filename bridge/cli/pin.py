@@ -9,8 +9,8 @@ import click
 
 from bridge.cli.completion import complete_targets
 from bridge.cli.install.config_files import only_writer, regular_file
-from bridge.cli.options import Number
-from bridge.cli.reporting import FAILED, CommandError, configure_logging, log_level_option
+from bridge.cli.options import timeout_option
+from bridge.cli.reporting import FAILED, CommandError, logging_option
 from bridge.cli.targets.target import ConfigTarget, TargetCommand, only_remote_target
 from bridge.cli.terminal import write_data
 from bridge.hosting.process import print_message, redirect_stdout, run_interruptible
@@ -33,23 +33,16 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Write nothing; show what differs from its pin, and exit with code 1 if anything does.",
 )
-@click.option(
-    "--timeout",
-    type=Number(0, min_open=True),
-    help="Timeout of each step of a server, such as to start or to answer, in seconds.",
-)
-@log_level_option("warning")
+@timeout_option("Timeout of each step of a server, such as to start or to answer, in seconds.")
+@logging_option("warning")
 @click.pass_context
-def command(
-    ctx: click.Context, target: str | None, lock: Path | None, check: bool, timeout: float | None, log_level: str
-) -> int:
+def command(ctx: click.Context, target: str | None, lock: Path | None, check: bool, timeout: float | None) -> int:
     """Write a lock file of every tool, resource and prompt of a TARGET's servers: names, descriptions and schemas.
 
     By default it is the file that the configuration names as "pins", or else mcp.lock.json next to mcp.json. With
     --pins, or named in the configuration, it prevents the use of what has changed. With mcp.json#server, only
     the pins of that server are updated.
     """
-    configure_logging(log_level)
     chosen = only_remote_target(ctx, target, "to pin")
     with redirect_stdout():
         servers, lists = _listed(chosen, timeout)

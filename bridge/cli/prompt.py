@@ -8,16 +8,8 @@ import click
 
 from bridge.cli.assignments import read_assignments
 from bridge.cli.completion import complete_prompts
-from bridge.cli.options import (
-    QuestionOptions,
-    ServerOptions,
-    chosen_target,
-    group_values,
-    options_of,
-    server_options,
-    split_words,
-)
-from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.options import ServerOptions, chosen_target, group_values, output_option, server_options, split_words
+from bridge.cli.reporting import logging_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, produced, prompt_named, with_features
 from bridge.cli.targets.target import TargetCommand
 from bridge.cli.terminal import write_data, write_json
@@ -31,24 +23,16 @@ if TYPE_CHECKING:
 
 @click.command(cls=TargetCommand, short_help="Render one prompt of a TARGET.")
 @click.argument("words", nargs=-1, metavar="TARGET PROMPT [NAME=VALUE...]", shell_complete=complete_prompts)
-@click.option(
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Write the text of the messages, or the complete result as MCP's JSON.",
-)
-@server_options(f"Timeout; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
-@options_of(QuestionOptions)
-@log_level_option("warning")
+@output_option("Write the text of the messages, or the complete result as MCP's JSON.")
+@server_options(f"Timeout; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.", asks=True)
+@logging_option("warning")
 @click.pass_context
-def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_level: str, **settings: Any) -> None:
+def command(ctx: click.Context, /, words: tuple[str, ...], output: str, **settings: Any) -> None:
     """Render one PROMPT of a TARGET with these arguments, and write its messages.
 
     A single message is written as its text, several with the role of each. Content other than text is described;
     --output json has it. With a command as the target: bridge prompt PROMPT name=value -- command args…
     """
-    configure_logging(log_level)
     options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
     target = chosen_target(ctx, given, options)
     if not waiting or "=" in waiting[0]:
@@ -60,9 +44,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_leve
         prompt = prompt_named(features, name)
         return prompt, await produced(prompt.tool, read_assignments(assignments, texts), options.timeout, answerer)
 
-    from bridge.cli.interaction.questions import answerer_of  # noqa: PLC0415 - after errors of the arguments
-
-    answerer = answerer_of(ctx, group_values(QuestionOptions, settings))
+    answerer = options.questions.answerer(ctx)
     with redirect_stdout():
         prompt, result = with_features(target, options, render, answerer)
     if output == "json":

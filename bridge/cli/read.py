@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.completion import complete_uris
-from bridge.cli.options import (
-    QuestionOptions,
-    ServerOptions,
-    chosen_target,
-    group_values,
-    options_of,
-    server_options,
-    split_words,
-)
-from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.options import ServerOptions, chosen_target, group_values, output_option, server_options, split_words
+from bridge.cli.reporting import logging_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, contents_of, with_features
 from bridge.cli.targets.target import TargetCommand
 from bridge.cli.terminal import write_content, write_json
@@ -30,24 +22,18 @@ if TYPE_CHECKING:
 
 @click.command(cls=TargetCommand, short_help="Read one resource of a TARGET.")
 @click.argument("words", nargs=-1, metavar="TARGET URI", shell_complete=complete_uris)
-@click.option(
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Write the content as it is, or the complete result as MCP's JSON.",
+@output_option("Write the content as it is, or the complete result as MCP's JSON.")
+@server_options(
+    f"Timeout of the read; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.", asks=True
 )
-@server_options(f"Timeout of the read; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
-@options_of(QuestionOptions)
-@log_level_option("warning")
+@logging_option("warning")
 @click.pass_context
-def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_level: str, **settings: Any) -> None:
+def command(ctx: click.Context, /, words: tuple[str, ...], output: str, **settings: Any) -> None:
     """Read the resource with this URI, and write its content.
 
     The content is written unchanged, also if it is binary. The URI may belong to a template, with its variables filled
     in. With a command as the target: bridge read URI -- command args…
     """
-    configure_logging(log_level)
     options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
     target = chosen_target(ctx, given, options)
     if len(waiting) != 1:
@@ -57,9 +43,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, log_leve
     async def read(features: Features) -> ToolExecutionResult:
         return await contents_of(features, uri, options.timeout, answerer)
 
-    from bridge.cli.interaction.questions import answerer_of  # noqa: PLC0415 - after errors of the arguments
-
-    answerer = answerer_of(ctx, group_values(QuestionOptions, settings))
+    answerer = options.questions.answerer(ctx)
     with redirect_stdout():
         result = with_features(target, options, read, answerer)
     if output == "json":

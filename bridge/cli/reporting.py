@@ -18,14 +18,7 @@ import click
 import bridge
 from bridge.cli.options import option
 from bridge.cli.terminal import wants_colour
-from bridge.errors import (
-    ArgumentsError,
-    BridgeError,
-    ResourceNotFoundError,
-    ServerError,
-    TargetError,
-    UnknownToolError,
-)
+from bridge.errors import ArgumentsError, BridgeError, ResourceNotFoundError, ServerError, TargetError, UnknownToolError
 from bridge.hosting.process import INTERRUPTED, exit_process, print_message, set_message_format
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip, escape_controls, escaped_json, to_json_line, utc_time
@@ -215,14 +208,25 @@ class _Seldom(logging.Filter):
         return addition is not None
 
 
-def log_level_option(default: str) -> Callable[[Any], Any]:
-    """Create the ``--log-level`` option of a command."""
+def log_level_option(default: str, **settings: Any) -> Callable[[Any], Any]:
+    """Create the ``--log-level`` option of a command that calls `configure_logging`."""
     return option(
         "--log-level",
         type=click.Choice(LEVELS, case_sensitive=False),
         default=default,
         help="Minimum level of log lines on standard error.",
+        **settings,
     )
+
+
+def logging_option(default: str) -> Callable[[Any], Any]:
+    """Create the ``--log-level`` option of a command, which does not receive it: logging is configured by its value."""
+    return log_level_option(default, expose_value=False, callback=_apply_level)
+
+
+def _apply_level(ctx: click.Context, _: click.Parameter, level: str) -> None:
+    if not ctx.resilient_parsing:
+        configure_logging(level)
 
 
 def configure_logging(level: str, form: str = "text") -> None:

@@ -8,7 +8,7 @@ import click
 
 from bridge.cli.completion import complete_targets
 from bridge.cli.options import ServerOptions, group_values, server_options, with_headers
-from bridge.cli.reporting import FAILED, configure_logging, error_line, log_level_option
+from bridge.cli.reporting import FAILED, error_line, logging_option
 from bridge.cli.targets.target import TargetCommand, only_remote_target
 from bridge.cli.terminal import write_data, write_json
 from bridge.hosting.process import redirect_stdout, run_interruptible
@@ -26,14 +26,13 @@ _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAS
 @click.argument("target", required=False, shell_complete=complete_targets)
 @click.option("--json", "as_json", is_flag=True, help="Write an array of objects.")
 @server_options("Timeout of each step of a server, such as to start or to answer, in seconds.")
-@log_level_option("error")
+@logging_option("error")
 @click.pass_context
-def command(ctx: click.Context, /, target: str | None, as_json: bool, log_level: str, **settings: Any) -> int:
+def command(ctx: click.Context, /, target: str | None, as_json: bool, **settings: Any) -> int:
     """Connect to all servers of a TARGET, and show the status of each.
 
     The exit code is 1 if a required server, or the only one, is not ready.
     """
-    configure_logging(log_level)
     options = group_values(ServerOptions, settings)
     chosen = only_remote_target(ctx, target, "whose status could be shown")
     [chosen] = with_headers(ctx, [chosen], options.headers)

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.completion import complete_first_word
-from bridge.cli.options import (
-    QuestionOptions,
-    ServerOptions,
-    group_values,
-    options_of,
-    server_options,
-    split_words,
-    with_headers,
-)
-from bridge.cli.reporting import FAILED, configure_logging, log_level_option
+from bridge.cli.options import ServerOptions, group_values, server_options, split_words, with_headers
+from bridge.cli.reporting import FAILED, logging_option
 from bridge.cli.results import write_result
 from bridge.cli.targets.target import TargetCommand, only_remote_target
 from bridge.cli.terminal import write_data, write_json
@@ -35,35 +27,24 @@ if TYPE_CHECKING:
 @click.option("--wait", is_flag=True, help="Wait for the end, and write the result as bridge call does.")
 @click.option("--cancel", is_flag=True, help="Ask the server to cancel the task.")
 @click.option("--json", "as_json", is_flag=True, help="Write the state, or with --wait the result, as MCP's JSON.")
-@server_options("Timeout of each step, and of --wait, in seconds; by default that of the configuration.")
-@options_of(QuestionOptions)
-@log_level_option("warning")
+@server_options("Timeout of each step, and of --wait, in seconds; by default that of the configuration.", asks=True)
+@logging_option("warning")
 @click.pass_context
 def command(
-    ctx: click.Context,
-    /,
-    words: tuple[str, ...],
-    wait: bool,
-    cancel: bool,
-    as_json: bool,
-    log_level: str,
-    **settings: Any,
+    ctx: click.Context, /, words: tuple[str, ...], wait: bool, cancel: bool, as_json: bool, **settings: Any
 ) -> int:
     """Look at the TASK that bridge call --detach has written, at the TARGET with the same server.
 
     The state and its message are written. With --wait, progress is shown and questions are answered as by bridge call;
     Ctrl-C leaves the task running. With a command as the target: bridge task TASK -- command args…
     """
-    configure_logging(log_level)
     options, (given, waiting) = group_values(ServerOptions, settings), split_words(ctx, words)
     [target] = with_headers(ctx, [only_remote_target(ctx, given, "with tasks")], options.headers)
     if len(waiting) != 1:
         raise click.UsageError(f"one TASK is expected, not {len(waiting)}", ctx)
     if wait and cancel:
         raise click.UsageError("give --wait or --cancel, not both", ctx)
-    from bridge.cli.interaction.questions import answerer_of  # noqa: PLC0415 - after errors of the arguments
-
-    answerer = answerer_of(ctx, group_values(QuestionOptions, settings))
+    answerer = options.questions.answerer(ctx)
     with redirect_stdout():
         from bridge.cli.targets.servers import servers_for_command  # noqa: PLC0415 - imports the SDK
 

@@ -103,10 +103,5 @@ def console_for(stream: TextIO) -> Console:
     from rich.console import Console  # noqa: PLC0415 - an extra
 
     return Console(
-        file=stream,
-        force_terminal=True,
-        no_color=not wants_colour(stream),
-        markup=False,
-        emoji=False,
-        highlight=False,
+        file=stream, force_terminal=True, no_color=not wants_colour(stream), markup=False, emoji=False, highlight=False
     )

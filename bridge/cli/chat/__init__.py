@@ -11,7 +11,7 @@ from bridge.cli.chat.conversation import ConversationOptions, converse
 from bridge.cli.chat.display import Display
 from bridge.cli.completion import complete_targets
 from bridge.cli.options import chat_model_of, group_values, header_option, option, prefix_option, with_headers
-from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.reporting import logging_option
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import TargetCommand, given_targets
 from bridge.hosting.process import exit_process, run_interruptible
@@ -45,7 +45,7 @@ from bridge.hosting.process import exit_process, run_interruptible
 @click.option("--no-history", is_flag=True, help="Do not keep the questions in a file for later conversations.")
 @click.option("--once", metavar="QUESTION", help="Ask one question, write the answer to standard output, and exit.")
 @openapi_options
-@log_level_option("warning")
+@logging_option("warning")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -54,7 +54,6 @@ def command(
     model: str,
     base_url: str | None,
     headers: tuple[str, ...],
-    log_level: str,
     **settings: Any,
 ) -> int:
     """Talk to a chat model that uses the tools of any number of TARGETs.
@@ -63,7 +62,6 @@ def command(
     shown on standard error. /help lists what can be typed. Ctrl-C stops an answer; the end of the input (Ctrl-D) ends
     the conversation. The extra cli brings line editing, history, completion and Markdown.
     """
-    configure_logging(log_level)
     chat_model = chat_model_of(ctx, model, base_url)
     meant = with_headers(ctx, given_targets(ctx, targets), headers)
     # Output of tools must not mix with the answer.

@@ -23,14 +23,9 @@ import click
 from bridge.cli.completion import complete_targets
 from bridge.cli.install.client_entries import client_entry
 from bridge.cli.install.config_files import member_of, only_writer, regular_file, replace_file, with_member
-from bridge.cli.reporting import CommandError, configure_logging, log_level_option
+from bridge.cli.reporting import CommandError, logging_option
 from bridge.cli.targets.openapi import openapi_options
-from bridge.cli.targets.target import (
-    ConfigTarget,
-    LocalTarget,
-    TargetCommand,
-    only_target,
-)
+from bridge.cli.targets.target import ConfigTarget, LocalTarget, TargetCommand, only_target
 from bridge.cli.terminal import write_json
 from bridge.errors import ConfigError, TargetError
 from bridge.hosting.process import print_message, redirect_stdout
@@ -87,10 +82,7 @@ CLIENTS = {
     "claude-code": Client(title="Claude Code", file=lambda: Path.cwd() / ".mcp.json"),
     "cursor": Client(title="Cursor", file=lambda: Path.home() / ".cursor" / "mcp.json"),
     "vscode": Client(
-        title="VS Code",
-        file=lambda: Path.cwd() / ".vscode" / "mcp.json",
-        section="servers",
-        types_commands=True,
+        title="VS Code", file=lambda: Path.cwd() / ".vscode" / "mcp.json", section="servers", types_commands=True
     ),
     "mcp-json": Client(file=lambda: Path.cwd() / "mcp.json"),
 }
@@ -122,7 +114,7 @@ CLIENTS = {
 @click.option("--dry-run", is_flag=True, help="Show the entry without writing it.")
 @click.option("--yes", is_flag=True, help="Do not ask before writing.")
 @openapi_options
-@log_level_option("warning")
+@logging_option("warning")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -133,14 +125,12 @@ def command(
     config: Path | None,
     dry_run: bool,
     yes: bool,
-    log_level: str,
 ) -> None:
     """Add a TARGET to the configuration of a client, which then starts it.
 
     Shows the entry, and on a terminal asks before writing it. The rest of the file is unchanged, and a copy of the file
     is kept with the suffix .bak.
     """
-    configure_logging(log_level)
     chosen = only_target(ctx, target)
     client = CLIENTS[client_name]
     _check(chosen)

@@ -14,7 +14,6 @@ import anyio
 
 from bridge.cli.interaction.forms import FieldError, form_fields
 from bridge.cli.interaction.lines import InputInterruptedError, line_input
-from bridge.cli.options import chat_model_of
 from bridge.errors import ToolError
 from bridge.hosting.process import print_message
 from bridge.text import clip, with_count
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    import click
-
     from bridge.cli.interaction.lines import LineInput
-    from bridge.cli.options import QuestionOptions
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.service.chat_model import ChatModel
     from bridge.tools.context import InvocationContext
@@ -180,17 +176,6 @@ class QuestionAnswerer:
         if self._roots is None:
             raise _refusal(f"{self.asker} asks for your folders; give them with --root FOLDER")
         return [Root(path.resolve().as_uri(), path.resolve().name or str(path)) for path in self._roots]
-
-
-def answerer_of(ctx: click.Context, options: QuestionOptions) -> QuestionAnswerer | None:
-    """Build what answers questions; None if the options disable it.
-
-    Raises as `chat_model_of` does.
-    """
-    if options.no_questions:
-        return None
-    model = None if options.model is None else chat_model_of(ctx, options.model, options.base_url)
-    return QuestionAnswerer(model=model, roots=options.root or None)
 
 
 def _refusal(reason: str) -> ToolError:

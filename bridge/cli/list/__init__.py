@@ -10,7 +10,7 @@ import click
 from bridge.cli.completion import complete_targets
 from bridge.cli.list.parameters import FULL, SHORT, one_line, parameter_lines
 from bridge.cli.options import ServerOptions, chosen_target, group_values, server_options
-from bridge.cli.reporting import configure_logging, log_level_option
+from bridge.cli.reporting import logging_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, with_features
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import TargetCommand
@@ -31,17 +31,14 @@ if TYPE_CHECKING:
 @click.option("--full", is_flag=True, help="Show nested fields at all levels, and all choices.")
 @server_options(f"Timeout of a server; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
 @openapi_options
-@log_level_option("warning")
+@logging_option("warning")
 @click.pass_context
-def command(
-    ctx: click.Context, /, target: str | None, as_json: bool, full: bool, log_level: str, **settings: Any
-) -> None:
+def command(ctx: click.Context, /, target: str | None, as_json: bool, full: bool, **settings: Any) -> None:
     """List the tools of a TARGET, its resources and its prompts, in its order.
 
     For a configuration, those of all its servers are listed, each name prefixed with its server's. An unavailable
     server that is not required is only reported.
     """
-    configure_logging(log_level)
     options = group_values(ServerOptions, settings)
     chosen = chosen_target(ctx, target, options)
 

@@ -53,8 +53,7 @@ class AuthOptions:
         help="Client secret for introspection; better set in the environment.", repr=False
     )
     resource_url: str | None = setting(
-        metavar="URL",
-        help="URL under which clients reach this server; required with --oauth-issuer.",
+        metavar="URL", help="URL under which clients reach this server; required with --oauth-issuer."
     )
     required_scope: tuple[str, ...] = texts_setting(
         metavar="SCOPE", help="A scope that every caller needs. Repeatable."

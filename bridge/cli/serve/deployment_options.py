@@ -12,8 +12,7 @@ from bridge.cli.options import Number, WholeNumber, count_setting, setting, text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MIN_KEY_BYTES = 32
-"""Minimum bytes of a state key."""
+_MIN_KEY_BYTES = 32
 MAX_DRAIN_SECONDS = 30.0
 """Usual seconds between SIGTERM and SIGKILL in container platforms."""
 
@@ -29,9 +28,7 @@ class ScalingOptions:
         "any of them. Better set in the environment.",
     )
     workers: int = count_setting(
-        "PROCESSES",
-        "Over HTTP: number of processes that serve the port; one that ends is restarted.",
-        default=1,
+        "PROCESSES", "Over HTTP: number of processes that serve the port; one that ends is restarted.", default=1
     )
     state_keys: tuple[str, ...] = texts_setting(
         metavar="KEY[,KEY…]",
@@ -91,9 +88,9 @@ class ScalingOptions:
         """Keys that encrypt client-held state; None to generate one for this process."""
         keys = [key.encode() for key in self.state_keys]
         for number, key in enumerate(keys, 1):
-            if len(key) < MIN_KEY_BYTES:
+            if len(key) < _MIN_KEY_BYTES:
                 raise click.UsageError(
-                    f"key {number} of --state-keys has {len(key)} bytes, and must have at least {MIN_KEY_BYTES}: "
+                    f"key {number} of --state-keys has {len(key)} bytes, and must have at least {_MIN_KEY_BYTES}: "
                     "create one by `openssl rand -hex 32`",
                     ctx,
                 )

@@ -13,11 +13,7 @@ from bridge.cli.install.client_entries import configuration, url_entry
 from bridge.cli.options import usage_errors
 from bridge.cli.serve.options import name_of, publisher_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_enabled
-from bridge.cli.targets.target import (
-    FileTarget,
-    OpenApiTarget,
-    split_targets,
-)
+from bridge.cli.targets.target import FileTarget, OpenApiTarget, split_targets
 from bridge.errors import TargetError
 from bridge.hosting import reload, serve
 from bridge.hosting import sockets as sockets_module

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-DEFAULT_MAX_CALLS = 10_000
-"""Default of ``--max-calls``."""
-DEFAULT_MAX_SESSIONS = 10_000
-"""Default of ``--max-sessions``."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsOptions:
@@ -39,8 +34,7 @@ class LimitsOptions:
         "error result.",
     )
     max_streams: int | None = count_setting(
-        "STREAMS",
-        "Over HTTP: maximum open streams of each caller in each process; others are answered 429.",
+        "STREAMS", "Over HTTP: maximum open streams of each caller in each process; others are answered 429."
     )
     tool_rate: tuple[str, ...] = texts_setting(
         metavar="TOOL=N/SECONDS",
@@ -53,12 +47,10 @@ class LimitsOptions:
         "process. Repeatable.",
     )
     max_output_chars: int | None = count_setting(
-        "CHARACTERS",
-        "Maximum characters of a result's text for the model; a longer text is cut in the middle.",
+        "CHARACTERS", "Maximum characters of a result's text for the model; a longer text is cut in the middle."
     )
     max_result_bytes: int | None = count_setting(
-        "BYTES",
-        "Maximum length of a call's result as JSON; a longer result becomes an error.",
+        "BYTES", "Maximum length of a call's result as JSON; a longer result becomes an error."
     )
     tool_max_result_bytes: tuple[str, ...] = texts_setting(
         metavar="TOOL=BYTES",
@@ -68,13 +60,13 @@ class LimitsOptions:
         "CALLS",
         "Over HTTP: maximum calls of all callers that run or wait in each process; others are answered by an "
         "error that says when to try again.",
-        default=DEFAULT_MAX_CALLS,
+        default=10_000,
     )
     max_sessions: int = count_setting(
         "SESSIONS",
         "Over HTTP: maximum open sessions. At the maximum, a caller with fewer sessions displaces an idle session "
         "of the caller with most; others are answered 503.",
-        default=DEFAULT_MAX_SESSIONS,
+        default=10_000,
     )
     max_header_bytes: int = count_setting(
         "BYTES",
@@ -90,15 +82,8 @@ class LimitsOptions:
 
     def limits(self, ctx: click.Context) -> Limits | None:
         """Build the limits; None for none."""
-        if not (
-            self.rate
-            or self.concurrency
-            or self.max_streams
-            or self.tool_rate
-            or self.tool_concurrency
-            or self.max_result_bytes
-            or self.tool_max_result_bytes
-        ):
+        by_caller = self.rate, self.concurrency, self.max_streams, self.tool_rate, self.tool_concurrency
+        if not any((*by_caller, self.max_result_bytes, self.tool_max_result_bytes)):
             return None
         from bridge.server.limits import Limits, Rate  # noqa: PLC0415 - only with limits
 
@@ -108,11 +93,9 @@ class LimitsOptions:
                 concurrency=self.concurrency,
                 max_streams=self.max_streams,
                 tool_rates=_by_tool("--tool-rate", self.tool_rate, Rate.read),
-                tool_concurrency=_by_tool("--tool-concurrency", self.tool_concurrency, _count_of("--tool-concurrency")),
+                tool_concurrency=_counts_by_tool("--tool-concurrency", self.tool_concurrency),
                 max_result_bytes=self.max_result_bytes,
-                tool_result_bytes=_by_tool(
-                    "--tool-max-result-bytes", self.tool_max_result_bytes, _count_of("--tool-max-result-bytes")
-                ),
+                tool_result_bytes=_counts_by_tool("--tool-max-result-bytes", self.tool_max_result_bytes),
             )
 
     def policy(self) -> ExecutionPolicy | None:
@@ -136,10 +119,10 @@ def _by_tool(option_name: str, texts: tuple[str, ...], read: Callable[[str], _Va
     return found
 
 
-def _count_of(option_name: str) -> Callable[[str], int]:
+def _counts_by_tool(option_name: str, texts: tuple[str, ...]) -> dict[str, int]:
     def count(text: str) -> int:
         if not text.strip().isdecimal():
             raise DefinitionError(f"{option_name} takes a whole number, not {text!r}")
         return int(text)
 
-    return count
+    return _by_tool(option_name, texts, count)

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from bridge.server.publisher import Publisher
 
 
-DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
-"""Default maximum bytes of a request body."""
-
-
 class _Transport(click.Choice[str]):
     """Transport name; other known names get a hint."""
 
@@ -65,11 +61,9 @@ class ServeOptions:
         help="Port to listen on; 0 for a free one, which is printed.",
     )
     path: str = setting(default="/mcp", help="Path of streamable HTTP.")
-    allowed_hosts: tuple[str, ...] = texts_setting(
-        help="Further Host headers to accept. Repeatable.",
-    )
+    allowed_hosts: tuple[str, ...] = texts_setting(help="Further Host headers to accept. Repeatable.")
     allowed_origins: tuple[str, ...] = texts_setting(
-        help="Further origins whose pages may use the server (CORS). Repeatable.",
+        help="Further origins whose pages may use the server (CORS). Repeatable."
     )
     no_sse: bool = setting(is_flag=True, help="With --transport http: do not serve SSE.")
     no_auth: bool = setting(
@@ -77,21 +71,16 @@ class ServeOptions:
         help="Allow calls without a credential; required if other machines can reach the port and there are no keys.",
     )
     page_size: int | None = count_setting(
-        "TOOLS",
-        "Maximum tools on a page of the list; by default all are on one page.",
+        "TOOLS", "Maximum tools on a page of the list; by default all are on one page."
     )
-    max_request_bytes: int = count_setting(
-        "BYTES",
-        "Maximum length of a request's body.",
-        default=DEFAULT_MAX_REQUEST_BYTES,
-    )
+    max_request_bytes: int = count_setting("BYTES", "Maximum length of a request's body.", default=4 * 1024 * 1024)
     no_fast_path: bool = setting(is_flag=True, help="Answer every request by the SDK.")
     reload: bool = setting(
         is_flag=True,
         help="Apply changes of files: configurations are reloaded; over HTTP, Python files near a target are reloaded.",
     )
     forward_headers: tuple[str, ...] = texts_setting(
-        help="Headers of a caller to forward to servers with URLs, except credentials. Repeatable.",
+        help="Headers of a caller to forward to servers with URLs, except credentials. Repeatable."
     )
     auth: AuthOptions = group_setting(AuthOptions)
     limits: LimitsOptions = group_setting(LimitsOptions)
@@ -102,8 +91,7 @@ class ServeOptions:
     upstream: UpstreamOptions = group_setting(UpstreamOptions)
     name: str | None = setting(help="Name of the server; by default derived from its targets.")
     server_version: str | None = setting(
-        metavar="VERSION",
-        help="Version of the server; by default the __version__ of its only target.",
+        metavar="VERSION", help="Version of the server; by default the __version__ of its only target."
     )
     instructions: str | None = setting(help="Instructions about the server for the model.")
     default_targets: tuple[str, ...] = texts_setting(
@@ -160,11 +148,7 @@ def name_of(targets: list[Target], options: ServeOptions) -> str:
 
 
 def publisher_of(
-    ctx: click.Context,
-    serving: Serving,
-    name: str,
-    options: ServeOptions,
-    state_keys: Sequence[bytes] | None = None,
+    ctx: click.Context, serving: Serving, name: str, options: ServeOptions, state_keys: Sequence[bytes] | None = None
 ) -> Publisher:
     """Build the publisher; without state keys, one is generated for this process."""
     from bridge.server.publisher import Publisher  # noqa: PLC0415 - after errors of the targets

@@ -8,21 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.options import Number, WholeNumber, count_setting, setting
+from bridge.cli.options import Number, count_setting, setting
+from bridge.server.tasks import options as defaults
+from bridge.server.tasks.options import TaskOptions
 from bridge.tools.task import MAX_SECONDS
 
 if TYPE_CHECKING:
     from bridge.cli.serve.deployment_options import ScalingOptions
-    from bridge.server.tasks.options import TaskOptions
-
-DEFAULT_TTL_SECONDS = 3600.0
-"""Default of ``--task-ttl``."""
-DEFAULT_MAX_TASKS = 10_000
-"""Default of ``--max-tasks``."""
-DEFAULT_MAX_RUNNING_TASKS = 100
-"""Default of ``--max-running-tasks``."""
-DEFAULT_MAX_TASK_BYTES = 256 * 1024 * 1024
-"""Default of ``--max-task-bytes``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,29 +36,28 @@ class TaskServeOptions:
     task_ttl: float = setting(
         type=Number(0.001, MAX_SECONDS),
         metavar="SECONDS",
-        default=DEFAULT_TTL_SECONDS,
+        default=defaults.DEFAULT_TTL_SECONDS,
         help="Time after its creation for which a task is kept, unless its tool sets one; it is cancelled if it still "
         "runs then.",
     )
-    max_tasks: int = setting(
-        type=WholeNumber(0),
-        metavar="TASKS",
-        default=DEFAULT_MAX_TASKS,
-        help="Maximum running tasks of all callers; 0 to answer every call directly. Further ones are answered by an "
+    max_tasks: int = count_setting(
+        "TASKS",
+        "Maximum running tasks of all callers; 0 to answer every call directly. Further ones are answered by an "
         "error that says when to try again.",
+        least=0,
+        default=defaults.DEFAULT_MAX_TASKS,
     )
     max_task_bytes: int = count_setting(
         "BYTES",
         "Maximum bytes of all kept tasks: their results, and 1 KiB for each.",
-        default=DEFAULT_MAX_TASK_BYTES,
+        default=defaults.DEFAULT_MAX_BYTES,
     )
-
-    max_running_tasks: int = setting(
-        type=WholeNumber(0),
-        metavar="TASKS",
-        default=DEFAULT_MAX_RUNNING_TASKS,
-        help="With --redis-url: running tasks up to which each process takes on waiting ones; 0 leaves them to bridge "
+    max_running_tasks: int = count_setting(
+        "TASKS",
+        "With --redis-url: running tasks up to which each process takes on waiting ones; 0 leaves them to bridge "
         "worker.",
+        least=0,
+        default=defaults.DEFAULT_MAX_RUNNING,
     )
 
     def check(self, ctx: click.Context, *, is_shared: bool, reload: bool) -> None:
@@ -94,8 +85,6 @@ class TaskServeOptions:
         Args:
             scaling: The processes of the server; None for one.
         """
-        from bridge.server.tasks.options import TaskOptions  # noqa: PLC0415 - after errors of the targets
-
         store: RedisTaskStore | SqliteTaskStore | None = None
         if scaling is not None and scaling.redis_url is not None:
             from bridge.server.tasks.shared.redis_store import RedisTaskStore  # noqa: PLC0415 - only with Redis

@@ -57,15 +57,10 @@ class TelemetryOptions:
         help="File to which a JSON line is appended for each call, with its caller and outcome.",
     )
     audit_log_max_bytes: int = count_setting(
-        "BYTES",
-        "Length of the audit log at which it is renamed to FILE.1, and a new one begins.",
-        default=100 * _MIB,
+        "BYTES", "Length of the audit log at which it is renamed to FILE.1, and a new one begins.", default=100 * _MIB
     )
     audit_log_kept_files: int = count_setting(
-        "FILES",
-        "Number of earlier files of the audit log that are kept.",
-        least=0,
-        default=10,
+        "FILES", "Number of earlier files of the audit log that are kept.", least=0, default=10
     )
 
     @property

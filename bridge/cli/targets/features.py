@@ -78,10 +78,7 @@ def prompt_named(features: Features, name: str) -> Prompt:
 
 
 async def contents_of(
-    features: Features,
-    uri: str,
-    timeout_seconds: float | None = None,
-    answerer: QuestionAnswerer | None = None,
+    features: Features, uri: str, timeout_seconds: float | None = None, answerer: QuestionAnswerer | None = None
 ) -> ToolExecutionResult:
     """Read a resource; see `produced`.
 
@@ -124,7 +121,7 @@ async def produced(
     from bridge.tools.execution import ExecutionPolicy, execute  # noqa: PLC0415 - as above
     from bridge.tools.tool import OneTool, ToolExecutionRequest  # noqa: PLC0415 - as above
 
-    policy = ExecutionPolicy(on_arguments_error=_raise, on_execution_error=_raise)
+    policy = ExecutionPolicy(on_arguments_error=reraise, on_execution_error=reraise)
     request = ToolExecutionRequest(tool.name, arguments)
     if answerer is not None:
         answerer.asker = f"the server {tool.server!r}" if tool.server else f"{tool.name!r}"
@@ -138,5 +135,6 @@ async def produced(
         raise UsersCodeError(f"{tool.name!r} failed: {error}", users_traceback(error)) from error
 
 
-def _raise(error: Exception, *_: object) -> NoReturn:
+def reraise(error: Exception, *_: object) -> NoReturn:
+    """Raise the error of a tool, instead of a result for a model."""
     raise error
