@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import httpx2
 from pydantic_core import from_json, to_json
 
 from bridge.client.transports.limits import media_type
 from bridge.errors import ArgumentProblem, ArgumentsError, ToolError
 from bridge.openapi.api import ApiRequest
-from bridge.openapi.parameters import FORM
+from bridge.openapi.parameters import FORM, MULTIPART
 from bridge.openapi.serialization import (
+    Part,
     UnsendableError,
     encoded,
     has_dot_segments,
     in_header,
+    in_multipart,
     in_path,
     in_query,
     json_of,
@@ -110,10 +113,9 @@ class OperationExecutor:
         path = _TEMPLATE.sub(lambda match: segments[match[1]], self._quoted_template())
         if has_dot_segments(path) or path.count("/") != self.path.count("/"):
             raise ArgumentsError(self.tool, [ArgumentProblem("", "should not lead to another path")])
-        content = self._body([(parameter, value) for parameter, value in given if parameter.place == "body"])
+        content, kind = self._body([(parameter, value) for parameter, value in given if parameter.place == "body"])
         if content is not None:
-            assert self.inputs.body is not None
-            headers.append(("Content-Type", self.inputs.body.media_type))
+            headers.append(("Content-Type", kind))
         return ApiRequest(
             label=f"{self.method} {self.path}",
             method=self.method,
@@ -163,10 +165,13 @@ class OperationExecutor:
                 raise UnsendableError("should not have the name of another parameter as a key")
         return pairs
 
-    def _body(self, given: list[tuple[Parameter, Any]]) -> bytes | None:
+    def _body(self, given: list[tuple[Parameter, Any]]) -> tuple[bytes | None, str]:
+        """Return the body, None without one, and its media type."""
         body = self.inputs.body
         if body is None or not (given or body.is_required):
-            return None
+            return None, ""
+        if media_type(body.media_type) == MULTIPART:
+            return self._multipart(given)
         value: Any = {parameter.name: item for parameter, item in given}
         if body.is_whole:
             value = given[0][1]
@@ -175,11 +180,25 @@ class OperationExecutor:
             raise ArgumentsError(self.tool, [ArgumentProblem("body", "should be an object", short_repr(value))])
         try:
             if not is_form:
-                return json_of(value)
+                return json_of(value), body.media_type
             pairs = [pair for name, item in value.items() for pair in in_query(name, _flat(item), "form", explode=True)]
         except UnsendableError as error:
             raise ArgumentsError(self.tool, [ArgumentProblem("body", str(error))]) from None
-        return "&".join(f"{name}={item}" for name, item in pairs).encode()
+        return "&".join(f"{name}={item}" for name, item in pairs).encode(), body.media_type
+
+    def _multipart(self, given: list[tuple[Parameter, Any]]) -> tuple[bytes | None, str]:
+        """Encode a form with files; the HTTP client quotes the names and chooses the boundary (RFC 7578)."""
+        parts: list[tuple[str, Part]] = []
+        for parameter, value in given:
+            try:
+                parts += [(parameter.name, each) for each in in_multipart(parameter.name, value, parameter.file_type)]
+            except UnsendableError as error:
+                problem = ArgumentProblem(parameter.argument, str(error), short_repr(value))
+                raise ArgumentsError(self.tool, [problem]) from None
+        if not parts:
+            return None, ""
+        request = httpx2.Request(self.method, self.base_url, files=parts)
+        return request.read(), request.headers["Content-Type"]
 
     async def _result(self, response: ApiResponse) -> ToolExecutionResult:
         kind = media_type(response.content_type)

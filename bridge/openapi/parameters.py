@@ -24,7 +24,10 @@ Place = Literal["path", "query", "header", "cookie", "body"]
 
 FORM = "application/x-www-form-urlencoded"
 """Media type of a body of a form."""
+MULTIPART = "multipart/form-data"
+"""Media type of a body of a form with files (RFC 7578)."""
 
+_FILE_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
 _JSON = re.compile(r"application/(?:[\w.+-]+\+)?json")
 _DEFAULT_STYLES: dict[str, str] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 _STYLES: dict[str, frozenset[str]] = {
@@ -41,6 +44,8 @@ _OWN_HEADERS = frozenset(
     }
 )
 _PLAIN_OBJECT = frozenset({"type", "properties", "required", "title", "description", "example", "examples", "default"})
+_CHOICES = ("anyOf", "oneOf")
+_ANY_FILE = "application/octet-stream"
 _BODY = "body"
 _EXTENSION = "x-"
 
@@ -65,6 +70,8 @@ class Parameter:
     """True if each item is written by itself."""
     is_json: bool = False
     """True if the value is written as JSON, whatever its type."""
+    file_type: str | None = None
+    """Media type of a file in a form, whose value is base64; None for other values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +79,7 @@ class Body:
     """Body of a request."""
 
     media_type: str
-    """JSON, or `FORM`."""
+    """JSON, `FORM` or `MULTIPART`."""
     is_whole: bool
     """True if one argument is the body; otherwise each is a property of it."""
     is_required: bool
@@ -198,40 +205,78 @@ def _body(
     raw = document.resolved(operation.content["requestBody"], f"the body of {operation.label}")
     content, is_required = raw.get("content"), raw.get("required") is True
     kind = json_media_type(content) or _form_of(content)
-    if kind is None:
+    schema: Any = None
+    plain: Any = None
+    if kind is not None and isinstance(content, dict):
+        schema = document.resolved(content[kind], f"the body of {operation.label}").get("schema", {})
+        plain = converter.resolved(schema)
+    is_divisible, is_multipart = _is_divisible(plain, is_required=is_required), media_type(kind or "") == MULTIPART
+    if kind is None or (is_multipart and not is_divisible):
         if not is_required:
             return None, []
         kinds = ", ".join(content) if isinstance(content, dict) else "no content"
         raise DefinitionError(
             f"{document.source}: {operation.label} needs a body that is not supported ({kinds}); "
-            "supported are JSON and application/x-www-form-urlencoded"
+            f"supported are JSON, {FORM}, and {MULTIPART} with an object that has properties"
         )
-    assert isinstance(content, dict)
-    schema = document.resolved(content[kind], f"the body of {operation.label}").get("schema", {})
-    plain = converter.resolved(schema)
-    if not _is_divisible(plain, is_required=is_required):
+    if not is_divisible:
         whole = _described(converter.convert(schema), raw.get("description"))
         parameter = Parameter(argument=_BODY, name="", place="body", schema=whole, is_required=is_required)
         return Body(media_type=kind, is_whole=True, is_required=is_required), [parameter]
     required = plain["required"] if isinstance(plain.get("required"), list) else ()
-    fields = [
-        Parameter(
-            argument=safe_name(name),
-            name=name,
-            place="body",
-            schema=converter.convert(each),
-            is_required=name in required,
+    fields = []
+    for name, each in plain["properties"].items():
+        if converter.is_hidden(each):
+            continue
+        file_type = _file_type(converter.resolved(each)) if is_multipart else None
+        field = converter.convert(each if file_type is None else converter.resolved(each))
+        fields.append(
+            Parameter(
+                argument=safe_name(name),
+                name=name,
+                place="body",
+                schema=field if file_type is None else _in_base64(field),
+                is_required=name in required,
+                file_type=file_type,
+            )
         )
-        for name, each in plain["properties"].items()
-        if not converter.is_hidden(each)
-    ]
     return Body(media_type=kind, is_whole=False, is_required=is_required), fields
 
 
 def _form_of(content: object) -> str | None:
     if not isinstance(content, Mapping):
         return None
-    return next((name for name in content if media_type(name) == FORM), None)
+    return next((name for form in (FORM, MULTIPART) for name in content if media_type(name) == form), None)
+
+
+def _file_type(schema: Any, levels: int = 2) -> str | None:
+    """Return the media type of a property that is a file, a list of files, or either or null; None for others."""
+    if not isinstance(schema, dict):
+        return None
+    if inner := _inner(schema):
+        return next((kind for each in inner if levels and (kind := _file_type(each, levels - 1))), None)
+    kind = schema.get("contentMediaType")
+    if schema.get("format") != "binary" and (kind is None or "contentEncoding" in schema):
+        return None
+    return kind if isinstance(kind, str) and _FILE_TYPE.fullmatch(kind) else _ANY_FILE
+
+
+def _inner(schema: Json) -> list[Any]:
+    """Return the schemas of the items and of the choices of a schema."""
+    lists = [schema[key] for key in _CHOICES if isinstance(schema.get(key), list)]
+    return [*([schema["items"]] if "items" in schema else []), *(each for choices in lists for each in choices)]
+
+
+def _in_base64(schema: Any) -> Any:
+    """Return the schema of an argument for a file: binary text becomes base64, at any depth."""
+    if isinstance(schema, list):
+        return [_in_base64(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    changed = {key: _in_base64(each) if key in {*_CHOICES, "items"} else each for key, each in schema.items()}
+    if _inner(schema) or not (schema.get("format") == "binary" or "contentMediaType" in schema):
+        return changed
+    return {key: each for key, each in changed.items() if key != "format"} | {"contentEncoding": "base64"}
 
 
 def _is_divisible(schema: Any, *, is_required: bool) -> bool:

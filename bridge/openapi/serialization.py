@@ -7,6 +7,7 @@ could read as further segments are refused; in a query and a cookie all delimite
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
@@ -17,6 +18,9 @@ PATH_STYLES = frozenset({"simple", "label", "matrix"})
 """Styles of parameters in a path."""
 QUERY_STYLES = frozenset({"form", "spaceDelimited", "pipeDelimited", "deepObject"})
 """Styles of parameters in a query."""
+
+Part = tuple[str | None, bytes, str | None]
+"""Part of a form with files: file name, content and media type; a field has no file name."""
 
 _SEPARATORS = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 _HEADER_VALUE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?")
@@ -127,6 +131,36 @@ def in_query(name: str, value: Any, style: str, *, explode: bool) -> list[tuple[
             return [(key, part) for part in parts]
         return [(key, _SEPARATORS[style].join(parts))] if parts else []
     return [(key, encoded(text_of(value)))]
+
+
+def in_multipart(name: str, value: Any, file_type: str | None) -> list[Part]:
+    """Encode the value of a property of a form with files, to parts; None has no part, and a list one for each item.
+
+    Args:
+        name: Name of the property.
+        value: The value; the content of a file is base64.
+        file_type: Media type of a file; None for other values.
+
+    Raises:
+        UnsendableError: It cannot be encoded.
+    """
+    encoded(name)  # refuses half a surrogate pair
+    items = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    return [_part(name, item, file_type) for item in items]
+
+
+def _part(name: str, value: Any, file_type: str | None) -> Part:
+    if file_type is not None:
+        try:
+            return name, b64decode(value, validate=True), file_type
+        except (ValueError, TypeError):
+            raise UnsendableError("should be the content of a file in base64") from None
+    if isinstance(value, Mapping | list | tuple):
+        return None, json_of(value), "application/json"
+    try:
+        return None, text_of(value).encode(), None
+    except UnicodeEncodeError:
+        raise UnsendableError(_HALF_PAIR) from None
 
 
 def in_header(value: Any, *, explode: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Body, Cookie, FastAPI, Form, Header, HTTPException, Query, Request, Response, Security
+from fastapi import Body, Cookie, FastAPI, Form, Header, HTTPException, Query, Request, Response, Security, UploadFile
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse
 from fastapi.security import APIKeyCookie, APIKeyHeader, APIKeyQuery, HTTPBasic, HTTPBearer
 from pydantic import BaseModel, Field
@@ -82,6 +82,18 @@ def pets_app() -> FastAPI:  # noqa: C901 - a list of operations
     @app.post("/forms", operation_id="sendForm")
     async def send_form(name: Annotated[str, Form()], tags: Annotated[list[str], Form()]) -> dict[str, Any]:
         return {"name": name, "tags": tags}
+
+    @app.post("/uploads", operation_id="upload")
+    async def upload(
+        title: Annotated[str, Form()],
+        photo: UploadFile,
+        pages: list[UploadFile] | None = None,
+        cover: UploadFile | None = None,
+        numbers: Annotated[list[int] | None, Form()] = None,
+    ) -> list[Any]:
+        sent = [photo, *(pages or []), *([cover] if cover else [])]
+        files = [[each.filename, each.content_type, (await each.read()).hex()] for each in sent]
+        return [title, numbers, files]
 
     @app.get("/away", operation_id="away")
     async def away() -> RedirectResponse:

@@ -125,7 +125,7 @@ def test_credentials_and_headers_of_the_connection_are_no_arguments() -> None:
         ({"parameters": [parameter("X-\u00e4", "header")]}, "/x", "has a name that no header may have"),
         ({"parameters": [parameter("X\r\nY: z", "header")]}, "/x", "has a name that no header may have"),
         (body_of({}, "multipart/form-data"), "/x", "a body that is not supported \\(multipart/form-data\\)"),
-        (body_of({}, "application/octet-stream"), "/x", "supported are JSON and application/x-www-form-urlencoded"),
+        (body_of({}, "application/octet-stream"), "/x", "supported are JSON, application/x-www-form-urlencoded, and"),
         (body_of({"$ref": "file:///etc/passwd"}), "/x", "leads outside of the document"),
     ],
 )
