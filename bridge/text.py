@@ -135,12 +135,7 @@ def _utc_second(second: int) -> str:
 
 def short_repr(value: object) -> str:
     """Return ``repr(value)`` truncated to 200 characters."""
-    return truncate(repr(value), _MAX_SHOWN_CHARS)
-
-
-def truncate(text: str, max_chars: int) -> str:
-    """Truncate text so that it has at most this many characters, including the final ``…``."""
-    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
+    return clip(repr(value), _MAX_SHOWN_CHARS)
 
 
 def utf8_text(text: str) -> str:

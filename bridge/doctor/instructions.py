@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from bridge.doctor.hidden import undisguised
 from bridge.doctor.rule import Problem, rule
-from bridge.text import truncate
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,7 +187,7 @@ def context_requested(subject: Subject) -> Iterator[Problem]:
         properties = specification.parameters.get("properties")
         for name in properties if isinstance(properties, dict) else ():
             if isinstance(name, str) and _CONTEXT_PARAMETER.fullmatch(undisguised(name)):
-                message = f"the parameter {truncate(name, _MAX_SHOWN_CHARS)!r} asks for the conversation"
+                message = f"the parameter {clip(name, _MAX_SHOWN_CHARS)!r} asks for the conversation"
                 where = f"inputSchema.properties.{name}"
                 yield Problem(item=definition.item, message=message, remedy=_REVIEW, where=where)
 
@@ -226,7 +226,7 @@ def text_encoded(subject: Subject) -> Iterator[Problem]:
         for where, text in definition.texts:
             for match in _BASE64.finditer(text):
                 if (decoded := _decoded(match[0])) is not None:
-                    message = f"Base64 of {truncate(decoded, _MAX_SHOWN_CHARS)!r}"
+                    message = f"Base64 of {clip(decoded, _MAX_SHOWN_CHARS)!r}"
                     yield Problem(item=definition.item, message=message, remedy=_REVIEW, where=where)
 
 
@@ -247,7 +247,7 @@ def _matches(subject: Subject, pattern: re.Pattern[str], noun: str) -> Iterator[
     for definition in subject.definitions:
         for where, text in definition.plain_texts:
             if match := pattern.search(text):
-                message = f"{noun}: {truncate(match[0].strip(), _MAX_SHOWN_CHARS)!r}"
+                message = f"{noun}: {clip(match[0].strip(), _MAX_SHOWN_CHARS)!r}"
                 yield Problem(item=definition.item, message=message, remedy=_REVIEW, where=where)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from bridge.doctor.hidden import undisguised
 from bridge.prompts.prompt import Prompt
 from bridge.resources.resource import Resource
-from bridge.text import truncate
+from bridge.text import clip
 from bridge.wire.prompts import prompt_to_wire
 from bridge.wire.resources import resource_to_wire, template_to_wire
 from bridge.wire.tools import tool_to_wire
@@ -138,7 +138,7 @@ def _joined(path: str, part: str) -> str:
     """Path of a part; a path that is already too long stays as it is."""
     if len(path) > _MAX_PATH_CHARS:
         return path
-    return truncate(f"{path}.{part}" if path and not part.startswith("[") else f"{path}{part}", _MAX_PATH_CHARS + 1)
+    return clip(f"{path}.{part}" if path and not part.startswith("[") else f"{path}{part}", _MAX_PATH_CHARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from bridge.errors import ArgumentsError, ServerError, ServerRefusedError
 from bridge.inspector.page_json import page_json
 from bridge.inspector.questions import REQUEST_PARAMETER
 from bridge.inspector.servers import estimated_tokens
-from bridge.text import truncate
+from bridge.text import clip
 from bridge.tools.channel import LocalChannel
 from bridge.tools.context import InvocationContext
 
@@ -196,7 +196,7 @@ class _PageChannel(LocalChannel):
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Show the progress."""
-        shown = message if message is None else truncate(message, MAX_PROGRESS_CHARS)
+        shown = message if message is None else clip(message, MAX_PROGRESS_CHARS)
         self._request.progress = {"progress": progress, "total": total, "message": shown}
         self._publish(self._request.summary())
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.errors import DefinitionError, ToolError
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -223,4 +224,4 @@ def reserved(folder: int, name: str, *, is_folder: bool) -> Iterator[None]:
 
 def shown_path(path: str) -> str:
     """Return a path for messages."""
-    return repr(path if len(path) <= _MAX_SHOWN_CHARS else f"{path[:_MAX_SHOWN_CHARS]}…")
+    return repr(clip(path, _MAX_SHOWN_CHARS))

@@ -60,7 +60,7 @@ def test_texts_are_read_to_any_depth_with_their_paths() -> None:
     definition = tool_definition(described("add", "Adds."), "tools.py")
     definition = replace(definition, document={"name": "add", "b": deep, "icons": [{"src": "hidden"}]})
     found = [text for text in definition.texts if text.text == "here"]
-    assert [text.where for text in found] == [("b" + ".a[0]" * 101)[:501]]
+    assert [text.where for text in found] == [("b" + ".a[0]" * 101)[:500] + "…"]
     assert "hidden" not in {text.text for text in definition.texts}
 
 

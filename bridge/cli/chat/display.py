@@ -17,7 +17,7 @@ from bridge.service.events import BeforeToolExecution, IntermediateResponse, Too
 from bridge.service.memory.chat_memory import estimate_tokens
 from bridge.service.messages import SystemMessage
 from bridge.telemetry.writer import write_all
-from bridge.text import escape_controls, escaped_json, truncate, with_count
+from bridge.text import clip, escape_controls, escaped_json, with_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,4 +151,4 @@ def _outcome(execution: ToolExecution) -> str:
 
 
 def _shortened(text: str) -> str:
-    return truncate(" ".join(text.split()), _SHOWN_CHARS)
+    return clip(" ".join(text.split()), _SHOWN_CHARS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.models.profiles.keywords import fits, kinds_of
 from bridge.models.profiles.normalization import alternatives, children, reference_in
-from bridge.text import truncate
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,9 +48,7 @@ def with_notes(schema: Json, left_out: Mapping[str, Any]) -> Json:
     """Add removed keywords to a schema's description, so that the model may follow them."""
     if not left_out:
         return schema
-    values = {
-        keyword: truncate(json.dumps(value, ensure_ascii=False), _NOTE_CHARS) for keyword, value in left_out.items()
-    }
+    values = {keyword: clip(json.dumps(value, ensure_ascii=False), _NOTE_CHARS) for keyword, value in left_out.items()}
     notes = ", ".join(f"{keyword}: {value}" for keyword, value in values.items())
     description = schema.get("description")
     return {**schema, "description": f"{description} ({notes})" if description else f"({notes})"}

@@ -25,7 +25,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 
 from bridge.redis import connection_errors, is_outage, response_errors
-from bridge.text import truncate
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -291,7 +291,7 @@ class Replica:
             raise
         except Exception:
             # The message may contain a session's id, which is a secret: log its kind only.
-            kind = truncate(repr(message["kind"]), _LOGGED_CHARS)
+            kind = clip(repr(message["kind"]), _LOGGED_CHARS)
             _logger.exception("a message of the kind %s from another replica could not be handled", kind)
         if "token" in message and message["kind"] != "acknowledged":
             await self.publish({"kind": "acknowledged", "token": message["token"]}, to=message["from"])

@@ -20,7 +20,7 @@ from starlette.middleware.cors import CORSMiddleware
 from bridge.server.http.responses import send_error
 from bridge.server.protocol import INTERNAL_ERROR
 from bridge.telemetry.repetitions import Repetitions
-from bridge.text import truncate
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -267,4 +267,4 @@ def client_address(scope: Scope) -> str:
 
 def _abridged(value: str) -> str:
     # The value is a client's: escape line breaks before it is logged.
-    return truncate(value.encode("unicode_escape").decode(), _MAX_LOGGED_CHARS)
+    return clip(value.encode("unicode_escape").decode(), _MAX_LOGGED_CHARS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from bridge.errors import ArgumentProblem
-from bridge.text import truncate
+from bridge.text import clip
 from bridge.tools.arguments.coercion import RejectedValue
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _received_at(path: Path, value: Any) -> Iterator[str]:
 
 def shown(value: Any) -> str:
     """Return a value as JSON, truncated to 200 characters."""
-    return truncate(to_json(printable(value) if isinstance(value, str) else value).decode(), _RECEIVED_CHARS)
+    return clip(to_json(printable(value) if isinstance(value, str) else value).decode(), _RECEIVED_CHARS)
 
 
 def printable(text: str) -> str:

