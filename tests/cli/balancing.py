@@ -21,8 +21,8 @@ class Balancer(Proxy):
     """Distributes connections.
 
     Args:
-        ports: Where the replicas listen.
-        is_sticky: Whether connections go to the first that is ready, and not to each in turn.
+        ports: Ports of the replicas.
+        is_sticky: Send all connections to the first ready replica, not to each in turn.
     """
 
     def __init__(self, ports: Sequence[int], *, is_sticky: bool) -> None:
@@ -45,7 +45,7 @@ class Balancer(Proxy):
 
 
 async def is_ready(port: int) -> bool:
-    """Whether a replica says that calls should come."""
+    """Return True if a replica reports that it is ready."""
     try:
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             await stream.send(_PROBE)

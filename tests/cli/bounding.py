@@ -1,4 +1,4 @@
-"""A server over HTTP in this process whose connections are bounded, by each way in which it reads them."""
+"""An HTTP server in this process with limits of its connections, for each implementation that reads them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add(a: int, b: int) -> int:
 
 @contextmanager
 def served(protocol: str, bounds: ConnectionLimits, *tools: object, **options: Any) -> Iterator[int]:
-    """The port at which `add` is served, with more tools and options of `http_app`."""
+    """Serve `add`, more tools and options of `http_app`; gives the port."""
     app = http_app(ToolBox(add, *tools), **options)
     kinds = {
         "direct": lambda: http_protocol(app.pre_asgi_handler(lambda: True), bounds),
@@ -52,14 +52,14 @@ def served(protocol: str, bounds: ConnectionLimits, *tools: object, **options: A
 
 @contextmanager
 def connected(port: int, raw: bytes = b"", *, client: str = "127.0.0.1") -> Iterator[socket.socket]:
-    """A connection over which something was sent, from an address of this machine."""
+    """Open a connection from an address of this machine, and send bytes."""
     with socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS, (client, 0)) as connection:
         connection.sendall(raw)
         yield connection
 
 
 def answer(connection: socket.socket, raw: bytes = b"") -> bytes:
-    """What comes back for what is sent, at least its head; less where the server closes before."""
+    """Send bytes, and return what is received up to the end of a head, or until the server closes."""
     connection.sendall(raw)
     text = b""
     while b"\r\n\r\n" not in text and (part := connection.recv(65_536)):
@@ -68,7 +68,7 @@ def answer(connection: socket.socket, raw: bytes = b"") -> bytes:
 
 
 def answers(connection: socket.socket, count: int) -> list[tuple[bytes, Any]]:
-    """The heads and the bodies of answers, as they come."""
+    """Receive responses; returns their heads and bodies in order."""
     found: list[tuple[bytes, Any]] = []
     text = b""
     while len(found) < count:

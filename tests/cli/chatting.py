@@ -23,7 +23,7 @@ def call(name: str, arguments: str) -> list[dict[str, Any]]:
 
 
 class Provider:
-    """Streams the replies that it was given, and keeps the requests."""
+    """Streams the given replies, and records the requests."""
 
     def __init__(self, *replies: list[dict[str, Any]] | None) -> None:
         self.replies = deque(replies)

@@ -86,7 +86,7 @@ class Process:
         self._lines.put(None)
 
     def line_with(self, text: str) -> str:
-        """The next line on standard error that contains a text."""
+        """Return the next line on standard error that contains a text."""
         while (line := self._lines.get(timeout=DEADLINE_SECONDS)) is not None:
             self.seen.append(line)
             if text in line:
@@ -94,11 +94,11 @@ class Process:
         raise AssertionError(f"no line with {text!r} in {self.seen}")
 
     def url(self) -> str:
-        """Where it serves, once it does."""
+        """Return the URL of the server after it has started."""
         return self.line_with("serving ").rpartition(" at ")[2]
 
     def end(self, number: int) -> int:
-        """Send a signal, and give the exit code."""
+        """Send a signal, and return the exit code."""
         self.popen.send_signal(number)
         code = self.popen.wait(DEADLINE_SECONDS)
         while (line := self._lines.get(timeout=DEADLINE_SECONDS)) is not None:
@@ -131,7 +131,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(home: Path) -> dict[str, str]:
-    """The environment of the commands, free of what the developer's own says to them."""
+    """Environment of the commands, without settings of the developer for bridge and Python."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("BRIDGE_", "XDG_", "PYTHON"))}
     return kept | {"HOME": str(home), "USERPROFILE": str(home), "APPDATA": str(home / "AppData")}
 

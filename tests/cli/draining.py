@@ -1,4 +1,4 @@
-"""A served tool that runs until it is told to end, and the server that it runs in."""
+"""A served tool that runs until it receives a request to end, and its server."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ ROUTES = {
     "handshake by the SDK": ("legacy", "mcp", ("--no-fast-path",)),
     "SSE": ("legacy", "sse", ()),
 }
-"""Every way of a call over HTTP: the protocol, the path, the options of the server."""
+"""Each route of a call over HTTP: the protocol, the path, the options of the server."""
 
 
 @tool
 async def hold(port: int) -> str:
-    """Say that it runs, and answer what it is told."""
+    """Report the call to a port, and return the text that is sent there."""
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
         await stream.send(b"running")
         return (await stream.receive()).decode()
@@ -48,7 +48,7 @@ async def hold(port: int) -> str:
 
 @tool
 async def ask(context: InvocationContext) -> str:
-    """Ask who it is."""
+    """Ask the client for a name."""
     form = {"type": "object", "properties": {"name": {"type": "string"}}}
     answer = await context.elicit("Who?", form)
     assert answer.content is not None
@@ -57,17 +57,17 @@ async def ask(context: InvocationContext) -> str:
 
 @tool
 def stick(port: int) -> None:
-    """Say that it runs, and never return."""
+    """Report the call to a port, and never return."""
     socket.create_connection(("127.0.0.1", port)).sendall(b"running")
     threading.Event().wait()
 
 
 class Hearing:
-    """Hears of the calls that run.
+    """Receives the reports of running calls.
 
     Args:
-        port: Where they say so.
-        streams: Those that did.
+        port: The port that receives the reports.
+        streams: Connections of the calls that reported.
     """
 
     def __init__(self, port: int, streams: MemoryObjectReceiveStream[SocketStream]) -> None:
@@ -75,7 +75,7 @@ class Hearing:
         self._streams = streams
 
     async def running(self) -> SocketStream:
-        """Wait until a call runs; gives what tells it to end."""
+        """Wait until a call runs; gives the connection that ends it."""
         stream = await self._streams.receive()
         assert await stream.receive() == b"running"
         return stream
@@ -83,7 +83,7 @@ class Hearing:
 
 @asynccontextmanager
 async def heard() -> AsyncIterator[Hearing]:
-    """Hear of calls while the context lasts."""
+    """Receive the reports of calls during the context."""
     sending, receiving = anyio.create_memory_object_stream["SocketStream"](10)
 
     async def keep(stream: SocketStream) -> None:
@@ -103,17 +103,17 @@ async def heard() -> AsyncIterator[Hearing]:
 
 
 class Held:
-    """Calls that run until they are told to end.
+    """Calls that run until they receive a request to end.
 
     Args:
-        client: Who makes them.
-        hearing: Who hears of them.
+        client: Client that makes the calls.
+        hearing: Receiver of their reports.
     """
 
     def __init__(self, client: Client, hearing: Hearing) -> None:
         self.hearing = hearing
         self.endings: list[tuple[str, str]] = []
-        """How each ended: as ``result`` or ``error``, and with which words."""
+        """Outcome of each call: ``result`` or ``error``, and its text."""
         self._client = client
 
     async def call(self) -> None:
@@ -140,21 +140,21 @@ async def served(*options: str, target: str = SERVED, port: str = "0") -> AsyncI
 
 @asynccontextmanager
 async def holding(server: ServerProcess, route: str) -> AsyncIterator[Held]:
-    """Who calls a server, and hears of the calls that run: the official client, whatever the route."""
+    """Connect the official client to a server by a route, and receive the reports of its calls."""
     protocol, path, _ = ROUTES[route]
     url = f"{server.origin}/{path}"
     async with heard() as hearing, Client(sse_client(url) if path == "sse" else url, mode=protocol) as client:
-        await client.list_tools()  # or each call would ask for the list after its result
+        await client.list_tools()  # otherwise each call requests the list after its result
         yield Held(client, hearing)
 
 
 def port_of(server: ServerProcess) -> int:
-    """Where a server listens."""
+    """Return the port of a server."""
     return int(server.origin.rpartition(":")[2])
 
 
 async def refused(server: ServerProcess) -> None:
-    """Wait until a server takes no connections any more."""
+    """Wait until a server refuses connections."""
     try:
         while True:
             async with await anyio.connect_tcp("127.0.0.1", port_of(server)):

@@ -1,4 +1,4 @@
-"""A person at a terminal in which ``bridge`` runs: a pseudo-terminal that controls the process, as a real one does."""
+"""A pseudo-terminal that controls a process of ``bridge``, as a real terminal does, and the keys typed there."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _MAX_SEQUENCE_CHARS = 32
 
 
 class Terminal:
-    """A person at a terminal.
+    """A process at a pseudo-terminal, with methods for its keys and output.
 
     Attributes:
-        raw: Everything that was written, with control sequences.
-        seen: The text without them since the last text that was waited for.
+        raw: The whole output, with control sequences.
+        seen: The output without control sequences after the last text that `until` waited for.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Terminal:
         os.close(theirs)
 
     def until(self, text: str) -> str:
-        """Read until a text stands there; return what was before it, and forget it."""
+        """Read until a text is in the output; return and discard the output before it."""
         while text not in self.seen:
             assert self._read(), f"{text!r} did not come after {self.seen!r}"
         before, _, self.seen = self.seen.partition(text)
@@ -92,7 +92,7 @@ class Terminal:
         assert ready, f"nothing came after {self.seen!r}"
         try:
             piece = os.read(self._fd, 65536)
-        except OSError:  # how Linux says that nobody holds the other end any more
+        except OSError:  # EIO on Linux: the other end is closed
             return False
         text = self._decoder.decode(piece)
         self.raw += text

@@ -22,4 +22,4 @@ JSON_SCHEMA_LIKE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"properties": st.one_of(st.fixed_dictionaries({"a": _ANYTHING}), _ANYTHING)},
     optional=dict.fromkeys(("required", "anyOf", "additionalProperties"), _ANYTHING),
 )
-"""An object in which any keyword may hold anything."""
+"""An object in which each keyword may have any value."""

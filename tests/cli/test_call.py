@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
@@ -245,11 +247,12 @@ def test_the_member_of_a_numeric_enum_may_be_named(run: Run, directory: Path) ->
     assert done.stderr.splitlines()[-1].startswith("bridge: invalid arguments for 'show': lvl: should be 1 or 2")
 
 
-def test_arguments_are_utf_8_whatever_the_locale(run: Run, directory: Path) -> None:
+def test_arguments_are_utf_8_whatever_the_locale(run: Run, directory: Path, environment: dict[str, str]) -> None:
     (directory / "echo.py").write_text("from bridge import tool\n@tool\ndef f(a: str) -> str:\n    return a\n")
-    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    assert run("call", "echo.py", "f", "a=Größe: 木", env=ascii_only).stdout == "Größe: 木\n"
-    assert run("call", "echo.py", "f", "--json", '{"a": "木"}', env=ascii_only).stdout == "木\n"
+    ascii_only = environment | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for arguments in (["a=Größe: 木"], ["--json", '{"a": "Größe: 木"}']):
+        command = [sys.executable, "-m", "bridge", "call", "echo.py", "f", *arguments]
+        assert subprocess.check_output(command, cwd=directory, env=ascii_only).decode() == "Größe: 木\n"
     done = run("call", "echo.py", "f", os.fsdecode(b"a=\xff"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "bridge call: 'a=\\udcff' is not text in UTF-8" in done.stderr

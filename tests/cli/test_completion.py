@@ -1,4 +1,4 @@
-"""Completion, asked for as the shells' scripts ask for it, and through bash itself."""
+"""Completion, requested as by the scripts of the shells, and in bash itself."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def broken(x: str) -> str:
 
 
 def completed(run: Run, *words: str) -> list[str]:
-    """Kind and value of the completions of the last word, as zsh gets them."""
+    """Return kind and value of the completions of the last word, as zsh receives them."""
     *before, incomplete = words
     line = shlex.join(["bridge", *before])
     env = {"_BRIDGE_COMPLETE": "zsh_complete", "COMP_WORDS": f"{line} {incomplete}", "COMP_CWORD": str(len(words))}
@@ -269,7 +269,7 @@ def test_bash_completes_with_the_installed_script(
 def test_a_tab_in_bash_completes_the_line(
     run: Run, home: Path, directory: Path, environment: dict[str, str], typed: str, line: str
 ) -> None:
-    """A tab is pressed in a terminal; Ctrl-X writes the line to a file and ends bash."""
+    """Press Tab in a terminal; Ctrl-X writes the line to a file and ends bash."""
     import pty  # noqa: PLC0415 - not on Windows
 
     (directory / "printing.py").write_text(PRINTING)

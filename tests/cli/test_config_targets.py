@@ -19,7 +19,7 @@ DEAD = {"url": "http://127.0.0.1:9/mcp"}
 
 @pytest.fixture
 def config(directory: Path) -> Path:
-    """A configuration with two servers and one that is switched off."""
+    """A configuration with two servers and a disabled one."""
     path = directory / "mcp.json"
     servers: dict[str, Any] = {
         "calc": {**CALCULATOR, "cwd": str(directory), "include": ["add", "divide"]},
@@ -37,7 +37,7 @@ def with_server(config: Path, name: str, **entry: Any) -> None:
 
 
 def listed(run: Run, *arguments: str, **environment: str) -> list[str]:
-    """The names that ``bridge list`` gives."""
+    """Return the names that ``bridge list`` writes."""
     done = run("list", *arguments, "--json", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     return [each["name"] for each in json.loads(done.stdout)["tools"]]

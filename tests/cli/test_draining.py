@@ -58,7 +58,7 @@ async def test_a_call_that_outlasts_the_drain_is_answered_by_an_error(route: str
 
 @pytest.mark.parametrize("path", ["mcp", "sse"])
 async def test_what_a_call_asks_its_client_is_answered_while_the_server_drains(path: str) -> None:
-    """The answer comes by a request of its own, over a connection that may be a new one."""
+    """The answer is sent in another request, possibly over a new connection."""
     with anyio.fail_after(DEADLINE_SECONDS):
         async with served() as server:
 
@@ -72,7 +72,7 @@ async def test_what_a_call_asks_its_client_is_answered_while_the_server_drains(p
             url = f"{server.origin}/{path}"
             transport = sse_client(url) if path == "sse" else url
             async with Client(transport, mode="legacy", elicitation_callback=answered) as client:
-                await client.list_tools()  # or the call would ask for the list after its result
+                await client.list_tools()  # otherwise the call requests the list after its result
                 assert (await client.call_tool("ask", {})).content[0].text == "Hello Ada"  # type: ignore[union-attr]  # it is a text
             assert await ended(server) == 0
 

@@ -16,7 +16,7 @@ BEARER = "Authorization: Bearer ${SOME_KEY}"
 
 @pytest.fixture
 def guarded(start: Start) -> Iterator[str]:
-    """A server that wants a key, by its URL."""
+    """URL of a server that requires a key."""
     arguments = ("serve", "calculator.py", "--transport", "http", "--port", "0")
     with start(*arguments, env={"BRIDGE_API_KEY": KEY}) as process:
         yield process.url()

@@ -30,7 +30,7 @@ def opened(url: str) -> Iterator[httpx.Client]:
 
 
 def servers(client: httpx.Client, *ready: str) -> dict[str, Any]:
-    """The servers by name, once the tools of some are listed."""
+    """Return the servers by name, after the tools of the given ones are listed."""
     found: dict[str, Any] = {}
     kind = ""
     with client.stream("GET", "/events") as response:

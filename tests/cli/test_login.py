@@ -57,7 +57,7 @@ def run(*words: str) -> tuple[int, str, str]:
 
 
 def log_in(*words: str) -> tuple[int, str]:
-    """Log in as a person does who reads the address from the terminal; returns the exit code, and the last words."""
+    """Log in by the address that the command writes; returns the exit code and the last output."""
     with started("login", *words, "--no-browser") as process:
         assert process.stderr is not None
         words_before, _, url = process.stderr.readline().strip().rpartition(" ")

@@ -1,4 +1,4 @@
-"""A server goes on if its diagnostics cannot be written: its standard error is full, has no reader, or is closed."""
+"""A server continues if its diagnostics cannot be written: standard error is full, has no reader, or is closed."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ async def delete_pet(id: int) -> None: ...
 
 @pytest.fixture
 def pets_origin() -> Iterator[str]:
-    """Origin of the application with one operation for each thing."""
+    """Origin of the application of `tests.openapi.pets`."""
     from tests.openapi.pets import pets_app  # noqa: PLC0415 - takes time
 
     with serving(pets_app()) as origin:
@@ -83,7 +83,7 @@ def test_documents_are_told_apart_from_configurations(directory: Path, file: Pat
 
 
 def targets_for(*arguments: str) -> list[Target]:
-    """Targets of a command with these arguments."""
+    """Return the targets of a command with these arguments."""
 
     @click.command(cls=TargetCommand)
     @click.argument("targets", nargs=-1)

@@ -28,7 +28,7 @@ SHOWN = r"\x1b]52;c;aGk=\x07\x9b2J\u202egnp\u200b\u3164\U000e0041"
 
 @pytest.fixture
 def server() -> list[str]:
-    """The command line of a server whose every text would be obeyed by a terminal, or deceives a reader."""
+    """Command of a server whose texts all have control sequences or misleading characters."""
     schema = {"type": "object", "properties": {f"p{NASTY}": {"type": NASTY, "description": NASTY}}}
     tool = listed("f", title=f"Title{NASTY}", description=f"First\nsecond{NASTY}", inputSchema=schema)
     results = {"f": {"content": [{"type": "text", "text": f"Ü\n{NASTY}"}]}}
@@ -37,7 +37,7 @@ def server() -> list[str]:
 
 
 def shown(directory: Path, environment: dict[str, str], *arguments: str) -> str:
-    """What a command shows on a terminal, with standard output and standard error on it."""
+    """Run a command with standard output and standard error on a terminal; returns the output."""
     terminal, end = os.openpty()
     env = environment | {"TERM": "xterm"}
     streams = (subprocess.DEVNULL, end, end)
@@ -47,7 +47,7 @@ def shown(directory: Path, environment: dict[str, str], *arguments: str) -> str:
         try:
             while chunk := os.read(terminal, 4096):
                 seen += chunk
-        except OSError:  # how Linux says that nobody holds the other end any more
+        except OSError:  # EIO on Linux: the other end is closed
             pass
         process.wait(DEADLINE_SECONDS)
     os.close(terminal)

@@ -61,7 +61,7 @@ def server(directory: Path) -> list[str]:
 
 
 def on_a_terminal(directory: Path, environment: dict[str, str], *arguments: str, **settings: str) -> tuple[str, str]:
-    """What a command writes to standard output, and to a terminal."""
+    """Run a command with standard error on a terminal; returns standard output and the terminal's text."""
     terminal, end = os.openpty()
     env = environment | {"TERM": "xterm", "COLUMNS": "80"} | settings
     streams = (subprocess.DEVNULL, None, end)
@@ -73,7 +73,7 @@ def on_a_terminal(directory: Path, environment: dict[str, str], *arguments: str,
     try:
         while chunk := os.read(terminal, 4096):
             shown += chunk
-    except OSError:  # how Linux says that nobody holds the other end any more
+    except OSError:  # EIO on Linux: the other end is closed
         pass
     finally:
         os.close(terminal)
@@ -84,7 +84,7 @@ def test_a_bar_shows_how_far_the_call_is(directory: Path, environment: dict[str,
     output, shown = on_a_terminal(directory, environment, "call", "steps", "--", *server)
     assert output == "done\n"
     assert re.findall(r"\d+%", shown)[-1] == "75%"
-    assert r"first\x1b[2Jstep" in shown  # a server's words do not steer the terminal
+    assert r"first\x1b[2Jstep" in shown  # control sequences of a server are escaped
 
 
 def test_without_an_end_a_spinner_says_how_much_is_done(
@@ -104,7 +104,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
 
 
 def screen(shown: str) -> list[str]:
-    """Lines that a terminal shows in the end."""
+    """Return the lines that a terminal shows at the end."""
     lines, row, column = [""], 0, 0
     for text, count, command in re.findall(r"([^\x1b])|\x1b\[[?]?(\d*)[\d;]*([a-zA-Z])", shown):
         match text or command:
@@ -136,7 +136,7 @@ def test_no_other_output_shares_a_line_with_the_progress(
     others = [line for line in lines if "%" not in line]
     assert others == ["WARNING bridge.tools: logged", "printed", "half a line", "ERROR thread: of a thread"]
     bars = [re.sub(r"\W*(\w+)\W.*", r"\1", line) for line in lines if "%" in line]
-    assert bars == ([] if term == "xterm" else ["first", "second", "last"])  # that of rich vanishes
+    assert bars == ([] if term == "xterm" else ["first", "second", "last"])  # the progress bar of rich is erased
     assert re.findall(r"\d+%", shown)[-1] == "75%"
 
 

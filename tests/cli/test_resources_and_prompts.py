@@ -82,7 +82,7 @@ Target = tuple[tuple[str, ...], tuple[str, ...]]
 
 @pytest.fixture(params=["python", "server"])
 def target(request: pytest.FixtureRequest, directory: Path) -> Target:
-    """The same notes, in this process or behind a server."""
+    """The same notes, in this process or on a server."""
     (directory / "notes.py").write_text(dedent(NOTES), encoding="utf-8")
     if request.param == "python":
         return ("notes.py",), ()

@@ -26,10 +26,10 @@ DRAIN_DELAY_SECONDS = "1"
 
 
 class Replicas:
-    """Two servers of the same tools, each at a port of its own.
+    """Two servers of the same tools, each at its own port.
 
     Args:
-        options: More of their options.
+        options: Further options of both.
     """
 
     def __init__(self, *options: str) -> None:
@@ -48,7 +48,7 @@ class Replicas:
         await self._stack.aclose()
 
     async def restart(self, index: int) -> str:
-        """End one as whoever rolls out a new version does, and start it again; gives what the old one had logged."""
+        """End one server with SIGTERM, and start it again; returns the log of the old one."""
         old = self._servers[index]
         old.process.send_signal(signal.SIGTERM)
         assert await ended(old) == 0
@@ -60,7 +60,7 @@ class Replicas:
 
 
 async def connected(stack: AsyncExitStack, balancer: Balancer, protocol: ProtocolPin, journal: Path) -> Traffic:
-    """Who calls through a balancer."""
+    """Connect a provider through a balancer, and make the calls by it."""
     await stack.enter_async_context(balancer.running())
     transport = HttpTransport(f"http://127.0.0.1:{balancer.port}/mcp", kind="http")
     config = ServerConfig(name="server", transport=transport, protocol=protocol)
@@ -69,7 +69,7 @@ async def connected(stack: AsyncExitStack, balancer: Balancer, protocol: Protoco
 
 
 async def restarted(replicas: Replicas, traffics: list[Traffic]) -> None:
-    """Start each replica again in turn, twice, while calls go on."""
+    """Restart each replica in turn, twice, while calls run."""
     async with AsyncExitStack() as calling:
         for traffic in traffics:
             await calling.enter_async_context(traffic.going_on())
@@ -81,7 +81,7 @@ async def restarted(replicas: Replicas, traffics: list[Traffic]) -> None:
 
 
 def check(traffics: list[Traffic]) -> None:
-    """See that no call failed."""
+    """Assert that no call failed."""
     for traffic in traffics:
         assert len(traffic.answered) > 100
         assert (traffic.failed, traffic.lost, traffic.run_twice, traffic.untrue()) == ({}, [], [], [])
@@ -93,7 +93,7 @@ async def test_no_call_fails_while_each_replica_in_turn_is_started_again(tmp_pat
     with anyio.fail_after(DEADLINE_SECONDS):
         async with Replicas() as replicas, AsyncExitStack() as stack:
             in_turn = Balancer(replicas.ports, is_sticky=False)
-            to_first = Balancer(replicas.ports, is_sticky=True)  # a session lives in one replica
+            to_first = Balancer(replicas.ports, is_sticky=True)  # a session belongs to one replica
             to_second = Balancer(replicas.ports[::-1], is_sticky=True)
             traffics = [
                 await connected(stack, in_turn, "2026-07-28", tmp_path / "modern"),

@@ -28,7 +28,7 @@ OPENING = {
 
 
 def post(url: str, message: Any, path: str | None = None, **headers: str) -> tuple[int, bytes]:
-    """Post a message; gives the status and the body."""
+    """Post a message; returns the status and the body."""
     parts = urlsplit(url)
     connection = HTTPConnection(parts.hostname or "", parts.port, timeout=40)
     try:
@@ -40,7 +40,7 @@ def post(url: str, message: Any, path: str | None = None, **headers: str) -> tup
 
 
 def status_of_stream(url: str, path: str) -> int:
-    """The status of a GET that opens a stream."""
+    """Return the status of a GET that opens a stream."""
     parts = urlsplit(url)
     connection = HTTPConnection(parts.hostname or "", parts.port, timeout=40)
     try:

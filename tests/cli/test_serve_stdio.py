@@ -28,7 +28,7 @@ OPENING = [
 
 
 def exchange(run: Run, arguments: list[str], *requests: dict[str, Any], env: dict[str, str] | None = None) -> Any:
-    """Open, send requests, close; gives the results by id, and the finished process."""
+    """Open a session, send requests, and close it; returns the results by id, and the finished process."""
     lines = [*OPENING, *({"jsonrpc": "2.0", "id": number} | each for number, each in enumerate(requests, 1))]
     done = run("serve", *arguments, stdin="".join(json.dumps(line) + "\n" for line in lines), env=env)
     answers = [json.loads(line) for line in done.stdout.splitlines()]

@@ -41,7 +41,7 @@ def tools(directory: Path) -> None:
 
 
 class Caller:
-    """Calls over connections that stay open, each to one process."""
+    """Calls over open connections, one for each process."""
 
     def __init__(self) -> None:
         self.let_in = 0
@@ -54,13 +54,13 @@ class Caller:
             yield
 
     def connect(self, url: str) -> None:
-        """Open a connection to whoever takes it."""
+        """Open a connection to the process that accepts it."""
         client = self._opened.enter_context(httpx.Client(timeout=30))
         answer = self._send(client, url)
         self.processes[int(http.answer(answer)["result"]["content"][0]["text"])] = (client, url)
 
     def wait_seconds(self, process: int) -> int:
-        """Call one process until it refuses; gives when it says to try again."""
+        """Call one process until it refuses; returns the seconds after which to try again."""
         while (answer := self._send(*self.processes[process])).status_code == 200:
             pass
         assert answer.status_code == 429
@@ -74,7 +74,7 @@ class Caller:
 
 
 def assert_one_rate(caller: Caller) -> None:
-    """Whoever is called refuses what is over the rate of all."""
+    """Assert that each process refuses calls over the common rate."""
     assert len(caller.processes) == 2
     waits = [0, 0]
     for _ in range(20):
@@ -84,7 +84,7 @@ def assert_one_rate(caller: Caller) -> None:
             break
     else:
         raise AssertionError(f"{caller.let_in} were let in, and the processes say {waits}")
-    assert CALLS <= caller.let_in <= 2 * CALLS  # each may let in as many before it hears of the other's
+    assert CALLS <= caller.let_in <= 2 * CALLS  # each may accept as many before it receives the count of the other
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sockets are handed down on POSIX")

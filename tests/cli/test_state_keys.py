@@ -1,4 +1,4 @@
-"""Replicas with the same state keys: one asks the client, another gets the answer."""
+"""Replicas with the same state keys: one asks the client, another receives the answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def replica(start: Start, keys: str) -> Any:
 
 
 def call(replica: Process, **more: Any) -> httpx.Response:
-    """Call the tool, in the modern era, of a client that can be asked."""
+    """Call the tool, in the modern era, as a client with elicitation."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},

@@ -94,7 +94,7 @@ def test_a_server_that_is_meant_alone_is_required(run: Run, directory: Path, tar
 
 
 class Guard(BaseHTTPRequestHandler):
-    """Lets nobody in."""
+    """Answers each request with 401."""
 
     def do_POST(self) -> None:
         self.send_response(401)

@@ -1,4 +1,4 @@
-"""Calls that are detached, and the command that looks at their tasks."""
+"""Detached calls, and the command that shows their tasks."""
 
 from __future__ import annotations
 

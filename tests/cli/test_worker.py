@@ -105,7 +105,7 @@ def test_workers_of_one_port_answer_for_each_others_tasks(start: Start, redis: R
         origin = origin_of(process.url())
         with TaskClient(origin) as client:
             ids = [client.created("where") for _ in range(10)]
-        for each in ids:  # each by a connection of its own, which any of the two may get
+        for each in ids:  # each over its own connection, which either of the two may accept
             with TaskClient(origin) as client:
                 assert client.settled(each)["status"] == "completed"
 

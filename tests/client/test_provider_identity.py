@@ -38,7 +38,7 @@ async def whoami(context: InvocationContext, nonce: int) -> str:
 
 @dataclass
 class Journal:
-    """What a server received with each request: session, key, and other headers."""
+    """Headers that a server received with each request, such as session and key."""
 
     url: str = ""
     requests: list[dict[str, str]] = field(default_factory=list)

@@ -95,7 +95,7 @@ def test_a_question_is_kept_that_is_asked_while_another_conversation_drops_the_o
     storing = Thread(target=lambda: editor._History(str(history)).store_string("asked meanwhile"))
 
     def make(**options: Any) -> tuple[int, str]:
-        storing.start()  # the file has been read, and is not replaced yet
+        storing.start()  # after the file is read, before it is replaced
         storing.join(0.2)
         return mkstemp(**options)
 

@@ -16,7 +16,7 @@ _STYLES = re.compile(r"\x1b\[[\d;]*m")
 
 
 def rendered(*pieces: str, width: int = 60) -> str:
-    """What is written to a terminal."""
+    """Return the output for a terminal, with control sequences."""
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=width, markup=False, emoji=False, highlight=False)
     writer = MarkdownWriter(console)
@@ -27,7 +27,7 @@ def rendered(*pieces: str, width: int = 60) -> str:
 
 
 def read(*pieces: str) -> str:
-    """What a person reads, with the last drawing of each block."""
+    """Return the output without control sequences, with the last drawing of each block."""
     return _STYLES.sub("", _CURSOR.sub("", rendered(*pieces)))
 
 

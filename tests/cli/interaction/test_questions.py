@@ -87,7 +87,7 @@ def asking(directory: Path) -> Path:
 
 
 def server() -> list[str]:
-    """What a command has at its end where it starts the tools as a server."""
+    """Words at the end of a command that starts the tools as a server."""
     return ["--", *forks.command("-m", "bridge", "serve", "asking.py")]
 
 
@@ -251,7 +251,7 @@ def test_an_interrupted_form_leaves_the_terminal_as_it_was(asking: Path, environ
     before = terminal.modes()
     terminal.until(" name\n  name:")
     assert terminal.modes() != before
-    terminal.process.send_signal(signal.SIGINT)  # not the key, which is read as one
+    terminal.process.send_signal(signal.SIGINT)  # not the key Ctrl-C, which the form reads itself
     terminal.until("cancelled")
     terminal.until("cancel null")
     assert terminal.modes() == before

@@ -20,7 +20,7 @@ OAUTH = ("--oauth-issuer", "https://login.example.org", "--resource-url", AUDIEN
 
 
 def status(url: str, key: str | None = None) -> int:
-    """Of a request with a key; what is let in has no session, which is 400."""
+    """Status of a request with a key; an accepted one has no session, which is 400."""
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     return post(url, INITIALIZE, **headers)[0]
 

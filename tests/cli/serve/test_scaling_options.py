@@ -25,7 +25,7 @@ def test_workers_with_a_redis_share_sessions(start: Start, tmp_path: Path) -> No
             url = process.url()
             assert process.line_with("workers") == "2 workers: SSE is off, because it needs a single process"
             talk = Talk(url)
-            for a in range(20):  # each over a connection of its own
+            for a in range(20):  # each over its own connection
                 assert text_of(message_in(talk.sum(url, a, 2))) == str(a + 2)
             assert talk.end(url) == 200
             assert [talk.sum(url, 1, 2).status_code for _ in range(10)] == [404] * 10

@@ -152,7 +152,7 @@ def test_a_server_that_is_ended_at_once_has_written_every_call_that_it_answered(
             for number in range(50):
                 post(client, server.origin, call("add", {"a": number, "b": 2}))
             server.process.send_signal(signal.SIGTERM)
-            while client.get(server.origin + "/readyz").status_code == httpx.codes.OK:  # until it has been heard
+            while client.get(server.origin + "/readyz").status_code == httpx.codes.OK:  # until the signal is handled
                 pass
             post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "last"})
             server.process.send_signal(signal.SIGTERM)
@@ -191,7 +191,7 @@ def test_metrics_are_served_to_who_asks_for_none_of_the_tools(tools: str) -> Non
 
 
 def gauges(client: httpx.Client, origin: str) -> dict[str, float]:
-    """What `bridge` counts beside the conventions' metrics, where it is of no server in particular."""
+    """Return the metrics of `bridge` that have no labels, beside those of the conventions."""
     families = text_string_to_metric_families(client.get(origin + "/metrics").raise_for_status().text)
     samples = [sample for family in families for sample in family.samples if sample.name.startswith("bridge_")]
     return {sample.name: sample.value for sample in samples if not sample.labels}
@@ -224,7 +224,7 @@ def test_the_metrics_tell_of_calls_sessions_and_children_in_hand_and_of_the_drai
         let_go.close()
         held.result(DEADLINE_SECONDS).raise_for_status()
         server.process.send_signal(signal.SIGTERM)
-        while client.get(server.origin + "/readyz").status_code == httpx.codes.OK:  # until it has been heard
+        while client.get(server.origin + "/readyz").status_code == httpx.codes.OK:  # until the signal is handled
             pass
         found.append(gauges(client, server.origin))
         server.process.send_signal(signal.SIGTERM)

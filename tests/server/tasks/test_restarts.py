@@ -76,7 +76,7 @@ class Server:
 
 
 def unfinished(tool_name: str, *, runs: int = 1, answers: dict[str, Any] | None = None, **arguments: Any) -> TaskRecord:
-    """What a process that was killed leaves in its store."""
+    """Make the record that a killed process leaves in its store."""
     now = time()
     context = InvocationContext(caller=Caller("ada"), client_capabilities=SUPPORTS_TASKS)
     task = Task(

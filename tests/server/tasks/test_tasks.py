@@ -36,7 +36,7 @@ def text(content: str) -> dict[str, str]:
 
 @pytest.fixture(autouse=True, params=["in the process", "on Redis"])
 def place(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Where the tasks of `served` are."""
+    """Keep the tasks of `served` in this process, or on Redis."""
     if request.param == "in the process":
         yield
         return
