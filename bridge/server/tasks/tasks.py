@@ -29,9 +29,9 @@ from bridge.server.tasks.listeners import TaskListeners
 from bridge.server.tasks.restarts import may_run_again, read_rerun, rerun_request
 from bridge.server.tasks.running_task import RunningTask, failed_record, outcome_unknown, without_room
 from bridge.server.tasks.store import TaskRecord
-from bridge.server.tasks.work import start_work
+from bridge.server.tasks.work import TaskCall, start_work
 from bridge.telemetry import switch
-from bridge.tools.task import Task, TaskPolicy
+from bridge.tools.task import Task
 from bridge.wire.tasks import created_task_to_wire, supports_tasks
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ _logger = logging.getLogger("bridge.server")
 
 _ID_BYTES = 24
 _CLEANUP_SECONDS = 1.5
-_AFTER = TaskPolicy(starts_at_once=False)
 
 
 class Tasks:
@@ -98,61 +97,44 @@ class Tasks:
             InputRequired: The call asked a question before it became a task.
         """
         self._calls.running.check_open(tool.name)
-        channel = TaskChannel(context.client_capabilities, {})
-        request = context.connect(channel)
-        policy = tool.task or _AFTER
-        if not policy.starts_at_once:
-            channel.connect(request)
-            return await self._call_first(tool, policy, arguments, context, access, channel)
-        record = self._new_record(tool, policy, arguments, context)
-        channel.take_answers_of(request)
-        creation = self._begin(record, tool, arguments, context, access, channel)
-        return await self._handed_out(self._changing(creation), context.caller)
+        call = TaskCall(tool, arguments, context, access, TaskChannel(context.client_capabilities, {}))
+        request = context.connect(call.channel)
+        if not call.policy.starts_at_once:
+            call.channel.connect(request)
+            return await self._call_first(call)
+        record = self._new_record(call)
+        call.channel.take_answers_of(request)
+        return await self._handed_out(self._changing(self._begin(record, call)), context.caller)
 
-    async def _begin(
-        self,
-        record: TaskRecord,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        context: InvocationContext,
-        access: Access,
-        channel: TaskChannel,
-    ) -> Json:
+    async def _begin(self, record: TaskRecord, call: TaskCall) -> Json:
         """Store a task, and start its call; return it in MCP's JSON."""
         await self._kept.create(record)
-        work = start_work(self._calls, tool.name, arguments, context, access, self._watched)
-        return created_task_to_wire(self._started(record, channel, work).record.task)
+        work = call.start(self._calls, self._watched)
+        return created_task_to_wire(self._started(record, call.channel, work).record.task)
 
-    async def _call_first(
-        self,
-        tool: Tool,
-        policy: TaskPolicy,
-        arguments: Mapping[str, Any],
-        context: InvocationContext,
-        access: Access,
-        channel: TaskChannel,
-    ) -> Json:
+    async def _call_first(self, call: TaskCall) -> Json:
         """Run a call, which becomes a task when its function says so, or after a time."""
-        if policy.required:
-            await self._check_room(context.account)
-        work = start_work(self._calls, tool.name, arguments, context, access, None)
+        channel, caller, is_required = call.channel, call.context.caller, call.policy.required
+        if is_required:
+            await self._check_room(call.context.account)
+        work = call.start(self._calls, None)
         wanted = asyncio.get_running_loop().create_task(channel.wants_task.wait())
         creation: asyncio.Task[Json] | None = None
         try:
             await asyncio.wait([work, wanted], timeout=self.options.after_seconds, return_when=asyncio.FIRST_COMPLETED)
             if not (work.done() or channel.has_ended):
                 channel.begin_task()
-                creation = self._changing(self._created(tool, policy, arguments, context, channel, work))
+                creation = self._changing(self._created(call, work))
                 try:
-                    return await self._handed_out(creation, context.caller)
+                    return await self._handed_out(creation, caller)
                 except ProtocolError:
-                    if policy.required:
+                    if is_required:
                         raise
             channel.stay_request()
             await asyncio.wait([work])
             return work.result()[1]
         except asyncio.CancelledError as error:
-            raise reported(tool.name, error, self._calls.running) from None
+            raise reported(call.tool.name, error, self._calls.running) from None
         finally:
             wanted.cancel()
             if creation is not None and not creation.done():  # the client has hung up
@@ -162,19 +144,11 @@ class Tasks:
                 with CancelScope(shield=True):
                     await asyncio.wait([work])
 
-    async def _created(
-        self,
-        tool: Tool,
-        policy: TaskPolicy,
-        arguments: Mapping[str, Any],
-        context: InvocationContext,
-        channel: TaskChannel,
-        work: Work,
-    ) -> Json:
-        """Store and start a task of a call that runs; return it in MCP's JSON."""
-        record = self._new_record(tool, policy, arguments, context)
-        await self._create(record, tool)
-        return created_task_to_wire(self._started(record, channel, work).record.task)
+    async def _created(self, call: TaskCall, work: Work) -> Json:
+        """Store a task of a call that runs; return it in MCP's JSON."""
+        record = self._new_record(call)
+        await self._create(record, call.tool)
+        return created_task_to_wire(self._started(record, call.channel, work).record.task)
 
     async def _handed_out(self, creation: asyncio.Task[Json], caller: Caller | None) -> Json:
         """Wait for a task to be created; if the client hangs up before, nobody knows its id, and it is cancelled."""
@@ -209,10 +183,8 @@ class Tasks:
         if not change.cancelled():
             change.exception()  # which nobody else may await
 
-    def _new_record(
-        self, tool: Tool, policy: TaskPolicy, arguments: Mapping[str, Any], context: InvocationContext
-    ) -> TaskRecord:
-        now = time()
+    def _new_record(self, call: TaskCall) -> TaskRecord:
+        now, policy, context = time(), call.policy, call.context
         task = Task(
             id=token_urlsafe(_ID_BYTES),
             created_at=now,
@@ -220,14 +192,18 @@ class Tasks:
             ttl_seconds=self.options.ttl_seconds if policy.ttl_seconds is None else policy.ttl_seconds,
             poll_interval_seconds=policy.poll_interval_seconds,
         )
-        request = self._stored_request(tool, arguments, context)
         return TaskRecord(
-            task=task, owner=owner_of(context.caller), account=context.account, tool=tool.name, request=request
+            task=task,
+            owner=owner_of(context.caller),
+            account=context.account,
+            tool=call.tool.name,
+            request=self._stored_request(call),
         )
 
-    def _stored_request(self, tool: Tool, arguments: Mapping[str, Any], context: InvocationContext) -> bytes:
+    def _stored_request(self, call: TaskCall) -> bytes:
         """Return what another process needs to run a call."""
-        return rerun_request(arguments, context) if self._kept.is_durable and may_run_again(tool) else b""
+        is_kept = self._kept.is_durable and may_run_again(call.tool)
+        return rerun_request(call.arguments, call.context) if is_kept else b""
 
     def _started(self, record: TaskRecord, channel: TaskChannel, work: Work) -> RunningTask:
         """Let a stored task run without its request."""

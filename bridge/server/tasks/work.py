@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.protocol import write_result
+from bridge.tools.task import TaskPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from bridge.server.auth.access import Access
     from bridge.server.running_calls import RunningCalls
+    from bridge.server.tasks.channel import TaskChannel
     from bridge.telemetry.tasks import TaskTelemetry
     from bridge.tools.context import InvocationContext
+    from bridge.tools.tool import Tool
     from bridge.tools.toolbox import ToolBox
     from bridge.types import Json
 
     Work = asyncio.Task[tuple[bytes, Json]]
     """Runs the call; its result as JSON text, and as an object."""
+
+_AFTER = TaskPolicy(starts_at_once=False)
 
 
 class Calls(Protocol):
@@ -46,6 +51,25 @@ class Calls(Protocol):
             InputRequired: The tool asked a question that needs another round.
         """
         ...
+
+
+class TaskCall(NamedTuple):
+    """A call that is, or may become, a task."""
+
+    tool: Tool
+    arguments: Mapping[str, Any]
+    context: InvocationContext
+    access: Access
+    channel: TaskChannel
+
+    @property
+    def policy(self) -> TaskPolicy:
+        """The policy of the tool; without one, the call may become a task after a time."""
+        return self.tool.task or _AFTER
+
+    def start(self, calls: Calls, watched: TaskTelemetry | None) -> Work:
+        """Start the call; see `start_work`."""
+        return start_work(calls, self.tool.name, self.arguments, self.context, self.access, watched)
 
 
 def start_work(

@@ -6,8 +6,7 @@ import asyncio
 import logging
 import math
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
-from time import monotonic, time
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -15,8 +14,9 @@ import anyio
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.tasks.channel import TaskChannel
 from bridge.server.tasks.restarts import read_rerun
-from bridge.server.tasks.running_task import failed_record, outcome_unknown, without_room
+from bridge.server.tasks.running_task import failed_record, outcome_unknown
 from bridge.server.tasks.shared.dead_processes import cancelled_record, take_over
+from bridge.server.tasks.shared.held_task import HeldTask
 from bridge.server.tasks.shared.left_tasks import LeftTasks
 from bridge.server.tasks.shared.redis_store import MalformedTaskError
 from bridge.server.tasks.store import TaskStoreError
@@ -44,7 +44,6 @@ _RESYNC_SECONDS = 10.0
 _PAUSED_SECONDS = 3 * TICK_SECONDS
 _CLAIMED_AT_ONCE = 50
 _WRITE_PAUSE_SECONDS = 0.05
-_SAVE_AGAIN_SECONDS = 5.0
 _GOODBYE_SECONDS = 1.0
 _RESTORING_SECONDS = 1.5 * TICK_SECONDS
 _SETTLING_SECONDS = 5 * TICK_SECONDS
@@ -70,7 +69,7 @@ class TaskRunner:
         self._start_task = start
         self._watched = watched
         self._id = store.replica.id
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, HeldTask] = {}
         self.starting: set[str] = set()
         """Ids of tasks that are stored, or claimed, and run soon."""
         self._undone: set[str] = set()
@@ -113,16 +112,13 @@ class TaskRunner:
 
     def hold(self, task_id: str, claim: Claim, seconds_left: float | None, *, may_run_again: bool) -> None:
         """Note the claim of a task that is about to run, and expires after a time; None for never."""
-        self._held[task_id] = _Held(claim, may_run_again, seconds_left)
+        self._held[task_id] = HeldTask(self._store, claim, seconds_left, may_run_again=may_run_again)
 
     def add(self, running: RunningTask) -> None:
         """Add a task that runs, whose claim is noted."""
         task_id = running.record.task.id
-        held = self._held[task_id]
-        held.running = running
+        self._held[task_id].run(running)
         self.starting.discard(task_id)
-        if held.seconds_left is not None:
-            held.timer = asyncio.get_running_loop().call_later(max(0.0, held.seconds_left), running.expire)
 
     @property
     def has_room(self) -> bool:
@@ -158,58 +154,15 @@ class TaskRunner:
     async def end(
         self, running: RunningTask, record: TaskRecord, *, is_ending: bool, failed: Callable[[], None]
     ) -> TaskRecord:
-        """Store the end of a task, again and again if Redis fails; return it as it was stored.
-
-        Args:
-            running: The task.
-            record: The task with its outcome.
-            is_ending: True if this process ends; the task then runs elsewhere, if that is harmless.
-            failed: Called after each failure.
-        """
+        """Store the end of a task; see `HeldTask.end`."""
         task_id = record.task.id
         held = self._held[task_id]
-        if held.timer is not None:
-            held.timer.cancel()
-        has_failed = False
         try:
-            while not held.is_lost:
-                try:
-                    if running.is_expired:
-                        await self._store.forget(task_id, self._id)
-                        return record
-                    if is_ending and held.may_run_again and record.task.status == "failed":
-                        waiting = running.record.changed(status="working", questions={}, updated_at=time())
-                        await self._store.release(waiting, held.claim, is_counted=False, has_begun=True)
-                        return record
-                    ended = await self._store.finish(record, held.claim, self._options.max_bytes)
-                    if ended == "full":
-                        record = without_room(record)
-                        ended = await self._store.finish(record, held.claim, None)
-                except TaskStoreError as error:
-                    _logger.error("the outcome of a task of %r is not stored yet: %s", record.tool, error)  # noqa: TRY400 - it says why
-                    has_failed = True
-                    failed()
-                    await asyncio.sleep(_SAVE_AGAIN_SECONDS)
-                    continue
-                if ended != "gone":
-                    if ended == "lost" or (ended == "ended" and not has_failed):
-                        _lose(held)
-                    return record
-                await self._restore(held)
-            return record
+            return await held.end(running, record, self._options.max_bytes, is_ending=is_ending, failed=failed)
         finally:
             del self._held[task_id]
             self._changed.pop(task_id, None)
             self.wake()
-
-    async def _restore(self, held: _Held) -> None:
-        """Store a task that Redis has lost."""
-        assert held.running is not None
-        record = replace(held.running.record, answers=held.running.channel.answers)
-        with suppress(TaskStoreError):
-            state = await self._store.restore(record, held.claim, may_run_again=held.may_run_again)
-            if state in {"lost", "ended"}:
-                _lose(held)
 
     # --- claims ------------------------------------------------------------------------------------------------------
 
@@ -270,8 +223,7 @@ class TaskRunner:
                 if held is None or held.running is None:
                     continue
                 try:
-                    if await self._store.put(held.running.record, held.claim) == "lost":
-                        _lose(held)
+                    await held.put(held.running)
                 except TaskStoreError:
                     self._changed[task_id] = None
                     self._must_resync = True
@@ -350,7 +302,7 @@ class TaskRunner:
             if held.running is None or held.running.work.done() or held.running.is_expired:
                 continue
             if task_id not in noted:
-                await self._restore(held)
+                await held.restore(held.running)
             with self._noting_failures():
                 await self._deliver(task_id)
         for task_id in noted - self._held.keys() - self.starting - self._undone:
@@ -375,26 +327,3 @@ class TaskRunner:
         except Exception:
             _logger.exception("a task on Redis cannot be used")
             self._must_resync = True
-
-
-@dataclass(slots=True)
-class _Held:
-    """A task that this process has claimed."""
-
-    claim: Claim
-    may_run_again: bool
-    seconds_left: float | None
-    """Time until it expires, when it was claimed: clocks of processes differ, so this is not a time of day."""
-    running: RunningTask | None = None
-    timer: asyncio.TimerHandle | None = None
-    is_lost: bool = False
-    """True if another process has taken it over."""
-
-
-def _lose(held: _Held) -> None:
-    """End a task that another process has taken over, because this one was silent for too long."""
-    if not held.is_lost and held.running is not None:
-        held.is_lost = True
-        tool = held.running.record.tool
-        _logger.error("a task of %r was taken over while this process was silent; its outcome is dropped", tool)
-        held.running.work.cancel()

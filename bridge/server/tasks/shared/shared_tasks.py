@@ -23,21 +23,19 @@ from bridge.server.tasks.shared.redis_store import Claim
 from bridge.server.tasks.shared.runner import TaskRunner
 from bridge.server.tasks.store import TaskStoreError
 from bridge.server.tasks.tasks import Tasks
-from bridge.server.tasks.work import start_work
 from bridge.wire.questions import answer_from_wire, question_from_wire
 from bridge.wire.tasks import created_task_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from bridge.server.auth.access import Access
     from bridge.server.tasks.channel import TaskChannel
     from bridge.server.tasks.options import TaskOptions
     from bridge.server.tasks.running_task import RunningTask
     from bridge.server.tasks.shared.redis_store import RedisTaskStore, SharedRecord
     from bridge.server.tasks.store import TaskRecord
-    from bridge.server.tasks.work import Calls, Work
-    from bridge.tools.context import Caller, InvocationContext
+    from bridge.server.tasks.work import Calls, TaskCall, Work
+    from bridge.tools.context import Caller
     from bridge.tools.task import Task
     from bridge.tools.tool import Tool
     from bridge.types import Json
@@ -82,25 +80,15 @@ class SharedTasks(Tasks):
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    async def _begin(
-        self,
-        record: TaskRecord,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        context: InvocationContext,
-        access: Access,
-        channel: TaskChannel,
-    ) -> Json:
+    async def _begin(self, record: TaskRecord, call: TaskCall) -> Json:
         """Store a task, and begin it here if there is room; otherwise, it waits for another process."""
-        if access.missing(tool.name):
-            raise ProtocolError(INVALID_REQUEST, f"the tool {tool.name!r} needs a scope that was not granted")
-        record = replace(record, answers=channel.answers)
-        await self._create(record, tool)
+        if call.access.missing(call.tool.name):
+            raise ProtocolError(INVALID_REQUEST, f"the tool {call.tool.name!r} needs a scope that was not granted")
+        record = replace(record, answers=call.channel.answers)
+        await self._create(record, call.tool)
         rerun = read_rerun(record)
         if rerun is None:  # JSON cannot express the call
-            self._started(
-                record, channel, start_work(self._calls, tool.name, arguments, context, access, self._watched)
-            )
+            self._started(record, call.channel, call.start(self._calls, self._watched))
         elif self.runner.has_room:
             self.runner.begin(record, rerun, record.answers)
         else:
@@ -134,9 +122,9 @@ class SharedTasks(Tasks):
         if reached != "ok":
             raise over_maximum(reached)
 
-    def _stored_request(self, tool: Tool, arguments: Mapping[str, Any], context: InvocationContext) -> bytes:  # noqa: ARG002 - any tool may run elsewhere
+    def _stored_request(self, call: TaskCall) -> bytes:
         trace = {} if self._watched is None else self._watched.trace_to_carry()
-        return rerun_request(arguments, context, headers_to_keep(context.headers), trace)
+        return rerun_request(call.arguments, call.context, headers_to_keep(call.context.headers), trace)
 
     def _started(self, record: TaskRecord, channel: TaskChannel, work: Work) -> RunningTask:
         running = super()._started(record, channel, work)
