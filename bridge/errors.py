@@ -296,14 +296,17 @@ class UnknownToolError(ToolCallError):
     Attributes:
         name: The called name.
         suggestions: The most similar tool names, best first.
+        unavailable: Reasons of the servers whose tools are unknown because they cannot be reached.
     """
 
-    def __init__(self, name: str, suggestions: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, suggestions: Sequence[str] = (), unavailable: Sequence[str] = ()) -> None:
         hint = f"; did you mean {' or '.join(repr(s) for s in suggestions)}?" if suggestions else ""
         shown = name if len(name) <= _MAX_SHOWN_CHARS else f"{name[:_MAX_SHOWN_CHARS]}…"
-        super().__init__(f"there is no tool named {shown!r}{hint}")
+        missing = f"; not available: {'; '.join(unavailable)}" if unavailable else ""
+        super().__init__(f"there is no tool named {shown!r}{hint}{missing}")
         self.name = name
         self.suggestions = tuple(suggestions)
+        self.unavailable = tuple(unavailable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,17 +127,17 @@ async def connected(
     name: str = "memory",
     caller: Caller | None = None,
 ) -> AsyncIterator[McpToolProvider]:
-    """Publish tools and import them again over an MCP connection within this process.
+    """Publish tools, resources and prompts, and import them again over an MCP connection within this process.
 
     Args:
-        sources: Sources of tools; changes of a single ToolBox are propagated.
+        sources: Sources of tools, resources and prompts; changes of a single ToolBox are propagated.
         protocol: Protocol version to use.
         handlers: Handlers for questions that the tools ask.
         name: Name of the server.
         caller: Authenticated caller of the tools; None for no authentication.
 
     Yields:
-        The provider of the imported tools: ``provider.tools`` is their ToolBox.
+        The provider: ``provider.tools``, ``provider.resources`` and ``provider.prompts`` have what was imported.
 
     Raises:
         DefinitionError: A source has no tools.

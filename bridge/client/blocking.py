@@ -262,8 +262,8 @@ def connect(servers: Servers, /, **options: Unpack[ProviderOptions]) -> Blocking
     """Connect to servers from a program without an event loop; asynchronous programs use `McpToolProvider`.
 
     Args:
-        servers: A configuration, its path (``mcp.json``, or ``mcp.json#name`` for one of its servers), a URL, or
-            servers.
+        servers: A configuration, its path (``mcp.json``, or ``mcp.json#name`` for one of its servers), the path of a
+            Python file with tools, a URL, or servers.
         options: Keyword arguments of `McpToolProvider`.
 
     Returns:

@@ -7,6 +7,7 @@ identity only, so state such as sessions is never shared between users.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ import anyio
 from bridge.client.config.servers import ServerConfig, ServersConfig
 from bridge.client.connection.connection import Connection
 from bridge.client.transports.http import HttpTransport
+from bridge.client.transports.stdio import StdioTransport
 from bridge.errors import ConfigError, ConfigProblem, DefinitionError
 from bridge.portal import start_detached
 
@@ -38,8 +40,8 @@ Servers: TypeAlias = (
     "ServersConfig | ServerConfig | Connection | str | os.PathLike[str] | Mapping[str, Any]"
     " | Iterable[ServerConfig | Connection]"
 )
-"""A configuration, one server, a connection, a URL, a file path (``mcp.json#name`` selects one of its servers),
-configuration data, or several servers and connections."""
+"""A configuration, one server, a connection, a URL, a file path (``mcp.json``; ``mcp.json#name`` selects one of its
+servers; ``tools.py`` is served over stdio), configuration data, or several servers and connections."""
 
 
 @dataclass(slots=True, eq=False)
@@ -156,6 +158,8 @@ def servers_from(servers: Servers) -> list[ServerConfig | Connection]:
 def _in_file(source: str) -> list[ServerConfig | Connection]:
     from bridge.client.config.loading import load_config  # noqa: PLC0415 - only for configuration files
 
+    if source.endswith(".py"):
+        return [_python_server(source)]
     path, mark, name = source.rpartition("#")
     if not mark or Path(source).exists():
         return list(load_config(source).servers.values())
@@ -176,3 +180,12 @@ async def all_at_once(functions: Iterable[Callable[[], Coroutine[Any, Any, objec
         while isinstance(leaf, ExceptionGroup):
             leaf = leaf.exceptions[0]
         raise leaf from leaf.__cause__
+
+
+def _python_server(path: str) -> ServerConfig:
+    """Server of a Python file's tools: a process of this Python that serves the file over stdio."""
+    if not Path(path).is_file():
+        raise ConfigError(path, [ConfigProblem("there is no such file")])
+    return ServerConfig(
+        name=Path(path).stem, transport=StdioTransport(sys.executable, args=("-m", "bridge", "serve", path))
+    )

@@ -23,7 +23,9 @@ from bridge.client.resources import RemoteResources
 from bridge.client.tasks.starting import TaskStarter
 from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
 from bridge.client.upstream import Upstream
-from bridge.errors import DefinitionError, ServerError
+from bridge.errors import DefinitionError, ServerError, UnknownToolError
+from bridge.text import nearest
+from bridge.tools.tool import ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from bridge.client.tool_catalog import NameMapper, RemoteName, ServerStatus, ToolCatalog, ToolFilter
     from bridge.client.upstream import HeaderSupplier
     from bridge.tools.context import InvocationContext
-    from bridge.tools.tool import Tool, ToolExecutionResult, ToolProviderRequest
+    from bridge.tools.tool import Tool, ToolProviderRequest
     from bridge.types import Feature
 
 _logger = logging.getLogger("bridge.client")
@@ -48,7 +50,7 @@ class McpToolProvider(TaskStarter):
 
     Args:
         servers: A configuration, servers, connections, a URL, or the path of an ``mcp.json`` (``mcp.json#name`` selects
-            one of its servers). A connection that is already open is not closed.
+            one of its servers) or of a Python file with tools. A connection that is already open is not closed.
         handlers: Handlers for server requests (sampling, elicitation); None for none. Connections that are passed in
             keep their own.
         filter: Selects tools among those that the configuration allows; None for all.
@@ -170,7 +172,19 @@ class McpToolProvider(TaskStarter):
         Returns:
             The result. Failures, including an unreachable server, are results with ``is_error``.
         """
-        return await self.tools.call(name, arguments, context=context, **more)
+        unknown = None if name in self.tools else self.unknown_tool(name)
+        result = await self.tools.call(name, arguments, context=context, **more)
+        return result if unknown is None else ToolExecutionResult.error(str(unknown))
+
+    def unknown_tool(self, name: str) -> UnknownToolError:
+        """Create the error for a name that no tool has; it names near tools, and servers that are unavailable."""
+        near = [local for local, origin in self.origins.items() if origin.tool == name]
+        problems = [status.problem for status in self.status() if not status.is_listed]
+        return UnknownToolError(
+            name,
+            near or nearest(name, (tool.name for tool in self.tools), 3),
+            [each.brief for each in problems if each],
+        )
 
     def set_filter(self, filter: ToolFilter | None) -> None:  # noqa: A002 - LangChain4j's word
         """Use another filter from now on; listeners are notified of the tools that it adds and removes.

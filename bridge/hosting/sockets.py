@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 _BACKLOG = 2048
 _NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
+_REMEDIES = {
+    errno.EADDRINUSE: "; choose another port (0 for a free one), or end the program that listens there",
+    errno.EACCES: "; choose a port from 1024 on",
+    errno.EADDRNOTAVAIL: "; choose an address of this machine, such as 127.0.0.1",
+}
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - not bound here
 
 Address = tuple[int, tuple[Any, ...]]
@@ -53,7 +58,8 @@ def bind(addresses: Sequence[Address]) -> list[socket.socket]:
         try:
             bound.append(_bound(family, target))
         except OSError as error:
-            refusal = HostingError(f"cannot listen on {_authority(str(address[0]), port)}: {_reason(error)}")
+            remedy = _REMEDIES.get(error.errno or 0, "")
+            refusal = HostingError(f"cannot listen on {_authority(str(address[0]), port)}: {_reason(error)}{remedy}")
             if error.errno not in _NO_SUCH_FAMILY:
                 for each in bound:
                     each.close()

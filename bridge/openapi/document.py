@@ -80,8 +80,8 @@ class OpenApiDocument:
             raise DefinitionError(f"{source} is a Swagger {content['swagger']} document; convert it to OpenAPI 3")
         match = _VERSION.fullmatch(str(content.get("openapi", "")))
         if match is None:
-            version = short_repr(content.get("openapi"))
-            raise DefinitionError(f"{source} is not an OpenAPI document of version 3.0 or 3.1: 'openapi' is {version}")
+            found = f"'openapi' is {short_repr(content['openapi'])}" if "openapi" in content else "it has no 'openapi'"
+            raise DefinitionError(f"{source} is not an OpenAPI document of version 3.0 or 3.1: {found}")
         self.is_3_0 = match["minor"] == "0"
         """True for version 3.0, whose schemas are not those of JSON Schema 2020-12."""
         self.operations = self._operations()

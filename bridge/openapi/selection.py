@@ -19,6 +19,10 @@ _TAG = "tag:"
 _METHOD_AND_PATH = re.compile(rf"(?P<method>\*|{'|'.join(METHODS)})\s+(?P<path>\S.*)", re.IGNORECASE)
 
 
+class NoneChosenError(DefinitionError):
+    """No operation of a document is chosen; the message lists them."""
+
+
 def select(document: OpenApiDocument, patterns: Iterable[str]) -> list[Operation]:
     """Return the operations that match a pattern, in the order of the document.
 
@@ -27,11 +31,12 @@ def select(document: OpenApiDocument, patterns: Iterable[str]) -> list[Operation
         patterns: operationIds, ``METHOD /path`` or ``tag:NAME``; ``*`` stands for any text, ``?`` for a character.
 
     Raises:
-        DefinitionError: There are no patterns, or one matches nothing; the message lists the operations.
+        NoneChosenError: There are no patterns; the message lists the operations.
+        DefinitionError: A pattern matches nothing; the message lists the operations.
     """
     patterns = [pattern.strip() for pattern in patterns]
     if not patterns:
-        raise DefinitionError(
+        raise NoneChosenError(
             f"no operation of {document.source} is chosen, and none is published unless it is named: by its "
             f"operationId, 'METHOD /path' or 'tag:NAME', each with * for any text. {_listed(document)}"
         )

@@ -224,6 +224,7 @@ def test_a_file_without_usable_tools_is_one_line_and_code_2(
     ("target", "message"),
     [
         ("calculator.py:nothing", "{directory}/calculator.py has no object 'nothing'"),
+        ("calculator.py:ad", "{directory}/calculator.py has no object 'ad'; did you mean 'add'?"),
         ("calculator.py:add.nothing", "{directory}/calculator.py has no object 'add.nothing'"),
         (
             "server.py:mine",

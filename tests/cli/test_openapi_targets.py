@@ -8,7 +8,7 @@ import pytest
 
 from bridge import TargetError
 from bridge.cli.install.client_entries import client_entry, redacted
-from bridge.cli.targets.openapi import OpenApiOptions, given_openapi, openapi_options
+from bridge.cli.targets.openapi import OpenApiOptions, given_openapi, openapi_options, operation_tools
 from bridge.cli.targets.target import (
     ConfigTarget,
     FileTarget,
@@ -80,6 +80,15 @@ def test_documents_are_told_apart_from_configurations(directory: Path, file: Pat
     assert parse_target("https://example.com/mcp") == UrlTarget("https://example.com/mcp")
     with pytest.raises(TargetError, match="there is no file"):
         parse_target("none.yaml")
+
+
+def test_only_a_document_whose_operations_are_not_chosen_asks_for_the_option(directory: Path, file: Path) -> None:
+    other = directory / "servers.yaml"
+    other.write_text("mcpServers: {}")
+    with pytest.raises(TargetError, match=r"3\.1: it has no 'openapi'$"):
+        operation_tools(other, OpenApiOptions())
+    with pytest.raises(TargetError, match="Choose them with --operations"):
+        operation_tools(file, OpenApiOptions())
 
 
 def targets_for(*arguments: str) -> list[Target]:

@@ -225,6 +225,8 @@ def test_json_has_the_whole_result_of_a_prompt(bridge: Bridge) -> None:
 def test_a_wrong_prompt_is_a_wrong_usage(bridge: Bridge) -> None:
     code, _, errors = bridge("prompt", "reviw", "code=x")
     assert (code, "there is no prompt 'reviw'; did you mean 'review'?" in errors) == (2, True)
+    code, _, errors = bridge("prompt", "xyz")
+    assert (code, "there is no prompt 'xyz'; `bridge list` shows the prompts of a target" in errors) == (2, True)
     code, _, errors = bridge("prompt")
     assert (code, "the name of a PROMPT is missing" in errors) == (2, True)
 

@@ -176,7 +176,10 @@ def test_a_busy_port_is_one_line(run: Run) -> None:
         port = listener.getsockname()[1]
         done = run("serve", "calculator.py", "--transport", "http", "--port", str(port))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[-1] == f"bridge: cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert done.stderr.splitlines()[-1] == (
+        f"bridge: cannot listen on 127.0.0.1:{port}: Address already in use; "
+        "choose another port (0 for a free one), or end the program that listens there"
+    )
 
 
 @pytest.mark.parametrize(

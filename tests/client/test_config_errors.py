@@ -45,32 +45,32 @@ BAD_ENTRIES: list[tuple[dict[str, Any], str]] = [
     ({"command": "x", "serverUrl": "http://h"}, "server 'a': has both 'command' and 'serverUrl': keep one"),
     ({"command": ""}, "server 'a', 'command': is empty: give the program to start, or a 'url'"),
     ({"command": " "}, "server 'a', 'command': is empty: give the program to start, or a 'url'"),
-    ({"command": 5}, "server 'a', 'command': must be a valid string"),
+    ({"command": 5}, "server 'a', 'command': must be text"),
     ({"command": "x\0"}, "server 'a', 'command': contains a character that cannot be passed to a program"),
-    ({"command": "x", "args": "y"}, "server 'a', 'args': must be a valid list"),
-    ({"command": "x", "args": ["y", None]}, "server 'a', 'args[1]': must be a valid string"),
+    ({"command": "x", "args": "y"}, "server 'a', 'args': must be a list, such as [\"one\", \"two\"]"),
+    ({"command": "x", "args": ["y", None]}, "server 'a', 'args[1]': must be text"),
     (
         {"command": "x", "args": ["\ud800"]},
         "server 'a', 'args[0]': contains a character that cannot be passed to a program",
     ),
-    ({"command": "x", "env": []}, "server 'a', 'env': must be a valid dictionary"),
-    ({"command": "x", "env": {"A": []}}, "server 'a', 'env.A': must be a valid string"),
+    ({"command": "x", "env": []}, "server 'a', 'env': must be an object"),
+    ({"command": "x", "env": {"A": []}}, "server 'a', 'env.A': must be text"),
     ({"command": "x", "env": {"A=B": "1"}}, "server 'a', 'env.A=B': is not a valid variable name"),
     ({"command": "x", "env": {"": "1"}}, "server 'a', 'env.': is not a valid variable name"),
     (
         {"command": "x", "inherit_env": "some"},
         "server 'a', 'inherit_env': must be 'minimal', 'all' or a list of variable names",
     ),
-    ({"command": "x", "timeout": "60"}, "server 'a', 'timeout': must be a valid number"),
-    ({"command": "x", "timeout": True}, "server 'a', 'timeout': must be a valid number"),
+    ({"command": "x", "timeout": "60"}, "server 'a', 'timeout': must be a number"),
+    ({"command": "x", "timeout": True}, "server 'a', 'timeout': must be a number"),
     ({"command": "x", "timeout": 0}, "server 'a', 'timeout': must be greater than 0"),
     ({"command": "x", "timeout": float("inf")}, "server 'a', 'timeout': must be a finite number"),
     (
         {"command": "x", "timeout": 60, "max_call_seconds": 30},
         "server 'a', 'maxCallSeconds': is shorter than 'timeout', which would have no effect",
     ),
-    ({"command": "x", "disabled": "true"}, "server 'a', 'disabled': must be a valid boolean"),
-    ({"command": "x", "enabled": "no"}, "server 'a', 'enabled': must be a valid boolean"),
+    ({"command": "x", "disabled": "true"}, "server 'a', 'disabled': must be true or false"),
+    ({"command": "x", "enabled": "no"}, "server 'a', 'enabled': must be true or false"),
     ({"command": "x", "transport": "ws"}, "server 'a', 'transport': must be 'stdio', 'http' or 'sse'"),
     (
         {"command": "x", "type": "streamable-http"},
@@ -85,7 +85,7 @@ BAD_ENTRIES: list[tuple[dict[str, Any], str]] = [
         "server 'a', 'transport': contradicts 'type': keep one of them",
     ),
     ({"command": "x", "prefix": "a b"}, "server 'a', 'prefix': may contain only letters, digits, '_', '-' and '.'"),
-    ({"command": "x", "disabledTools": "y"}, "server 'a', 'disabledTools': must be a valid list"),
+    ({"command": "x", "disabledTools": "y"}, "server 'a', 'disabledTools': must be a list, such as [\"one\", \"two\"]"),
     (
         {"command": "x", "protocol": "2025-06-18"},
         "server 'a', 'protocol': must be 'auto', 'legacy' or '2026-07-28'",
@@ -259,8 +259,8 @@ def test_all_problems_of_a_file_are_told_at_once() -> None:
         "  server 'a', 'args[0]': the variable 'A' is not set: set it, or write ${A:-default}\n"
         "  server 'a', 'args[0]': the variable 'B' is not set: set it, or write ${B:-default}\n"
         "  server 'b', 'url': must start with http:// or https://\n"
-        "  server 'c', 'args': must be a valid list\n"
-        "  server 'c', 'url': must be a valid string"
+        "  server 'c', 'args': must be a list, such as [\"one\", \"two\"]\n"
+        "  server 'c', 'url': must be text"
     )
     assert isinstance(caught.value, BridgeError)
     assert caught.value.source == "mcp.json"

@@ -124,6 +124,15 @@ async def test_a_server_that_is_not_there_costs_only_its_own_tools(caplog: pytes
     assert "the server 'gone' is unavailable" in caplog.text
 
 
+async def test_an_unknown_tool_names_the_servers_that_could_not_be_reached() -> None:
+    missing = "not available: the server 'gone', starting: command not found: 'there-is-no-such-command'"
+    async with provided(ServerConfig(name="gone", transport=NOWHERE), memory_config("one", add)) as provider:
+        assert (result := await provider.call("gone_search", text="x")).is_error
+        assert result.text == f"there is no tool named 'gone_search'; {missing}"
+        hint = "did you mean 'one_add'?"
+        assert (await provider.call("add", a=1, b=2)).text == f"there is no tool named 'add'; {hint}; {missing}"
+
+
 async def test_a_server_whose_entry_cannot_be_used_costs_only_its_own_tools() -> None:
     config = parse_config({"mcpServers": {"bad": {"url": "${UNSET}"}, "other": {"command": "x"}}}, environ={})
     bad = config.servers["bad"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,6 +55,15 @@ def test_a_file_may_have_a_hash_in_its_name(file: Path) -> None:
     named = file.rename(file.with_name("mcp#1.json"))
     assert [server.name for server in servers_from(str(named))] == ["one", "two"]
     assert [server.name for server in servers_from(f"{named}#one")] == ["one"]
+
+
+def test_a_python_file_is_a_server_of_its_tools_in_a_process_of_this_python(tmp_path: Path) -> None:
+    file = tmp_path / "sums.py"
+    file.touch()
+    transport = StdioTransport(sys.executable, args=("-m", "bridge", "serve", str(file)))
+    assert servers_from(file) == servers_from(str(file)) == [ServerConfig(name="sums", transport=transport)]
+    with pytest.raises(ConfigError, match=r"other\.py: there is no such file"):
+        servers_from(tmp_path / "other.py")
 
 
 @pytest.mark.parametrize("wrong", [5, None, ["mcp.json"], [5]])

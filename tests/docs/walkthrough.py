@@ -54,7 +54,7 @@ DEADLINE_SECONDS = 60
 _SERVES = re.compile(
     r"(\w+=\S+ +)*(((bridge|mcp-toolbridge) serve|python) .*--transport (http|sse)( .*)?|(uvicorn|bridge inspect) .*)"
 )
-_ONLY_READ = re.compile(r"(docker|kubectl|pip|uv|uvx|git|cd|source|redis-server|nginx|systemctl|sudo) ")
+_ONLY_READ = re.compile(r"(docker|kubectl|pip|uv|uvx|git|cd|source|python3 -m venv|redis-server|nginx|systemctl|sudo) ")
 _LOGIN = re.compile(r"bridge (login|logout) ")
 _PORT = re.compile(r"(?<=127\.0\.0\.1:)\d{4,5}\b|(?<=localhost:)\d{4,5}\b|(?<=--port )\d+|(?<=-port )\d+|(?<=port=)\d+")
 _SETTING = re.compile(r"\w+=")

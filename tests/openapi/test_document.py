@@ -24,7 +24,7 @@ def test_versions_3_0_and_3_1_are_read(version: str) -> None:
     [
         ({"swagger": "2.0"}, "Swagger 2.0 document; convert it"),
         ({"openapi": "4.0.0"}, "'openapi' is '4.0.0'"),
-        ({}, "'openapi' is None"),
+        ({}, "it has no 'openapi'"),
         ({"openapi": "3.1.0", "paths": []}, "'paths' is not an object"),
         ({"openapi": "3.1.0", "paths": {"/x": 1}}, "the path '/x' is not an object: 1"),
         (

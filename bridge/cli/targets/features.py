@@ -73,7 +73,8 @@ def prompt_named(features: Features, name: str) -> Prompt:
         if (require_as_pinned := getattr(features.prompts, "require_as_pinned", None)) is not None:
             require_as_pinned(name)  # prompts of servers
         near = nearest(name, (each.name for each in features.prompts or ()))
-        raise TargetError(f"there is no prompt {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        hint = f"did you mean {near[0]!r}?" if near else "`bridge list` shows the prompts of a target"
+        raise TargetError(f"there is no prompt {name!r}; {hint}")
     return prompt
 
 

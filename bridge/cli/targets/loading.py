@@ -19,6 +19,7 @@ from bridge.cli.reporting import ImportFailedError, user_location, users_traceba
 from bridge.cli.targets.openapi import is_application, operation_tools
 from bridge.cli.targets.target import FileTarget, OpenApiTarget
 from bridge.errors import DefinitionError, TargetError
+from bridge.text import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,7 +121,9 @@ def _named(module: ModuleType, target: FileTarget | ModuleTarget) -> object:
     try:
         named: object = attrgetter(str(target.attribute))(module)
     except AttributeError:
-        raise TargetError(f"{_file_of(target)} has no object {target.attribute!r}") from None
+        near = nearest(str(target.attribute), vars(module))
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise TargetError(f"{_file_of(target)} has no object {target.attribute!r}{hint}") from None
     if is_application(named):
         return operation_tools(named, target.openapi)
     if _is_server(named):

@@ -165,6 +165,7 @@ def operation_tools(source: Any, options: OpenApiOptions) -> ToolBox:
         TargetError: The document is invalid, no operation is chosen, or a variable is missing.
         MissingExtraError: The extra ``openapi`` is not installed.
     """
+    from bridge.openapi.selection import NoneChosenError  # noqa: PLC0415 - of an extra
     from bridge.openapi.tools import from_openapi  # noqa: PLC0415 - of an extra, and slow to import
 
     try:
@@ -176,7 +177,8 @@ def operation_tools(source: Any, options: OpenApiOptions) -> ToolBox:
             headers=_pairs("--openapi-header", ":", options.openapi_header),
         )
     except DefinitionError as error:
-        hint = "" if options.operations else "\nChoose them with --operations, such as --operations 'GET /path'."
+        is_chosen = options.operations or not isinstance(error, NoneChosenError)
+        hint = "" if is_chosen else "\nChoose them with --operations, such as --operations 'GET /path'."
         raise TargetError(f"{error}{hint}") from error
 
 

@@ -18,7 +18,7 @@ from bridge.client.config.servers import ServerConfig
 from bridge.client.provider import McpToolProvider
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
-from bridge.errors import ServerError, TargetError, UnknownToolError
+from bridge.errors import ServerError, TargetError
 from bridge.hosting.process import print_message, run_interruptible
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute_timed
@@ -210,9 +210,6 @@ def start_tool(
 
 
 def _tool_of(provider: McpToolProvider, name: str) -> Tool:
-    """The tool of a name; for its remote name, the error has the local ones."""
-    if name not in provider.tools and (
-        elsewhere := [local for local, origin in provider.origins.items() if origin.tool == name]
-    ):
-        raise UnknownToolError(name, elsewhere)
-    return provider.tools.get(name)
+    if (tool := provider.tools.find(name)) is None:
+        raise provider.unknown_tool(name)
+    return tool

@@ -25,6 +25,14 @@ _IN_WORDS = {
     "prefix": "may contain only letters, digits, '_', '-' and '.'",
 }
 
+_JSON_NAMES = {
+    "string": "text",
+    "list": 'a list, such as ["one", "two"]',
+    "dictionary": "an object",
+    "number": "a number",
+    "boolean": "true or false",
+}
+
 _STRING = r'"(?:\\.|[^"\\])*+"?'
 _COMMENT = re.compile(rf"(?P<kept>{_STRING})|/\*.*?\*/|//[^\r\n]*", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"(?P<kept>{_STRING}|[\[{{,:]\s*+,)|,(?=\s*+[\]}}])", re.DOTALL)
@@ -90,6 +98,8 @@ def _path(*parts: str | int) -> str:
 
 
 def _plain(message: str) -> str:
+    for pydantic_name, json_name in _JSON_NAMES.items():
+        message = message.replace(f"a valid {pydantic_name}", json_name)
     return (
         message.removeprefix("Value error, ")
         .replace("Input should be", "must be")
@@ -113,6 +123,9 @@ def parse_jsonc(text: str, source: str) -> Any:
     Raises:
         ConfigError: The text is not JSON; the problem has line and column.
     """
+    if not text.strip():
+        problem = ConfigProblem('it is empty; a configuration without servers is {"mcpServers": {}}', line=1, column=1)
+        raise ConfigError(source, [problem])
     try:
         return json.loads(blank_comments(text), object_pairs_hook=_object, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:

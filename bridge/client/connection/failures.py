@@ -13,6 +13,7 @@ from mcp import MCPError
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 from pydantic import ValidationError
 
+from bridge.client.auth.errors import BY_A_KEY
 from bridge.client.connection.session import SessionExpiredError, UnauthorizedError
 from bridge.client.transports.channel import CONNECTION_CLOSED, Cause, TransportFailedError
 from bridge.client.transports.limits import ResponseTooLongError
@@ -178,7 +179,7 @@ def is_bare_http_error(error: MCPError, status: int | None) -> bool:
 def _auth(reason: UnauthorizedError) -> Cause:
     if (why := reason.why) is not None:
         return _of_sign_in(why)
-    hint = "set an 'Authorization' header in 'headers', or renew it if it has expired"
+    hint = f"the key is missing, wrong or expired: give one {BY_A_KEY}"
     return Cause(f"it asks for credentials (HTTP {reason.status})", hint, is_permanent=True, is_auth=True)
 
 

@@ -175,6 +175,10 @@ class StdioChannel(Channel):
         """Explain the end of the child before the handshake."""
         if getattr(error, "code", None) != CONNECTION_CLOSED:
             return None
+        if self.exit_code == 0:
+            return Cause(
+                "it ended before the handshake", "it runs no server: serve a file of tools by bridge serve FILE"
+            )
         return Cause("it ended before the handshake", "run the command by hand to see its output")
 
     def explain_loss(self) -> Cause:

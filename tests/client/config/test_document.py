@@ -34,6 +34,11 @@ def test_comments_and_trailing_commas_are_allowed(text: str, value: Any) -> None
     assert parse_jsonc(text, "it") == value
 
 
+def test_an_empty_file_is_named_as_such() -> None:
+    with pytest.raises(ConfigError, match="line 1, column 1: it is empty; a configuration without servers is"):
+        parse_jsonc(" \n", "it")
+
+
 @pytest.mark.parametrize(
     ("text", "line", "column"),
     [

@@ -116,6 +116,8 @@ async def test_credentials_are_asked_for_by_an_error_of_its_own(guard: Guard) ->
     with pytest.raises(ServerAuthError) as caught:
         await Connection(http_config(guard.url, headers={"Authorization": "Bearer wrong-and-secret"})).open()
     assert caught.value.failure.reason == "it asks for credentials (HTTP 401)"
+    assert caught.value.failure.hint is not None
+    assert caught.value.failure.hint.startswith("the key is missing, wrong or expired: give one by --header")
     assert "wrong-and-secret" not in str(caught.value)
 
 
@@ -219,7 +221,13 @@ async def test_a_child_that_ends_at_once_leaves_its_last_words_and_its_exit_code
     failure = await failure_of(python_config("import sys; print('no licence', file=sys.stderr); sys.exit(7)"))
     assert failure.reason == "it ended before the handshake"
     assert failure.last_words == ("no licence",)
-    assert failure.exit_code == 7
+    assert (failure.exit_code, failure.hint) == (7, "run the command by hand to see its output")
+
+
+async def test_a_child_that_runs_no_server_is_named_as_such() -> None:
+    failure = await failure_of(python_config("from bridge import tool"))
+    assert failure.reason == "it ended before the handshake"
+    assert (failure.exit_code, failure.hint) == (0, "it runs no server: serve a file of tools by bridge serve FILE")
 
 
 async def test_a_child_that_says_something_else_on_its_output_has_that_in_the_error() -> None:
