@@ -26,7 +26,7 @@ from bridge.cli.options import (
 from bridge.cli.reporting import FAILED, logging_option, users_traceback
 from bridge.cli.results import write_result
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, reraise
-from bridge.cli.targets.openapi import openapi_options
+from bridge.cli.targets.openapi import lifespan_of, openapi_options
 from bridge.cli.targets.target import LocalTarget, TargetCommand
 from bridge.cli.terminal import write_data
 from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
@@ -168,7 +168,6 @@ def _call_here(
     """Run a tool in this process; after a timeout it may continue in a thread."""
     from bridge.cli.interaction.channel import CommandChannel  # noqa: PLC0415
     from bridge.cli.targets.loading import load_toolbox  # noqa: PLC0415
-    from bridge.cli.targets.openapi import lifespan_of  # noqa: PLC0415
     from bridge.server.features import Features  # noqa: PLC0415
     from bridge.tools.context import InvocationContext  # noqa: PLC0415
     from bridge.tools.execution import ExecutionPolicy, execute_timed  # noqa: PLC0415

@@ -23,6 +23,7 @@ from click.shell_completion import (
 )
 
 from bridge.cli.targets.target import LocalTarget, parse_target
+from bridge.errors import BridgeError, ConfigError
 from bridge.hosting.process import print_message, run_interruptible
 
 if TYPE_CHECKING:
@@ -146,7 +147,6 @@ def complete_targets(_ctx: click.Context, _param: click.Parameter, incomplete: s
         return [CompletionItem(incomplete, type="file")]
     from bridge.client.config.document import Diagnostics, parse_jsonc  # noqa: PLC0415 - only for configurations
     from bridge.client.config.formats import read_root  # noqa: PLC0415 - likewise
-    from bridge.errors import ConfigError  # noqa: PLC0415 - likewise
 
     path = Path(file)
     try:
@@ -229,7 +229,6 @@ def _arguments(
 def _features_of(text: str) -> Features:
     """All that a Python target offers; nothing for other targets, and after any error of its code."""
     from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - only for what targets offer
-    from bridge.errors import BridgeError  # noqa: PLC0415 - likewise
     from bridge.server.features import Features  # noqa: PLC0415 - likewise
 
     with _silence(), suppress(BridgeError):

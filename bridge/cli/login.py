@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -60,10 +62,7 @@ def server_to_log_in_to(ctx: click.Context, text: str) -> ServerConfig:
 
 async def _logged_in(server: ServerConfig, scopes: tuple[str, ...], opens_browser: bool, seconds: float) -> int:
     """Log in; returns the number of the server's tools."""
-    from dataclasses import replace  # noqa: PLC0415
-    from urllib.parse import urlsplit  # noqa: PLC0415
-
-    import anyio  # noqa: PLC0415
+    import anyio  # noqa: PLC0415 - after usage errors
 
     from bridge.client.auth.errors import SignInError  # noqa: PLC0415
     from bridge.client.auth.sign_in import SignIn  # noqa: PLC0415

@@ -13,6 +13,7 @@ from bridge.cli.options import timeout_option
 from bridge.cli.reporting import FAILED, CommandError, logging_option
 from bridge.cli.targets.target import ConfigTarget, TargetCommand, only_remote_target
 from bridge.cli.terminal import write_data
+from bridge.errors import ServerError
 from bridge.hosting.process import print_message, redirect_stdout, run_interruptible
 from bridge.text import with_count
 
@@ -72,7 +73,6 @@ def _listed(target: RemoteTarget, timeout_seconds: float | None) -> tuple[list[S
     from bridge.cli.targets.servers import servers_of, with_timeout  # noqa: PLC0415
     from bridge.client.connection.connection import Connection  # noqa: PLC0415
     from bridge.client.connection.list_methods import LIST_METHODS  # noqa: PLC0415
-    from bridge.errors import ServerError  # noqa: PLC0415
 
     servers = [with_timeout(server, timeout_seconds) for server in servers_of(target, reads_pins=False)]
     found: dict[str, _Lists] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,9 +47,7 @@ def command(ctx: click.Context, /, target: str | None, as_json: bool, **settings
 
 
 def _rows(target: RemoteTarget, options: ServerOptions) -> list[dict[str, Any]]:
-    from dataclasses import replace  # noqa: PLC0415 - after usage errors
-
-    from bridge.cli.targets.servers import servers_for_command  # noqa: PLC0415
+    from bridge.cli.targets.servers import servers_for_command  # noqa: PLC0415 - after usage errors
     from bridge.client.provider import McpToolProvider  # noqa: PLC0415
 
     servers = servers_for_command(target, options)

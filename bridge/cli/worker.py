@@ -61,11 +61,6 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
         from bridge.server.http.app import http_app  # noqa: PLC0415 - after errors of the targets
 
         with telemetry_enabled(options.telemetry, name) as watched:
-
-            def last_act() -> None:
-                watched.close()
-                serving.last_act()
-
             publisher = publisher_of(ctx, serving, name, options)
             operations = HealthState(servers=serving.servers, is_held=True)
             set_draining_source(lambda: operations.is_draining)
@@ -76,7 +71,7 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
                 opened=lambda: print_message(f"running tasks of {name}"),
                 times=DrainTimes(timeout_seconds=options.operations.drain_timeout),
                 lifespan=serving.lifespan,
-                last_act=last_act,
+                last_act=watched.closed_before(serving.last_act),
             )
             if options.operations.admin_port is None:
                 pages = serve.AdminPages(pages={})

@@ -16,6 +16,7 @@ from bridge.cli.interaction.channel import CommandChannel
 from bridge.cli.interaction.lines import InputInterruptedError, PlainInput, can_edit
 from bridge.cli.interaction.questions import QuestionAnswerer
 from bridge.cli.reporting import FAILED, error_line
+from bridge.cli.targets.openapi import lifespan_of
 from bridge.cli.targets.target import split_targets
 from bridge.cli.terminal import is_installed
 from bridge.errors import BridgeError, MemoryStoreError
@@ -140,7 +141,6 @@ async def converse(
         BridgeError: A target is unusable.
     """
     from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - after checks that need no imports
-    from bridge.cli.targets.openapi import lifespan_of  # noqa: PLC0415 - as above
     from bridge.cli.targets.servers import servers_of  # noqa: PLC0415 - as above
     from bridge.gateway import Gateway, merged_servers  # noqa: PLC0415 - as above
     from bridge.server.features import Features  # noqa: PLC0415 - as above

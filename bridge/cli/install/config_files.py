@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import stat
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -150,30 +151,31 @@ class _Layout:
 
     def skip(self, position: int) -> int:
         """Position of the next significant character."""
-        match = _BLANK.match(self.plain, position)
-        assert match is not None
-        return match.end()
+        return _end_of(_BLANK, self.plain, position)
 
     def trailing_comma(self, start: int, end: int) -> int | None:
         """Position of a trailing comma, possibly after comments; None for none."""
-        match = _BLANK_OR_COMMENTS.match(self.text, start, end)
-        assert match is not None
-        return match.end() if self.text[match.end()] == "," else None
+        found = _end_of(_BLANK_OR_COMMENTS, self.text, start, end)
+        return found if self.text[found] == "," else None
 
     def end_of_comment(self, position: int) -> int:
         """End of a comment on the rest of the line; the position itself without one."""
-        match = _REST_OF_LINE_COMMENT.match(self.text, position)
-        return match.end() if match else position
+        return _end_of(_REST_OF_LINE_COMMENT, self.text, position)
 
     def indent_at(self, position: int) -> str:
         """Indentation of the line at a position."""
-        match = _LINE_INDENT.match(self.text, self.text.rfind("\n", 0, position) + 1)
-        assert match is not None
-        return match[0]
+        start = self.text.rfind("\n", 0, position) + 1
+        return self.text[start : _end_of(_LINE_INDENT, self.text, start)]
 
     def dumped(self, value: Any, indent: str) -> str:
         """Serialise a value with indented lines."""
         return json.dumps(value, indent=self.step, ensure_ascii=False).replace("\n", self.newline + indent)
+
+
+def _end_of(pattern: re.Pattern[str], text: str, start: int, end: int = sys.maxsize) -> int:
+    """End of a match at a position; the position itself without one."""
+    match = pattern.match(text, start, end)
+    return match.end() if match else start
 
 
 def _last(members: list[_Member], key: str) -> _Member | None:

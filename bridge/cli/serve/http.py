@@ -118,11 +118,6 @@ def _serve_here(
     from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - after errors of the targets
 
     with telemetry_enabled(options.telemetry, name) as watched:
-
-        def last_act() -> None:
-            watched.close()
-            serving.last_act()
-
         publisher = publisher_of(ctx, serving, name, options, options.scaling.secrets(ctx))
         operations = HealthState(servers=serving.servers, is_held=True)
         set_draining_source(lambda: operations.is_draining)
@@ -169,7 +164,7 @@ def _serve_here(
             opened=announce,
             times=DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout),
             lifespan=with_unmatched_warnings(publisher, serving.lifespan),
-            last_act=last_act,
+            last_act=watched.closed_before(serving.last_act),
             is_late=inheritance is not None and inheritance.is_late,
         )
         limits = ConnectionLimits(

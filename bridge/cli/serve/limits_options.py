@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 from bridge.cli.options import count_setting, setting, texts_setting, usage_errors
 from bridge.errors import DefinitionError
 from bridge.hosting.connection_limits import DEFAULT_MAX_HEADER_BYTES
+from bridge.server.limits import Limits, Rate
+from bridge.tools.execution import ExecutionPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import click
-
-    from bridge.server.limits import Limits
-    from bridge.tools.execution import ExecutionPolicy
 
 _Value = TypeVar("_Value")
 
@@ -85,8 +84,6 @@ class LimitsOptions:
         by_caller = self.rate, self.concurrency, self.max_streams, self.tool_rate, self.tool_concurrency
         if not any((*by_caller, self.max_result_bytes, self.tool_max_result_bytes)):
             return None
-        from bridge.server.limits import Limits, Rate  # noqa: PLC0415 - only with limits
-
         with usage_errors(ctx, DefinitionError):
             return Limits(
                 rate=None if self.rate is None else Rate.read(self.rate),
@@ -100,11 +97,7 @@ class LimitsOptions:
 
     def policy(self) -> ExecutionPolicy | None:
         """Build the execution policy; None for the default."""
-        if self.max_output_chars is None:
-            return None
-        from bridge.tools.execution import ExecutionPolicy  # noqa: PLC0415 - as above
-
-        return ExecutionPolicy(max_output_chars=self.max_output_chars)
+        return None if self.max_output_chars is None else ExecutionPolicy(max_output_chars=self.max_output_chars)
 
 
 def _by_tool(option_name: str, texts: tuple[str, ...], read: Callable[[str], _Value]) -> dict[str, _Value]:

@@ -60,11 +60,6 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     lifespan = serving.lifespan
 
     with telemetry_enabled(options.telemetry, name) as watched:
-
-        def last_act() -> None:
-            watched.close()
-            serving.last_act()
-
         publisher = publisher_of(ctx, serving, name, options)
         if publisher.accounts is not None:
             from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - only with limits
@@ -76,5 +71,5 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
             max_line_bytes=options.max_request_bytes,
             fast_path=not options.no_fast_path,
             lifespan=lifespan or nullcontext,
-            last_act=last_act,
+            last_act=watched.closed_before(serving.last_act),
         )

@@ -6,6 +6,7 @@ import os
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,15 @@ class ActiveTelemetry:
     close: Callable[[], None]
     """Flush and close, once."""
 
+    def closed_before(self, last_act: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that closes the telemetry, and then calls another one."""
+
+        def close_and_act() -> None:
+            self.close()
+            last_act()
+
+        return close_and_act
+
 
 @contextmanager
 def telemetry_enabled(options: TelemetryOptions, name: str) -> Iterator[ActiveTelemetry]:
@@ -100,7 +110,6 @@ def telemetry_enabled(options: TelemetryOptions, name: str) -> Iterator[ActiveTe
         return
     from bridge.telemetry.instruments import Instruments  # noqa: PLC0415 - only where telemetry is wanted
     from bridge.telemetry.observer import Observer  # noqa: PLC0415 - as above
-    from bridge.telemetry.switch import enabled  # noqa: PLC0415 - as above
 
     with ExitStack() as closing:
         tracer = _tracer(name, closing) if has_traces else None
@@ -115,7 +124,7 @@ def telemetry_enabled(options: TelemetryOptions, name: str) -> Iterator[ActiveTe
         sinks = list(_sinks(options, instruments, closing))
         observer = Observer(instruments, tracer=tracer, sinks=sinks, shows_arguments=options.log_arguments)
         closing.callback(observer.flush)
-        with enabled(observer):
+        with switch.enabled(observer):
             yield ActiveTelemetry(metrics, closing.close)
 
 
@@ -188,8 +197,6 @@ def _asks_for_traces(environment: Mapping[str, str]) -> bool:
 
 
 def _is_tracing_installed() -> bool:
-    from importlib.util import find_spec  # noqa: PLC0415 - only where the environment asks
-
     if find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None:
         return True
     print_message(
