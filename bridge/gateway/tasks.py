@@ -92,8 +92,7 @@ class GatewayTasks:
 
     async def get(self, task_id: str, context: InvocationContext) -> Task:
         """Return a task, with the ID that its caller knows."""
-        server, _ = self._opened(task_id, context)
-        wire = await self._send("tasks/get", task_id, context)
+        server, wire = await self._send("tasks/get", task_id, context)
         try:
             task = replace(task_from_wire(wire), id=task_id)
         except WireError as error:
@@ -139,13 +138,14 @@ class GatewayTasks:
         start_detached(run, "subscription to tasks of servers")
         return scope.cancel
 
-    async def _send(self, method: str, task_id: str, context: InvocationContext, **params: Any) -> Json:
+    async def _send(self, method: str, task_id: str, context: InvocationContext, **params: Any) -> tuple[str, Json]:
+        """Send a request about a task; return the name of its server, and the response."""
         name, upstream_id = self._opened(task_id, context)
         server = self._provider.upstreams.get(name)
         if server is None:
             raise ProtocolError(INTERNAL_ERROR, f"the server {name!r} of the task is not configured any more")
         try:
-            return await server.request(method, {"taskId": upstream_id, **params}, context)
+            return name, await server.request(method, {"taskId": upstream_id, **params}, context)
         except ServerRefusedError as error:
             if error.code != INVALID_PARAMS:
                 raise ProtocolError(error.code, error.brief, error.data) from error
