@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import contextmanager
 from time import time
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
@@ -13,7 +14,7 @@ from bridge.server.tasks.store import MemoryTaskStore, TaskStoreError
 from bridge.text import clip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from bridge.server.tasks.options import TaskOptions
     from bridge.server.tasks.store import TaskRecord, TaskStore
@@ -74,9 +75,7 @@ class KeptTasks:
             self.end(record.account)
             if not isinstance(error, TaskStoreError):
                 raise
-            _logger.error("a task of %r could not be stored: %s", record.tool, error)  # noqa: TRY400 - it says why
-            message = f"the task of {record.tool!r} could not be stored: try again in {RETRY_SECONDS} seconds"
-            raise ProtocolError(INTERNAL_ERROR, message, {"retryAfterSeconds": RETRY_SECONDS}) from None
+            raise not_stored(record.tool, error) from None
 
     async def save(self, record: TaskRecord) -> None:
         """Store a changed task.
@@ -111,10 +110,8 @@ class KeptTasks:
         Raises:
             ProtocolError: The caller has no such task, or the store cannot be read.
         """
-        try:
+        with store_errors():
             record = running or await self._store.find(task_id)
-        except TaskStoreError as error:
-            raise unavailable(error) from None
         if record is None or record.owner != owner or _seconds_left(record) == 0:
             raise unknown_task(task_id)
         return record
@@ -192,10 +189,24 @@ def unknown_task(task_id: str) -> ProtocolError:
     return ProtocolError(INVALID_PARAMS, message)
 
 
-def unavailable(error: TaskStoreError) -> ProtocolError:
-    """Log an error of a store, and return the one for the client."""
-    _logger.error("the store of tasks: %s", error)
-    message = f"the store of tasks does not respond: try again in {RETRY_SECONDS} seconds"
+def not_stored(tool: str, error: TaskStoreError) -> ProtocolError:
+    """Log why a new task could not be stored, and return the error for its client."""
+    _logger.error("a task of %r could not be stored: %s", tool, error)
+    return _retry_later(f"the task of {tool!r} could not be stored")
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """Log an error of a store in this block, and raise the one for the client instead."""
+    try:
+        yield
+    except TaskStoreError as error:
+        _logger.error("the store of tasks: %s", error)  # noqa: TRY400 - it says why
+        raise _retry_later("the store of tasks does not respond") from None
+
+
+def _retry_later(reason: str) -> ProtocolError:
+    message = f"{reason}: try again in {RETRY_SECONDS} seconds"
     return ProtocolError(INTERNAL_ERROR, message, {"retryAfterSeconds": RETRY_SECONDS})
 
 

@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 
 from bridge.server.failures import failed
 from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED, ProtocolError
-from bridge.server.tasks.kept_tasks import MAX_BYTES_OPTION, unavailable
+from bridge.server.tasks.kept_tasks import MAX_BYTES_OPTION, store_errors
 from bridge.server.tasks.store import TaskStoreError
 from bridge.telemetry.tasks import error_type_of
 
@@ -102,10 +102,8 @@ class RunningTask:
                 await self._save(self.record.changed(status="cancelled", questions={}, updated_at=time()))
 
     async def _save(self, record: TaskRecord) -> None:
-        try:
+        with store_errors():
             await self._kept.save(record)
-        except TaskStoreError as error:
-            raise unavailable(error) from None
 
     async def save_outcome(self, record: TaskRecord, failed: Callable[[], None]) -> None:
         """Store the outcome, again and again if the store fails, until the task expires.

@@ -8,15 +8,14 @@ State and outcome are on Redis, where any replica finds them.
 
 from __future__ import annotations
 
-import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
-from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, ProtocolError
-from bridge.server.tasks.kept_tasks import RETRY_SECONDS, over_maximum, owner_of, unavailable, unknown_task
+from bridge.server.protocol import INVALID_PARAMS, INVALID_REQUEST, ProtocolError
+from bridge.server.tasks.kept_tasks import not_stored, over_maximum, owner_of, store_errors, unknown_task
 from bridge.server.tasks.restarts import headers_to_keep, may_run_again, read_rerun, rerun_request
 from bridge.server.tasks.shared.dead_processes import cancelled_record, record_end
 from bridge.server.tasks.shared.redis_store import Claim
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from bridge.tools.task import Task
     from bridge.tools.tool import Tool
     from bridge.types import Json
-
-_logger = logging.getLogger("bridge.server")
 
 
 class SharedTasks(Tasks):
@@ -105,9 +102,7 @@ class SharedTasks(Tasks):
             self.runner.undo(task_id)
             if not isinstance(error, TaskStoreError):
                 raise
-            _logger.error("a task of %r could not be stored: %s", record.tool, error)  # noqa: TRY400 - it says why
-            message = f"the task of {record.tool!r} could not be stored: try again in {RETRY_SECONDS} seconds"
-            raise ProtocolError(INTERNAL_ERROR, message, {"retryAfterSeconds": RETRY_SECONDS}) from None
+            raise not_stored(record.tool, error) from None
         if reached != "ok":
             self.runner.starting.discard(task_id)
             raise over_maximum(reached)
@@ -115,10 +110,8 @@ class SharedTasks(Tasks):
         self.runner.hold(task_id, claim, record.task.ttl_seconds, may_run_again=again)
 
     async def _check_room(self, account: str) -> None:
-        try:
+        with store_errors():
             reached = await self._shared.room(account, 0, self._maxima)
-        except TaskStoreError as error:
-            raise unavailable(error) from None
         if reached != "ok":
             raise over_maximum(reached)
 
@@ -146,10 +139,8 @@ class SharedTasks(Tasks):
         task = (await self._of_caller(task_id, caller)).record.task
         if task.status != "input_required":
             return task
-        try:
+        with store_errors():
             answered = await self._shared.answers(task_id)
-        except TaskStoreError as error:
-            raise unavailable(error) from None
         questions = {key: question for key, question in task.questions.items() if key not in answered}
         return replace(task, status="input_required" if questions else "working", questions=questions)
 
@@ -163,30 +154,24 @@ class SharedTasks(Tasks):
             except WireError as error:
                 raise ProtocolError(INVALID_PARAMS, f"the answer {key!r} in inputResponses: {error}") from None
         if found:
-            try:
+            with store_errors():
                 await self._shared.answer(task_id, found)
-            except TaskStoreError as error:
-                raise unavailable(error) from None
 
     async def cancel(self, task_id: str, caller: Caller | None) -> None:
         """Cancel a task; see `Tasks`."""
         record = (await self._of_caller(task_id, caller)).record
         if record.task.is_final:
             return
-        try:
-            cancelled = cancelled_record(record)
+        cancelled = cancelled_record(record)
+        with store_errors():
             if await self._shared.cancel(cancelled):
                 record_end(self._watched, cancelled, None)
-        except TaskStoreError as error:
-            raise unavailable(error) from None
 
     async def _of_caller(self, task_id: str, caller: Caller | None) -> SharedRecord:
-        try:
+        with store_errors():
             found = await self._shared.find(task_id)
-        except TaskStoreError as error:
-            raise unavailable(error) from None
-        if found is None and not self.runner.is_settled:
-            raise unavailable(TaskStoreError("Redis has come back, and processes store their tasks again"))
+            if found is None and not self.runner.is_settled:
+                raise TaskStoreError("Redis has come back, and processes store their tasks again")
         if found is None or found.record.owner != owner_of(caller):
             raise unknown_task(task_id)
         return found
