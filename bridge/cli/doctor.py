@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +17,14 @@ from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import (
     CommandTarget,
     ConfigTarget,
-    FileTarget,
     LocalTarget,
-    ModuleTarget,
     OpenApiTarget,
     TargetCommand,
     UrlTarget,
     command_target,
     given_targets,
     parse_target,
+    target_argument,
 )
 from bridge.cli.terminal import write_data, write_json
 from bridge.errors import ConfigError, TargetError
@@ -242,24 +242,14 @@ def _adjusted(server: ServerConfig, target: RemoteTarget, settings: _ServerSetti
 
 
 def _shown(target: Target) -> str:
-    """A target as it is given, without secrets."""
+    """A target without secrets; its path is relative to the working directory, if it is in it."""
     from bridge.client.redaction import redact_command, redact_url  # noqa: PLC0415 - after usage errors
 
     match target:
-        case UrlTarget():
-            return redact_url(target.url).shown
         case CommandTarget():
             return redact_command(target.command).shown
-        case ConfigTarget():
-            return _path(target.path) + (f"#{target.server}" if target.server else "")
-        case OpenApiTarget():
-            return _path(target.path) if target.path else redact_url(target.source).shown
-        case FileTarget():
-            return _path(target.path) + (f":{target.attribute}" if target.attribute else "")
-        case ModuleTarget():
-            return target.module + (f":{target.attribute}" if target.attribute else "")
-
-
-def _path(path: Path) -> str:
-    """A path relative to the working directory, if it is in it."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+        case UrlTarget() | OpenApiTarget(path=None):
+            return redact_url(target_argument(target)).shown
+        case _:
+            here, text = str(Path.cwd()), target_argument(target)
+            return "." if text == here else text.removeprefix(here.rstrip(os.sep) + os.sep)

@@ -37,6 +37,7 @@ from bridge.cli.targets.target import (
     TargetCommand,
     UrlTarget,
     given_targets,
+    target_argument,
 )
 from bridge.errors import TargetError
 from bridge.hosting.process import exit_process, print_message, redirect_stdout, run_interruptible
@@ -156,8 +157,7 @@ def _patient(config: ServerConfig) -> ServerConfig:
 
 
 def _origin(target: Target, config: ServerConfig) -> Origin:
-    from bridge.cli.install.client_entries import target_argument  # noqa: PLC0415 - after usage errors
-    from bridge.inspector.snippets import Origin  # noqa: PLC0415 - as above
+    from bridge.inspector.snippets import Origin  # noqa: PLC0415 - after usage errors
 
     match target:
         case CommandTarget():

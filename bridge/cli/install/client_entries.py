@@ -20,6 +20,7 @@ from bridge.cli.targets.target import (
     ModuleTarget,
     OpenApiTarget,
     UrlTarget,
+    target_argument,
 )
 
 if TYPE_CHECKING:
@@ -100,18 +101,6 @@ def _absolute(command: Sequence[str]) -> list[str]:
     """Make the words of a command that are existing files absolute."""
     # `Path.is_file` raises for a word that is too long for a name.
     return [str(Path(word).absolute()) if os.path.isfile(word) else word for word in command]  # noqa: PTH113
-
-
-def target_argument(target: LocalTarget | UrlTarget | ConfigTarget) -> str:
-    """Write a target as an argument, with absolute paths."""
-    if isinstance(target, UrlTarget):
-        return target.url
-    if isinstance(target, OpenApiTarget):
-        return target.source
-    if isinstance(target, ConfigTarget):
-        return str(target.path) if target.server is None else f"{target.path}#{target.server}"
-    source = str(target.path) if isinstance(target, FileTarget) else target.module
-    return source if target.attribute is None else f"{source}:{target.attribute}"
 
 
 def _is_found_only_here(target: ModuleTarget) -> bool:

@@ -86,20 +86,18 @@ class AuthOptions:
                 raise click.UsageError(f"{option_name} is empty; give it a value, or leave it out", ctx)
         if self.api_keys == Path():  # click's value for an empty text
             raise click.UsageError("--api-keys is empty; give the path of a file, or leave it out", ctx)
-        for name, value in (("--oauth-issuer", self.oauth_issuer), ("--resource-url", self.resource_url)):
-            dependent = {
-                "--oauth-audience": self.oauth_audience,
-                "--oauth-jwks-url": self.oauth_jwks_url,
-                "--oauth-introspection-url": self.oauth_introspection_url,
-                "--oauth-issuer": self.oauth_issuer,
-            }
+        dependent = {
+            "--oauth-audience": self.oauth_audience,
+            "--oauth-jwks-url": self.oauth_jwks_url,
+            "--oauth-introspection-url": self.oauth_introspection_url,
+            "--oauth-issuer": self.oauth_issuer,
+        }
+        for name, value, meaning in (
+            ("--oauth-issuer", self.oauth_issuer, "the identifier of the issuer"),
+            ("--resource-url", self.resource_url, "the URL under which clients reach this server"),
+        ):
             given = next((each for each, setting in dependent.items() if setting and each != name), None)
             if given is not None and not value:
-                meaning = (
-                    "the identifier of the issuer"
-                    if name == "--oauth-issuer"
-                    else "the URL under which clients reach this server"
-                )
                 raise click.UsageError(f"{given} needs {name}, {meaning}", ctx)
         if self.oauth_introspection_url and not (self.oauth_client_id and self.oauth_client_secret):
             raise click.UsageError("--oauth-introspection-url needs --oauth-client-id and --oauth-client-secret", ctx)

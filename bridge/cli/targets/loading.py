@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.cli.reporting import ImportFailedError, user_location, users_traceback
 from bridge.cli.targets.openapi import is_application, operation_tools
-from bridge.cli.targets.target import FileTarget, OpenApiTarget
+from bridge.cli.targets.target import FileTarget, OpenApiTarget, target_argument
 from bridge.errors import DefinitionError, TargetError
 from bridge.text import nearest
 
@@ -63,7 +63,7 @@ def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
     tools = load_features(targets).tools
     if not tools:
         raise TargetError(
-            f"{', '.join(map(_shown, targets))} has no tools; `bridge serve` serves its resources and prompts"
+            f"{', '.join(map(target_argument, targets))} has no tools; `bridge serve` serves its resources and prompts"
         )
     return tools
 
@@ -86,13 +86,13 @@ def _sources_of(target: LocalTarget) -> list[object]:
     module = _imported(target)
     sources = _offered(module, target) if target.attribute is None else [_named(module, target)]
     if all(isinstance(source, Sized) and not len(source) for source in sources):
-        raise TargetError(f"{_shown(target)} has no tools: {_remedy(module, target)}")
+        raise TargetError(f"{target_argument(target)} has no tools: {_remedy(module, target)}")
     for source in sources:
         methods = _tool_methods(source) if isinstance(source, type) else []
         if isinstance(source, type) and any(not isinstance(each, staticmethod | classmethod) for each in methods):
             name = source.__name__.lower()
             raise TargetError(
-                f"{_shown(target)} is a class whose tools need an instance: "
+                f"{target_argument(target)} is a class whose tools need an instance: "
                 f"write {name} = {source.__name__}(…) at module level, and name {_file_of(target)}:{name}"
             )
     return sources
@@ -127,7 +127,7 @@ def _named(module: ModuleType, target: FileTarget | ModuleTarget) -> object:
     if is_application(named):
         return operation_tools(named, target.openapi)
     if _is_server(named):
-        raise TargetError(f"{_shown(target)} is itself a server: {_started(target)}")
+        raise TargetError(f"{target_argument(target)} is itself a server: {_started(target)}")
     return named
 
 
@@ -144,7 +144,7 @@ def _offered(module: ModuleType, target: FileTarget | ModuleTarget) -> list[obje
             kind = next(each for each in type(value).__mro__ if "noun" in vars(each))
             if (other := boxes.setdefault(kind, (name, value)))[1] is not value:
                 names = f"{_file_of(target)}:{other[0]} or {_file_of(target)}:{name}"
-                raise TargetError(f"{_shown(target)} has several {kind.__name__}es; name one: {names}")
+                raise TargetError(f"{target_argument(target)} has several {kind.__name__}es; name one: {names}")
     items = [value for _, value in named if isinstance(value, Published) or _is_decorated(value)]
     if not boxes:
         return items
@@ -271,12 +271,6 @@ def _users_code(target: FileTarget | ModuleTarget) -> Iterator[None]:
 
 def _file_of(target: FileTarget | ModuleTarget) -> str:
     return str(target.path) if isinstance(target, FileTarget) else target.module
-
-
-def _shown(target: LocalTarget) -> str:
-    if isinstance(target, OpenApiTarget):
-        return target.source
-    return _file_of(target) + (f":{target.attribute}" if target.attribute else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,18 @@ def _is_folder(text: str) -> bool:
     return spec is None or not spec.has_location
 
 
+def target_argument(target: LocalTarget | UrlTarget | ConfigTarget) -> str:
+    """Write a target as an argument, with absolute paths."""
+    if isinstance(target, UrlTarget):
+        return target.url
+    if isinstance(target, OpenApiTarget):
+        return target.source
+    if isinstance(target, ConfigTarget):
+        return str(target.path) if target.server is None else f"{target.path}#{target.server}"
+    source = str(target.path) if isinstance(target, FileTarget) else target.module
+    return source if target.attribute is None else f"{source}:{target.attribute}"
+
+
 def existing_targets(texts: Sequence[str]) -> list[Target]:
     """Parse the file targets that exist."""
     return [parse_target(text) for text in texts if Path(text.partition("#")[0]).expanduser().exists()]
