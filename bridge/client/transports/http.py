@@ -38,6 +38,7 @@ _NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
+_CHECK_THE_PATH = "check the path: it is often /mcp or /sse"
 _BLANK_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -224,6 +225,10 @@ class _HttpChannel(Channel):
 
     def explain_error(self, error: BaseException) -> Cause | None:
         """Explain an HTTP error."""
+        import httpx2  # noqa: PLC0415 - only for failures
+
+        if isinstance(error, httpx2.SSEError):  # an answer to GET that is no event stream, such as a web page
+            return Cause("no MCP server at this URL: its answer is no event stream", _CHECK_THE_PATH)
         response = getattr(error, "response", None)
         return _cause_of_status(response.status_code) if response is not None else None
 
@@ -311,7 +316,7 @@ def _cause_of_status(status: int, message: str = "") -> Cause:
     if status == _FORBIDDEN:
         return Cause(f"it refuses this client (HTTP 403){detail}", "check its allowed hosts, origins and keys")
     if status in {_NOT_FOUND, _METHOD_NOT_ALLOWED}:
-        return Cause(f"no MCP server at this URL (HTTP {status})", "check the path: it is often /mcp or /sse")
+        return Cause(f"no MCP server at this URL (HTTP {status})", _CHECK_THE_PATH)
     return Cause(f"HTTP {status}{detail}")
 
 

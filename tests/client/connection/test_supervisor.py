@@ -231,7 +231,7 @@ async def test_credentials_that_expire_are_told_by_the_call_that_finds_out(guard
             await connection.call_tool("add", {"a": 1, "b": 1})
     assert "secret-of-mine" not in str(caught.value)
     assert caught.value.failure.hint is not None
-    assert "'Authorization'" in caught.value.failure.hint
+    assert "'Authorization: Bearer" in caught.value.failure.hint
 
 
 @ERAS

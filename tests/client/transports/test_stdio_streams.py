@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
 
 from bridge.client import Connection, HttpTransport, ServerConfig, StdioTransport
 from bridge.client.transports import stdio_streams
 from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerFailure, ServerUnavailableError
 from tests.client.conftest import DEADLINE_SECONDS, RemoteServer, forked, opened, proxied, python_config
 from tests.client.scripted import listed, scripted_config
+from tests.server.http_server import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +98,14 @@ async def test_a_url_with_nothing_behind_it_says_so(guard: Guard) -> None:
         address=guard.url.replace("/mcp", "/nothing"),
         hint="check the path: it is often /mcp or /sse",
     )
+
+
+async def test_a_web_page_is_no_server() -> None:
+    page = Starlette(routes=[Route("/", lambda _: HTMLResponse("<h1>"))])  # a POST gets 405
+    with serving(page) as origin:
+        failure = await failure_of(http_config(f"{origin}/"))
+    assert failure.reason == "no MCP server at this URL: its answer is no event stream"
+    assert failure.hint == "check the path: it is often /mcp or /sse"
 
 
 async def test_a_server_that_refuses_connections_says_so() -> None:
