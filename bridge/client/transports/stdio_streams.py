@@ -47,6 +47,10 @@ _FLUSH_SECONDS = 0.5
 _READ_BYTES = 65536
 _MAX_NOISE_BYTES = 256 * 1024
 """Maximum bytes of other output before the first message, such as a banner or an installer's progress."""
+_KEPT_BYTES = 512
+"""Bytes of both ends of a response that is too long, by which its request is found."""
+_MAX_DROPPED_LENGTHS = 16
+"""Maximum length of a response that is dropped because it is too long, in multiples of `MAX_MESSAGE_BYTES`."""
 
 
 class NoProtocolError(TransportFailedError):
@@ -63,6 +67,12 @@ class LineTooLongError(TransportFailedError):
     def __init__(self) -> None:
         reason = f"a line of its output is longer than {MAX_MESSAGE_BYTES / 2**20:g} MiB"
         super().__init__(Cause(reason, "split its results: each message is one line"))
+
+
+class _CutLine(bytes):
+    """The beginning and the end of a response that is too long."""
+
+    __slots__ = ()
 
 
 class LineWriter(ObjectSendStream[SessionMessage]):
@@ -158,6 +168,7 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         self._noise_bytes: int | None = 0  # None after the first message
         self._lines: deque[bytes] = deque()
         self._part = bytearray()  # of an incomplete line
+        self._dropped_lengths = 0
 
     async def receive(self) -> SessionMessage | Exception:
         """Receive the next message.
@@ -192,7 +203,11 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
     def _check_part(self) -> None:
         """Check an incomplete line: it may be a long message, or noise."""
         if len(self._part) > MAX_MESSAGE_BYTES:
-            self._refuse(LineTooLongError())
+            self._dropped_lengths += 1
+            is_response = self._noise_bytes is None and looks_like_response(bytes(self._part[:_KEPT_BYTES]))
+            if not is_response or self._dropped_lengths > _MAX_DROPPED_LENGTHS:
+                self._refuse(LineTooLongError())
+            del self._part[_KEPT_BYTES:-_KEPT_BYTES]
         may_be_noise = self._noise_bytes is not None and len(self._part) > _MAX_NOISE_BYTES
         if may_be_noise and not self._part[:_MAX_NOISE_BYTES].lstrip().startswith(b"{"):
             self._refuse(NoProtocolError())
@@ -209,12 +224,15 @@ class LineReader(ObjectReceiveStream[SessionMessage | Exception]):
         *lines, rest = chunk.split(b"\n")
         if lines and self._part:
             self._part += lines[0]
-            lines[0] = bytes(self._part)
+            lines[0] = (_CutLine if self._dropped_lengths else bytes)(self._part)
             self._part.clear()
+            self._dropped_lengths = 0
         self._part += rest
         self._lines.extend(lines)
 
     def _read(self, line: bytes) -> SessionMessage | None:
+        if isinstance(line, _CutLine):
+            return self._unreadable(line, ValueError(f"longer than {MAX_MESSAGE_BYTES / 2**20:g} MiB"))
         try:
             if self._plain is not None and self._plain.takes(line):
                 return None

@@ -37,6 +37,8 @@ for line in sys.stdin:
         result = {"protocolVersion": "2025-11-25", **told}
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
     elif message["method"] == "tools/call":
+        if message["params"]["name"] == "answer":
+            sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":"' % message["id"])
         for _ in range(2**9):
             sys.stdout.write("x" * 2**16)
         sys.stdout.flush()
@@ -196,11 +198,12 @@ async def test_a_first_message_may_be_long() -> None:
         assert len(connection.server_info.instructions or "") == 2**19
 
 
-async def test_a_line_that_does_not_end_is_read_no_further_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["flood", "answer"])
+async def test_a_line_that_does_not_end_is_not_read_to_its_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio_streams, "MAX_MESSAGE_BYTES", 2**20)
     async with opened(python_config(LONG_LINES, protocol="legacy")) as connection:
         with pytest.raises(OutcomeUnknownError) as caught:
-            await connection.call_tool("flood", {})
+            await connection.call_tool(name, {})
     failure = caught.value.failure
     assert failure.reason == "a line of its output is longer than 1 MiB; it may have run: the outcome is unknown"
     assert failure.hint == "split its results: each message is one line"

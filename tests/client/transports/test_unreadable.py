@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from bridge.client.transports import stdio_streams
 from bridge.client.transports.unreadable import looks_like_response, response_id
 from bridge.errors import ServerRefusedError
 from tests.client.conftest import DEADLINE_SECONDS, opened, python_config
@@ -16,6 +17,7 @@ CHILD = r"""
 import json, sys
 
 DEEP = "[" * 1000 + "]" * 1000
+LONG = "x" * 5 * 2**20
 for line in sys.stdin:
     message = json.loads(line)
     if "id" not in message:
@@ -30,6 +32,8 @@ for line in sys.stdin:
         "only": '{"jsonrpc":"2.0","result":{"content":[{"type":"text","text":"\\ud800"}]},"id":%s}' % id,
         "spaced": '{ "id": %s, "jsonrpc": "2.0", "result": {"content": [{"type": "text", "text": "\\udfff"}]} }' % id,
         "cut": '{%s,"result":{"content":[' % head,
+        "long": '{%s,"result":{"content":[{"type":"text","text":"%s"}]}}' % (head, LONG),
+        "long last": '{"result":{"content":[{"type":"text","text":"%s"}]},%s}' % (LONG, head),
     }
     name = message.get("params", {}).get("name")
     print('{"jsonrpc":"2.0","id":99999,"result":"\\ud800"}' if name == "other" else "", flush=True)
@@ -54,6 +58,24 @@ async def test_a_call_whose_response_is_unreadable_fails_at_once(fast_path: bool
                 await connection.call_tool(name, {})
             assert "content" not in caught.value.failure.reason
             assert (await connection.call_tool("good", {}))["content"] == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("fast_path", [True, False])
+@pytest.mark.parametrize("name", ["long", "long last"])
+async def test_a_call_whose_response_is_too_long_fails_and_the_connection_stays(
+    fast_path: bool, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdio_streams, "MAX_MESSAGE_BYTES", 2**20)
+    config = python_config(CHILD, protocol="legacy", fast_path=fast_path, timeout_seconds=600, max_call_seconds=600)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with opened(config) as connection:
+            for _ in range(2):
+                with pytest.raises(ServerRefusedError) as caught:
+                    await connection.call_tool(name, {})
+                assert caught.value.failure.reason == "its response is unreadable: longer than 1 MiB (-32700)"
+                assert (await connection.call_tool("good", {}))["content"] == []
+            assert connection.status().connects == 1
 
 
 @pytest.mark.anyio
