@@ -11,13 +11,19 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bridge.client.config.servers import EXTENSION_RULE
 from bridge.errors import ConfigError, ConfigProblem
+from bridge.wire.tasks import TASKS_EXTENSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic import ValidationError
+
+EXTENSION_RULE = (
+    "must be an object with the settings of each extension, by identifiers such as 'com.example/colours'; "
+    f"{TASKS_EXTENSION!r} is built in"
+)
+"""Explanation of what extensions may be configured."""
 
 _IN_WORDS = {
     "extensions": EXTENSION_RULE,

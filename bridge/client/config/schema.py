@@ -20,13 +20,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 
 from bridge.client.auth.grants import ClientAuthentication
-from bridge.client.config.servers import (
-    EXTENSION_PATTERN,
-    EXTENSION_RULE,
-    Prefixing,
-    ProtocolPin,
-    is_configurable_extension,
-)
+from bridge.client.config.document import EXTENSION_RULE
+from bridge.client.config.servers import EXTENSION_PATTERN, Prefixing, ProtocolPin, is_configurable_extension
 from bridge.client.config.variables import InputDefinition
 from bridge.client.pins import PinMode
 

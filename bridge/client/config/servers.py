@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from bridge.client.config.document import EXTENSION_RULE
 from bridge.errors import ConfigError, DefinitionError
 from bridge.wire.tasks import TASKS_EXTENSION
 
@@ -29,11 +30,6 @@ Prefixing: TypeAlias = Literal["always", "on_collision", "never"]
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 EXTENSION_PATTERN = rf"^{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$"
 """Identifier of an extension: a reversed domain name, a slash and a name (MCP, "Extension Negotiation")."""
-EXTENSION_RULE = (
-    "must be an object with the settings of each extension, by identifiers such as 'com.example/colours'; "
-    f"{TASKS_EXTENSION!r} is built in"
-)
-"""Explanation of what extensions may be configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
