@@ -9,10 +9,12 @@ import sys
 import tomllib
 from email.parser import Parser
 from fnmatch import fnmatch
+from graphlib import TopologicalSorter
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 from zipfile import ZipFile
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -191,6 +193,12 @@ def test_what_is_imported_is_installed_by_the_project(folder: str) -> None:
 @pytest.mark.parametrize("path", [path for path in MODULES if path.is_relative_to(ROOT / "bridge")], ids=shown)
 def test_a_module_says_what_it_is(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+def test_no_modules_import_each_other_even_for_types() -> None:
+    graph = grimp.build_graph("bridge")
+    modules = {name for name in graph.modules if not graph.find_children(name)}
+    TopologicalSorter({name: graph.find_modules_directly_imported_by(name) & modules for name in modules}).prepare()
 
 
 def test_no_file_is_too_long_to_be_read_at_once() -> None:

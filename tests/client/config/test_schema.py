@@ -10,8 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from bridge.client import HttpTransport, ServerConfig, config_json_schema, parse_config
+from bridge.client.config.document import EXTENSION_RULE
 from bridge.client.config.schema import KEYS
-from bridge.client.config.servers import EXTENSION_RULE
 from bridge.client.pins import write_pins
 from bridge.errors import DefinitionError
 
