@@ -123,9 +123,8 @@ def command(
             from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
 
             found = servers.servers_for_command(target, options)
-            call: Callable[..., ToolExecutionResult | str] = servers.start_tool if detach else servers.call_tool
             try:
-                answer, error = call(found, name, arguments_for, answerer), None
+                answer, error = servers.call_tool(found, name, arguments_for, answerer, detach=detach), None
             except UnknownToolError as missing:
                 raise (_tool_missing(name) if "=" in name else missing) from None
     if isinstance(answer, str):

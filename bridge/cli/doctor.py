@@ -170,17 +170,16 @@ def _write(findings: Sequence[Finding], subject: Subject, *, as_json: bool, as_s
 
 
 def _subject(targets: Sequence[Target], unusable: Mapping[str, str], settings: _ServerSettings) -> Subject:
-    from bridge.doctor.subject import Item, Subject  # noqa: PLC0415 - after usage errors
-    from bridge.doctor.subject import Target as Examined  # noqa: PLC0415 - likewise
+    from bridge.doctor import subject as subjects  # noqa: PLC0415 - after usage errors
 
     parts = [
         _of_python(target) if isinstance(target, LocalTarget) else _of_servers(target, settings) for target in targets
     ]
     missing = [
-        Examined(item=Item(kind="target", name=text, source=text), problems=(problem,))
+        subjects.Target(item=subjects.Item(kind="target", name=text, source=text), problems=(problem,))
         for text, problem in unusable.items()
     ]
-    return Subject(
+    return subjects.Subject(
         targets=(*missing, *(target for part in parts for target in part.targets)),
         servers=tuple(server for part in parts for server in part.servers),
         definitions=tuple(definition for part in parts for definition in part.definitions),
@@ -189,24 +188,25 @@ def _subject(targets: Sequence[Target], unusable: Mapping[str, str], settings: _
 
 def _of_python(target: LocalTarget) -> Subject:
     from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - not needed for remote targets
-    from bridge.doctor.subject import Item, Subject, bounded, local_definitions  # noqa: PLC0415 - after usage errors
-    from bridge.doctor.subject import Target as Examined  # noqa: PLC0415 - likewise
+    from bridge.doctor import subject as subjects  # noqa: PLC0415 - after usage errors
 
-    item = Item(kind="target", name=_shown(target), source=_shown(target))
+    item = subjects.Item(kind="target", name=_shown(target), source=_shown(target))
     try:
         features = load_features([target])
     except TargetError as error:
-        return Subject(targets=(Examined(item=item, problems=(str(error),)),))
-    return Subject(targets=(Examined(item=item),), definitions=tuple(bounded(local_definitions(features, item.source))))
+        return subjects.Subject(targets=(subjects.Target(item=item, problems=(str(error),)),))
+    return subjects.Subject(
+        targets=(subjects.Target(item=item),),
+        definitions=tuple(subjects.bounded(subjects.local_definitions(features, item.source))),
+    )
 
 
 def _of_servers(target: RemoteTarget, settings: _ServerSettings) -> Subject:
     from bridge.cli.targets.servers import read_configuration, servers_of  # noqa: PLC0415 - after usage errors
+    from bridge.doctor import subject as subjects  # noqa: PLC0415 - after usage errors
     from bridge.doctor.connecting import connect, entries_of  # noqa: PLC0415 - likewise
-    from bridge.doctor.subject import Item, Subject, bounded  # noqa: PLC0415 - likewise
-    from bridge.doctor.subject import Target as Examined  # noqa: PLC0415 - likewise
 
-    item = Item(kind="target", name=_shown(target), source=_shown(target))
+    item = subjects.Item(kind="target", name=_shown(target), source=_shown(target))
     warnings: tuple[str, ...] = ()
     try:
         if isinstance(target, ConfigTarget):
@@ -219,11 +219,11 @@ def _of_servers(target: RemoteTarget, settings: _ServerSettings) -> Subject:
             servers = servers_of(target, is_alone=settings.is_alone)
         servers = [_adjusted(server, target, settings) for server in servers]
     except ConfigError as error:
-        return Subject(targets=(Examined(item=item, problems=tuple(map(str, error.problems))),))
+        return subjects.Subject(targets=(subjects.Target(item=item, problems=tuple(map(str, error.problems))),))
     entries = entries_of(target.path) if isinstance(target, ConfigTarget) else {}
     found, definitions = run_interruptible(connect, servers, item.source, entries)
-    examined = Examined(item=item, warnings=warnings)
-    return Subject(targets=(examined,), servers=tuple(found), definitions=tuple(bounded(definitions)))
+    examined = subjects.Target(item=item, warnings=warnings)
+    return subjects.Subject(targets=(examined,), servers=tuple(found), definitions=tuple(subjects.bounded(definitions)))
 
 
 def _adjusted(server: ServerConfig, target: RemoteTarget, settings: _ServerSettings) -> ServerConfig:

@@ -127,7 +127,8 @@ def _servers(targets: Sequence[Target], options: ServerOptions) -> list[tuple[Se
     found: dict[str, tuple[ServerConfig, Origin]] = {}
     for target in targets:
         configs = pinned(_configs(target, is_alone=len(targets) == 1), options.upstream)
-        limited = [with_timeout(_patient(config), options.timeout) for config in configs]
+        patient = (replace(each, max_call_seconds=max(each.max_call_seconds, _MAX_CALL_SECONDS)) for each in configs)
+        limited = [with_timeout(config, options.timeout) for config in patient]
         groups.append((target.name, limited))
         for config in merged_servers(groups):
             if config.name not in found:
@@ -150,10 +151,6 @@ def _configs(target: Target, *, is_alone: bool) -> list[ServerConfig]:
     entry = serving_entry([target])
     transport = StdioTransport(entry["command"], args=tuple(entry["args"]), env=entry.get("env", {}), inherit_env="all")
     return [ServerConfig(name=target.name, transport=transport)]
-
-
-def _patient(config: ServerConfig) -> ServerConfig:
-    return replace(config, max_call_seconds=max(config.max_call_seconds, _MAX_CALL_SECONDS))
 
 
 def _origin(target: Target, config: ServerConfig) -> Origin:

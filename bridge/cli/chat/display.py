@@ -81,7 +81,7 @@ class Display:
             case PartialResponse():
                 self._write(event.text)
             case BeforeToolExecution():
-                self.note(f"-> {_called(event.request)}", "cyan")
+                self.note(f"-> {event.request.name} {_shortened(written_arguments(event.request))}", "cyan")
             case ToolExecuted():
                 self._cost.tools += 1
                 self.note(f"<- {_outcome(event.execution)}", "red" if event.execution.result.is_error else "green")
@@ -137,10 +137,6 @@ def written_arguments(request: ToolExecutionRequest) -> str:
     """All arguments on one line, escaped."""
     given = request.arguments
     return given if isinstance(given, str) else escaped_json(to_json(given, fallback=repr).decode())
-
-
-def _called(request: ToolExecutionRequest) -> str:
-    return f"{request.name} {_shortened(written_arguments(request))}"
 
 
 def _outcome(execution: ToolExecution) -> str:

@@ -53,14 +53,13 @@ class CallLines:
         outcome = f"error {record['error']}" if record["outcome"] == "error" else record["outcome"]
         if self._is_coloured:
             outcome = click.style(outcome, fg=_COLOURS.get(record["outcome"], "red"))
-        arguments = f" {_compact(record['arguments'])}" if self._shows_arguments else ""
+        arguments = ""
+        if self._shows_arguments:
+            text = json.dumps(record["arguments"], ensure_ascii=False, separators=(",", ":"))
+            arguments = f" {escape_controls(text)}"
         return f"{time} {called}: {outcome} in {record['duration_ms']:.1f} ms{arguments}"
 
 
 def _word(text: str | None) -> str | None:
     """A name that callers choose; in quotes if it could be read as other parts of the line."""
     return json.dumps(text, ensure_ascii=False) if text and (text.split() != [text] or '"' in text) else text
-
-
-def _compact(arguments: Any) -> str:
-    return escape_controls(json.dumps(arguments, ensure_ascii=False, separators=(",", ":")))

@@ -164,47 +164,34 @@ def call_tool(
     name: str,
     arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
     answerer: QuestionAnswerer | None = None,
-) -> ToolExecutionResult:
+    *,
+    detach: bool = False,
+) -> ToolExecutionResult | str:
     """Call one tool; progress is shown on a terminal, and questions are answered.
 
-    Also raises as `provided_tools` does.
+    With ``detach``, return the text of the task that its server has made of the call, or its direct answer. Also raises
+    as `provided_tools` does.
 
     Raises:
         UnknownToolError: There is no such tool.
         ServerError: The server was lost, or refused the call.
     """
 
-    async def work() -> ToolExecutionResult:
+    async def work() -> ToolExecutionResult | str:
         async with provided_tools(servers, answerer) as provider:
             tool = _tool_of(provider, name)
-            request = ToolExecutionRequest(name, arguments_for(tool.specification))
+            arguments = arguments_for(tool.specification)
+            if detach:
+                task = await provider.start(name, arguments)
+                return str(task) if task.id else await task.result()
             if answerer is not None:
                 answerer.asker = f"the server {tool.server!r}"
             with CommandChannel(answerer) as channel:
                 context = InvocationContext(channel=channel)
-                execution = await execute_timed(provider.tools, request, context)
+                execution = await execute_timed(provider.tools, ToolExecutionRequest(name, arguments), context)
         if isinstance(error := execution.error and execution.error.__cause__, ServerError):
             raise error
         return execution.result
-
-    return run_interruptible(work)
-
-
-def start_tool(
-    servers: list[ServerConfig],
-    name: str,
-    arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
-    answerer: QuestionAnswerer | None = None,
-) -> str | ToolExecutionResult:
-    """Call one tool; return the text of the task that its server has made of the call, or its direct answer.
-
-    Raises as `call_tool` does.
-    """
-
-    async def work() -> str | ToolExecutionResult:
-        async with provided_tools(servers, answerer) as provider:
-            task = await provider.start(name, arguments_for(_tool_of(provider, name).specification))
-            return str(task) if task.id else await task.result()
 
     return run_interruptible(work)
 

@@ -44,8 +44,6 @@ _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _CONFIGURATION = re.compile(r"(?P<file>.+\.jsonc?)(?:#(?P<server>.*))?", re.DOTALL)
 _WITHOUT_SCHEME = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d+(?:/|$)")
 _COMMAND_KEY = "bridge.cli.command"
-
-
 _NO_OPENAPI = OpenApiOptions()
 
 
@@ -166,7 +164,9 @@ def parse_target(text: str) -> Target:
     if text.lower().endswith((".json", ".yaml", ".yml")) and is_openapi_file(path := _existing_file(text)):
         return OpenApiTarget(str(path))
     if configuration := _CONFIGURATION.fullmatch(text):
-        return _config_target(text, configuration)
+        if configuration["server"] == "":
+            raise TargetError(f"the name of a server is missing after {text!r}")
+        return ConfigTarget(_existing_file(configuration["file"]), configuration["server"])
     if _WITHOUT_SCHEME.match(text) and not Path(text).exists():
         raise TargetError(f"there is no file {text!r}; if it is a URL, write 'http://{text}'")
     match = _LOCAL.fullmatch(text)
@@ -188,12 +188,6 @@ def _url_target(text: str) -> UrlTarget:
     if not host:
         raise TargetError(f"{text!r} is not the URL of a server: it has no host")
     return UrlTarget(text)
-
-
-def _config_target(text: str, match: re.Match[str]) -> ConfigTarget:
-    if match["server"] == "":
-        raise TargetError(f"the name of a server is missing after {text!r}")
-    return ConfigTarget(_existing_file(match["file"]), match["server"])
 
 
 def _existing_file(text: str, *, directory: bool = False) -> Path:
@@ -283,7 +277,7 @@ def _with_openapi(ctx: click.Context, targets: list[Target]) -> list[Target]:
     if not options:
         return targets
     if not takers:
-        if any(_is_typed(ctx, each.name) for each in fields(options)):
+        if any(ctx.get_parameter_source(each.name) is ParameterSource.COMMANDLINE for each in fields(options)):
             message = "--operations and --openapi-… need an OpenAPI document, or a FastAPI application: app.py:object"
             raise click.UsageError(message, ctx)
         return targets
@@ -293,10 +287,6 @@ def _with_openapi(ctx: click.Context, targets: list[Target]) -> list[Target]:
         replace(target, openapi=options) if isinstance(target, LocalTarget) and target in takers else target
         for target in targets
     ]
-
-
-def _is_typed(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def only_target(ctx: click.Context, text: str | None) -> Target:
