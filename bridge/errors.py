@@ -52,7 +52,10 @@ class DefinitionError(BridgeError):
 
 
 _CLASHES = {
-    "tools": ("are named", "rename one (bridge.renamed) or give one source a prefix (bridge.prefixed)"),
+    "tools": (
+        "are named",
+        "rename one (@tool(name=…), or bridge.renamed) or give one source a prefix (bridge.prefixed)",
+    ),
     "prompts": ("are named", "give one another name, with @prompt(name=…)"),
     "resources": ("have the URI", "give one another URI"),
 }

@@ -109,7 +109,7 @@ class OpenAiChatModel(SdkChatModel):
             return super()._made()
         except ChatModelError as error:
             message = "there is no API key; set OPENAI_API_KEY, or pass api_key="
-            raise ChatModelError(message, provider=PROVIDER) from error
+            raise ChatModelError(message, provider=PROVIDER) from error.__cause__
 
     def _is_retryable(self, error: Any, *, by_status: bool | None) -> bool:
         may_pass = error.type != "invalid_request_error" if by_status is None else by_status
