@@ -19,6 +19,7 @@ from bridge.client.connection.calls import BegunCall
 from bridge.client.connection.session import Session
 from bridge.client.provider import McpToolProvider
 from bridge.client.remote_tool import RemoteExecutor, remote_tool
+from bridge.client.uris import UriNames
 from bridge.gateway.proxy import ProxyExecutor
 from bridge.gateway.suspended_calls import SuspendedCalls
 from bridge.gateway.tasks import GatewayTasks
@@ -96,6 +97,7 @@ async def between(
     forwards_headers: bool = False,
     options: dict[str, Any] | None = None,
     headers: dict[str, str] | None = None,
+    uris: UriNames | None = None,
     **settings: Any,
 ) -> AsyncIterator[Between]:
     with anyio.fail_after(DEADLINE_SECONDS):
@@ -103,7 +105,7 @@ async def between(
             raw_server(MODERN, answer) as server,
             opened(server.config(**settings)) as connection,
         ):
-            tool = remote_tool(LISTED, connection, validates_results=False)
+            tool = remote_tool(LISTED, connection, validates_results=False, uris=uris)
             assert isinstance(tool.executor, RemoteExecutor)
             tasks = GatewayTasks(McpToolProvider())
             proxy = ProxyExecutor(tool.executor, connection, SuspendedCalls(), tasks, forwards_headers)
@@ -200,6 +202,21 @@ async def test_what_is_unusual_is_answered_as_with_a_task(
             assert len(gateway.app.drain) == 0
             outcomes.append((outcome, sent))
     assert outcomes[0] == outcomes[1]
+
+
+async def test_a_result_that_cannot_be_passed_on_ends_its_call(begun: list[BegunCall]) -> None:
+    def answer(request: Request) -> Answer:
+        is_first = "first" in request.message["params"]["arguments"]
+        result = {"content": None, "resultType": "complete"}
+        return usual(request) if is_first else [json_of(request.call_id, result)]
+
+    uris = UriNames()
+    uris.assign({"raw": "always"}, {})
+    async with between(answer, uris=uris) as gateway:
+        _, message = await gateway.call()
+        assert message["result"]["isError"]
+        assert len(begun) == 1
+        assert len(gateway.app.drain) == 0
 
 
 HELD: Answer = []

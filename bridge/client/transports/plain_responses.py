@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
@@ -279,12 +280,10 @@ class BegunRequest(ABC):
     def set_result(self, response: HttpResponse) -> None:
         """Set the response."""
         if self._response is None:
-            try:
+            with suppress(Exception):  # raised again in the task
                 result = self.read(response, self.request)
-            except Exception:  # noqa: BLE001 - raised again in the task
-                result = None
-            if result is not None and self._received(result):
-                return
+                if result is not None and self._received(result):
+                    return
             self.hand_over()
         self.response.set_result(response)
 
