@@ -11,25 +11,56 @@ import signal
 import socket
 import sys
 
+TYPE_CHECKING = False  # importing typing takes longer
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 NUMBER_BYTES = 4
 PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
+def start(
+    connection: socket.socket,
+    arguments: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    streams: Sequence[int],
+) -> int:
+    """Ask for a fork over a connection to the fork server; return its ID.
+
+    Raises:
+        EOFError: The fork server has ended.
+    """
+    environment = [f"{name}={value}" for name, value in env.items()]
+    message = b"\0".join(map(os.fsencode, [str(len(arguments)), *arguments, cwd, *environment]))
+    socket.send_fds(connection, [len(message).to_bytes(NUMBER_BYTES, "big")], streams)
+    connection.sendall(message)
+    return number(connection.recv(NUMBER_BYTES))
+
+
+def number(data: bytes) -> int:
+    """Read a number that the fork server or a client has sent.
+
+    Raises:
+        EOFError: It has ended.
+    """
+    if len(data) < NUMBER_BYTES:
+        raise EOFError
+    return int.from_bytes(data, "big", signed=True)
+
+
 def main() -> None:
     address, *arguments = sys.argv[1:]
-    environment = [f"{name}={value}" for name, value in os.environ.items()]
-    words = [str(len(arguments)), *arguments, os.getcwd(), *environment]  # noqa: PTH109 - importing pathlib takes longer
-    message = b"\0".join(map(os.fsencode, words))
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until there is a fork
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
-        socket.send_fds(connection, [len(message).to_bytes(NUMBER_BYTES, "big")], [0, 1, 2])
-        connection.sendall(message)
+        pid = start(connection, arguments, os.getcwd(), os.environ, (0, 1, 2))  # noqa: PTH109 - importing pathlib takes longer
         for stream in (0, 1, 2):  # whoever reads them meets the end when the fork ends
             os.close(stream)
-        pid = int.from_bytes(connection.recv(NUMBER_BYTES), "big")
         for each in PASSED_ON:
             signal.signal(each, lambda number, _: os.kill(pid, number))
-        code = int.from_bytes(connection.recv(NUMBER_BYTES), "big", signed=True)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        code = number(connection.recv(NUMBER_BYTES))
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)

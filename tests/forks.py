@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import atexit
 import os
-import runpy
 import signal
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
-from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess, Popen, TimeoutExpired
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from tests import fork_client
@@ -28,11 +27,8 @@ from tests.fork_client import NUMBER_BYTES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-if sys.platform != "win32":
-    import fcntl
-    import termios
-
-IS_POSSIBLE = "forkserver" in get_all_start_methods()
+IS_POSSIBLE = hasattr(os, "fork")
+ROOT = Path(__file__).parents[1]
 COMMANDS = ("call", "chat", "inspect", "install", "list", "login", "logout", "pin", "serve", "status")
 IMPORTED = (
     *(f"bridge.cli.{command}" for command in COMMANDS),
@@ -63,17 +59,17 @@ class ForkedPython:
         env: Mapping[str, str],
         streams: Sequence[int | None] = (None, None, None),
     ) -> None:
-        context = get_context("forkserver")
-        context.set_forkserver_preload(list(IMPORTED))
         self.args = list(arguments)
         (stdin, self.stdin), (stdout, self.stdout), (stderr, self.stderr) = map(_ends, streams, "wrr")
         theirs = (stdin, stdout, stderr)
-        self._process = context.Process(target=_run, args=(self.args, str(cwd), dict(env), theirs), daemon=True)
-        self._process.start()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(_fork_server())
+            self.pid: int = fork_client.start(client, self.args, str(cwd), env, theirs)
+            self._connection: Connection[Any, Any] = Connection(client.detach())
         for each in theirs:
-            each.close()
-        assert self._process.pid is not None
-        self.pid: int = self._process.pid
+            os.close(each)
+        self._returncode: int | None = None
+        self._lock = Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -88,13 +84,16 @@ class ForkedPython:
     @property
     def returncode(self) -> int | None:
         """The exit code, or the negative number of the signal; None while it runs."""
-        return self._process.exitcode
+        with self._lock:
+            if self._returncode is None and self._connection.poll():
+                self._returncode = fork_client.number(os.read(self._connection.fileno(), NUMBER_BYTES))
+        return self._returncode
 
     def poll(self) -> int | None:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
+        wait([self._connection], timeout)
         if (code := self.returncode) is None:
             raise TimeoutExpired(self.args, timeout or 0)
         return code
@@ -187,84 +186,26 @@ def entry(*arguments: str, **settings: object) -> dict[str, Any]:
 @cache
 def _fork_server() -> str:
     """Start the process that forks for `command`, which ends with this one; return its address."""
-    folder = TemporaryDirectory(prefix="forks")
-    address = str(Path(folder.name) / "address")
-    context = get_context("forkserver")
-    context.set_forkserver_preload(list(IMPORTED))
-    with socket.socket(socket.AF_UNIX) as listener:
+    folder = mkdtemp(prefix="forks")  # which it removes
+    address = str(Path(folder) / "address")
+    ours, theirs = socket.socketpair()
+    with theirs, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)
-        process = context.Process(target=_accept_forks, args=(listener,))
-        process.start()
-    atexit.register(folder.cleanup)
-    atexit.register(process.terminate)  # before multiprocessing waits for it
+        number = listener.fileno()
+        command = [sys.executable, "-m", "tests.fork_server", str(number), *IMPORTED]
+        process = Popen(command, cwd=ROOT, stdin=theirs.fileno(), pass_fds=[number])
+    assert ours.recv(1), "the fork server did not start"  # deadlines of tests begin after its imports
+    atexit.register(process.wait)
+    atexit.register(ours.close)  # before it waits
     return address
 
 
-def _accept_forks(listener: socket.socket) -> None:
-    """Start a process for each `fork_client`."""
-    while True:
-        connection, _ = listener.accept()
-        with connection:
-            get_context("fork").Process(target=_fork_for, args=(connection,)).start()
-
-
-def _fork_for(connection: socket.socket) -> None:
-    """Run Python for a `fork_client`, until either ends."""
-    length, descriptors, *_ = socket.recv_fds(connection, NUMBER_BYTES, 3)
-    with connection.makefile("rb") as reader:
-        count, *words = map(os.fsdecode, reader.read(int.from_bytes(length, "big")).split(b"\0"))
-    arguments, (cwd, *settings) = words[: int(count)], words[int(count) :]
-    streams: list[Connection[Any, Any]] = list(map(Connection, descriptors))
-    environment = dict(setting.split("=", 1) for setting in settings)
-    process = get_context("fork").Process(target=_run, args=(arguments, cwd, environment, streams))
-    process.start()
-    for stream in streams:
-        stream.close()
-    assert process.pid is not None
-    with suppress(OSError):  # the client was killed
-        connection.sendall(process.pid.to_bytes(NUMBER_BYTES, "big"))
-        if process.sentinel not in wait([process.sentinel, connection]):
-            process.kill()
-        process.join()
-        assert process.exitcode is not None
-        connection.sendall(process.exitcode.to_bytes(NUMBER_BYTES, "big", signed=True))
-    process.kill()
-
-
-def _ends(stream: int | None, mode: str) -> tuple[Connection[Any, Any], TextIO | None]:
+def _ends(stream: int | None, mode: str) -> tuple[int, TextIO | None]:
     """Return the ends of a stream: the process's, and this one's if it is a pipe."""
     if stream is not None:
-        return Connection(os.open(os.devnull, os.O_RDWR) if stream == DEVNULL else os.dup(stream)), None
+        return os.open(os.devnull, os.O_RDWR) if stream == DEVNULL else os.dup(stream), None
     reader, writer = os.pipe()
     theirs, ours = (reader, writer) if mode == "w" else (writer, reader)
     text: Any = os.fdopen(ours, mode, encoding="utf-8")
-    return Connection(theirs), text
-
-
-def _run(arguments: list[str], cwd: str, env: dict[str, str], streams: Sequence[Connection[Any, Any]]) -> None:
-    """Become the process that ``python`` would be, after the fork."""
-    for number, stream in enumerate(streams):
-        os.dup2(stream.fileno(), number)
-        stream.close()
-    if os.isatty(0):  # the terminal controls the process, so that Ctrl-C is a signal
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115 - for good
-    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115
-    sys.stderr = sys.__stderr__ = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # type: ignore[misc]  # noqa: SIM115
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background inherit SIG_IGN
-    os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(env)
-    try:
-        if arguments[0] == "-m":
-            sys.argv = arguments[1:]
-            sys.path.insert(0, cwd)
-            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.argv = arguments
-            sys.path.insert(0, str(Path(arguments[0]).parent))
-            runpy.run_path(arguments[0], run_name="__main__")
-    finally:
-        atexit._run_exitfuncs()  # which multiprocessing leaves out
+    return theirs, text

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge.client import Connection, ConnectionState, StdioTransport
+from bridge.client import Connection, ConnectionState, ServerConfig, StdioTransport
 from bridge.client.transports.process import child_environment, child_process
 from bridge.errors import ServerUnavailableError
-from tests.client.conftest import DEADLINE_SECONDS, opened, python_config, stdio_config
+from tests.client.conftest import DEADLINE_SECONDS, SERVED, opened, python_config
 from tests.client.served import STUBBORN
 from tests.processes import ROOT
 
@@ -36,6 +36,12 @@ print("ready", flush=True)
 
 def transport(code: str, *arguments: object, **settings: Any) -> StdioTransport:
     return StdioTransport(sys.executable, args=("-c", code, *map(str, arguments)), **settings)
+
+
+def served() -> ServerConfig:
+    """A server of bridge; no fork, which would not be in the process group of the child."""
+    arguments = ("-m", "bridge", "serve", SERVED)
+    return ServerConfig(name="served", transport=StdioTransport(sys.executable, args=arguments, cwd=str(ROOT)))
 
 
 def started(transport: StdioTransport) -> AbstractAsyncContextManager[ChildProcess]:
@@ -65,7 +71,7 @@ async def test_a_grandchild_that_ignores_every_request_ends_with_its_child(then:
 
 
 async def test_the_whole_tree_ends_when_the_connection_is_closed(reports: Reports) -> None:
-    async with opened(stdio_config()) as connection:
+    async with opened(served()) as connection:
         child = (await connection.call_tool("pid", {}))["structuredContent"]["result"]
         await connection.call_tool("start_a_child", {"port": reports.port})
     await reports.wait_for("grandchild ended")
@@ -73,7 +79,7 @@ async def test_the_whole_tree_ends_when_the_connection_is_closed(reports: Report
 
 
 async def test_the_whole_tree_ends_when_the_child_is_killed(reports: Reports) -> None:
-    async with opened(stdio_config()) as connection:
+    async with opened(served()) as connection:
         child = (await connection.call_tool("pid", {}))["structuredContent"]["result"]
         await connection.call_tool("start_a_child", {"port": reports.port})
         os.kill(child, signal.SIGKILL)
