@@ -77,6 +77,7 @@ class Walkthrough:
         self._document = document
         self._folder = folder / "work"
         self._home = folder / "home"
+        self._programs = folder / "bin"
         self._names: dict[str, Any] = {"__name__": f"docs_{document.path.stem.replace('-', '_')}"}
         self._servers: dict[str, ForkedPython | subprocess.Popen[str]] = {}
         self._ports: dict[str, int] = {}
@@ -86,6 +87,7 @@ class Walkthrough:
     def __enter__(self) -> Self:
         self._folder.mkdir()
         self._home.mkdir()
+        put_programs(self._programs)
         for name in ("servers", "examples"):
             (self._folder / name).symlink_to(ROOT / name)
         self._exit.enter_context(warnings.catch_warnings())
@@ -95,7 +97,7 @@ class Walkthrough:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("BRIDGE_", "XDG_", "PYTHON"))}
         self._environment = kept | {
             "HOME": str(self._home),
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PATH": os.pathsep.join([str(self._programs), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "OPENAI_BASE_URL": self._model.url,
             "OPENAI_API_KEY": "a key",
             "ANTHROPIC_API_KEY": "a key",
@@ -242,6 +244,20 @@ class Walkthrough:
             log = process.stderr.read()
         watchdog.cancel()
         assert "Traceback" not in log, log
+
+
+def put_programs(folder: Path) -> None:
+    """Write the programs that shells and configurations find: forks of Python, except for its own options."""
+    folder.mkdir()
+    for name in ("bridge", "mcp-toolbridge"):
+        _write_program(folder / name, f'exec {shlex.join(forks.command("-m", "bridge"))} "$@"')
+    python, fork = shlex.quote(sys.executable), shlex.join(forks.command())
+    _write_program(folder / "python", f'case "$1" in *.py) exec {fork} "$@";; *) exec {python} "$@";; esac')
+
+
+def _write_program(path: Path, line: str) -> None:
+    path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+    path.chmod(0o755)
 
 
 def run_line(line: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
