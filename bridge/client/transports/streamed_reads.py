@@ -9,6 +9,7 @@ and its caller gets an incomplete response.
 
 from __future__ import annotations
 
+from asyncio import sleep
 from typing import TYPE_CHECKING, Self
 
 import httpx2
@@ -98,6 +99,7 @@ class StreamedRead:
             async for part in parts:
                 for start in range(0, len(part), _PART_BYTES):
                     await self._pass_on(self._feed(part[start : start + _PART_BYTES]))
+                    await sleep(0)  # others run in between: small values take long, and all may be there already
         except httpx2.TransportError as error:
             raise WireError(f"it broke off after {self._received_bytes:,} bytes: {error}") from error
         try:

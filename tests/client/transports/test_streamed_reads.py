@@ -1,0 +1,76 @@
+"""Contents that are passed on while they are received."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridge.client.connection.call import Call, Deadlines
+from bridge.client.transports.channel import OutgoingRequest
+from bridge.client.transports.limits import LARGE_BYTES
+from bridge.client.transports.plain_requests import PlainRequest
+from bridge.client.transports.streamed_reads import StreamedRead
+from bridge.tools.context import InvocationContext
+from tests.client.raw_http import Heard
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Contents:
+    """A caller that takes all parts at once."""
+
+    def __init__(self) -> None:
+        self.local: Any = str
+        self.written: list[bytes] = []
+
+    def begin(self, _: int | None) -> bool:
+        return True
+
+    async def write(self, text: bytes) -> None:
+        self.written.append(text)
+
+
+class Caller(Heard):
+    """A channel of a caller that gets contents in parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.contents_stream = Contents()
+
+
+async def test_others_run_while_contents_pass_that_are_there_already() -> None:
+    items = b",".join([b'{"uri":"a:b","text":""}'] * 50_000)
+    line = b'{"jsonrpc":"2.0","id":7,"result":{"contents":[%b]}}' % items
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def rest() -> AsyncIterator[bytes]:
+        yield line[LARGE_BYTES:]
+
+    caller, context = Caller(), InvocationContext()
+    context.connect(caller)
+    outgoing = OutgoingRequest(Call(Deadlines(), context, 10.0, 10.0))
+    request = PlainRequest(7, "resources/read", "2025-11-25", None, b"", True)
+    read = StreamedRead.begin(line[:LARGE_BYTES], len(line), request, outgoing)
+    assert read is not None
+    task = asyncio.create_task(others())
+    await read.run(rest())
+    task.cancel()
+    assert len(json.loads(b"".join(caller.contents_stream.written) + b"}")["contents"]) == 50_000
+    assert turns >= (len(line) - LARGE_BYTES) // 65536
