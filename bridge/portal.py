@@ -242,18 +242,25 @@ def call_soon(token: EventLoopToken, function: Callable[[], object]) -> None:
     (getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon)(function)
 
 
+def runs_on_asyncio() -> bool:
+    """True in an event loop of asyncio."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def start_detached(function: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
     """Run a coroutine function in its own task, with a name for debugging, in the running event loop.
 
     The task is not awaited, and not cancelled before the event loop ends. It must handle its own exceptions.
     """
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
+    if not runs_on_asyncio():
         import trio  # noqa: PLC0415 - installed if it is running
 
         trio.lowlevel.spawn_system_task(function, name=name)
         return
-    task = loop.create_task(function(), name=name)
+    task = asyncio.get_running_loop().create_task(function(), name=name)
     _running.add(task)
     task.add_done_callback(_running.discard)

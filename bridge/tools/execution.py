@@ -31,6 +31,7 @@ from bridge.errors import (
     ToolTimeoutError,
     UnknownToolError,
 )
+from bridge.portal import runs_on_asyncio
 from bridge.tools.calls import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import listed, require_callable, require_count, require_seconds, require_type
 from bridge.tools.content import Text, text_of
@@ -293,9 +294,7 @@ def _failure(raised: BaseException, name: str) -> Exception:
 def _may_be_a_signal() -> bool:
     """Return True if a KeyboardInterrupt may come from Ctrl+C rather than from the tool."""
     # Servers and `asyncio.run` handle SIGINT themselves, so that it never interrupts running code.
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:  # trio raises KeyboardInterrupt in the running task
+    if not runs_on_asyncio():  # trio raises KeyboardInterrupt in the running task
         return True
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     return is_default and threading.current_thread() is threading.main_thread()

@@ -5,7 +5,6 @@ A `bridge.client.transports.transport.Transport` creates the channels to try. Th
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -245,12 +244,3 @@ class Channel(ABC):
     def explain_loss(self) -> Cause:
         """Explain a lost session whose channel raised no error."""
         return Cause("the connection was lost")
-
-
-def runs_on_asyncio() -> bool:
-    """True in an event loop of asyncio, which the fast paths need."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

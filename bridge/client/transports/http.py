@@ -13,8 +13,9 @@ from urllib.request import getproxies
 
 from bridge.client.auth.grants import OAuthLogin
 from bridge.client.redaction import HIDDEN, redact_url, scrub
-from bridge.client.transports.channel import Cause, Channel, runs_on_asyncio
+from bridge.client.transports.channel import Cause, Channel
 from bridge.client.transports.transport import LoginTarget, Transport, secrets_of
+from bridge.portal import runs_on_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence

@@ -10,14 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bridge.client.redaction import HIDDEN, redact_command, scrub
-from bridge.client.transports.channel import (
-    CONNECTION_CLOSED,
-    Cause,
-    Channel,
-    TransportFailedError,
-    runs_on_asyncio,
-)
+from bridge.client.transports.channel import CONNECTION_CLOSED, Cause, Channel, TransportFailedError
 from bridge.client.transports.transport import Transport, secrets_of
+from bridge.portal import runs_on_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import CancelScope
 
+from bridge.portal import runs_on_asyncio
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.failures import reported
 from bridge.server.limits.accounts import current_account
@@ -82,7 +83,7 @@ class Tasks:
         if not options.max_tasks or (policy is None and options.after_seconds is None):
             return False
         if modern and supports_tasks(capabilities):
-            return _is_on_asyncio()
+            return runs_on_asyncio()
         if policy is not None and policy.required:
             raise missing_tasks_extension(f"the tool {tool.name!r}")
         return False
@@ -364,11 +365,3 @@ class Tasks:
             if lost := len(self._running):
                 _logger.error("the outcomes of %d tasks could not be stored", lost)
             await self._kept.close()
-
-
-def _is_on_asyncio() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
