@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bridge.hosting.connection_limits import ConnectionLimits
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 PROTOCOLS = pytest.mark.parametrize("protocol", ["direct", "httptools", "h11"])
 CALL = modern("tools/call", name="add", arguments={"a": 1, "b": 2}).raw
 
