@@ -228,7 +228,11 @@ class _HttpChannel(Channel):
         """Explain an HTTP error."""
         import httpx2  # noqa: PLC0415 - only for failures
 
-        if isinstance(error, httpx2.SSEError):  # an answer to GET that is no event stream, such as a web page
+        from bridge.client.transports.limits import ResponseTooLongError  # noqa: PLC0415 - as above
+
+        if isinstance(error, httpx2.SSEError) and not isinstance(
+            error, ResponseTooLongError
+        ):  # an answer to GET that is no event stream, such as a web page
             return Cause("no MCP server at this URL: its answer is no event stream", _CHECK_THE_PATH)
         response = getattr(error, "response", None)
         return _cause_of_status(response.status_code) if response is not None else None
