@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from contextlib import redirect_stdout as redirect_prints
+from contextvars import ContextVar
 from dataclasses import dataclass
 from io import BufferedWriter, FileIO, TextIOWrapper
 from threading import Event, Thread
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.hosting")
 T = TypeVar("T")
+
+imported_target: ContextVar[str | None] = ContextVar("imported_target", default=None)
+"""Target that a command imports now; None while it imports none."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""

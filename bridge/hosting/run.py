@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bridge.errors import DefinitionError
-from bridge.hosting.process import INTERRUPTED, drop_unwritable_diagnostics, exit_process, print_message
+from bridge.hosting.process import (
+    INTERRUPTED,
+    drop_unwritable_diagnostics,
+    exit_process,
+    imported_target,
+    print_message,
+)
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
@@ -45,13 +51,18 @@ def run(
             machines.
 
     Raises:
-        DefinitionError: There are no tools, a tool or the transport is invalid, or a public host has no authentication.
+        DefinitionError: There are no tools, a tool or the transport is invalid, a public host has no authentication, or
+            a command of ``bridge`` imports the program, which would not end.
         BridgeError: The address cannot be bound, or the server failed.
         OSError: Over stdio: standard input or output is closed.
         SystemExit: The server was interrupted by Ctrl-C.
     """
     if transport not in ("stdio", "http"):
         raise DefinitionError(f"transport must be 'stdio' or 'http', not {transport!r}")
+    if (target := imported_target.get()) is not None:
+        raise DefinitionError(
+            f"bridge.run would serve {target} while it is imported; write it under if __name__ == '__main__':"
+        )
     if transport == "stdio" and auth is not None:
         raise DefinitionError("auth needs transport='http'; over stdio, the only caller is the parent process")
     from bridge.server.publisher import Publisher  # noqa: PLC0415 - after checks that need no imports

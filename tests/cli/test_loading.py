@@ -291,6 +291,11 @@ def test_a_file_that_raises_shows_the_users_frames_alone(run: Run, directory: Pa
         ("import sys\nsys.exit(3)\n", "SystemExit: 3", 2),
         ("from bridge import tool\n\ntool('text')(5)\n", "DefinitionError: 5 cannot be a tool;", 3),
         ("raise ValueError('first\\nsecond')\n", "ValueError: first", 1),
+        (
+            "import bridge\n@bridge.tool\ndef one() -> int:\n    return 1\n\nbridge.run(one)\n",
+            "DefinitionError: bridge.run would serve",
+            6,
+        ),
     ],
 )
 def test_whatever_a_file_raises_is_told_with_its_place(

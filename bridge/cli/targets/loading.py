@@ -19,6 +19,7 @@ from bridge.cli.reporting import ImportFailedError, user_location, users_traceba
 from bridge.cli.targets.openapi import is_application, operation_tools
 from bridge.cli.targets.target import FileTarget, OpenApiTarget, target_argument
 from bridge.errors import DefinitionError, TargetError
+from bridge.hosting.process import imported_target
 from bridge.text import nearest
 
 if TYPE_CHECKING:
@@ -257,6 +258,7 @@ def _import_module(name: str) -> ModuleType:
 
 @contextmanager
 def _users_code(target: FileTarget | ModuleTarget) -> Iterator[None]:
+    token = imported_target.set(_file_of(target))
     try:
         yield
     except TargetError:
@@ -267,6 +269,8 @@ def _users_code(target: FileTarget | ModuleTarget) -> Iterator[None]:
         reason = f"{type(error).__name__}: {text}".splitlines()[0]
         message = f"importing {_file_of(target)} failed: {reason}" + (f" ({where})" if where else "")
         raise ImportFailedError(message, users_traceback(error)) from error
+    finally:
+        imported_target.reset(token)
 
 
 def _file_of(target: FileTarget | ModuleTarget) -> str:
