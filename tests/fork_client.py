@@ -62,7 +62,8 @@ def main() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         code = number(connection.recv(NUMBER_BYTES))
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:  # which cannot be handled
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
 

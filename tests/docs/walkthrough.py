@@ -34,6 +34,7 @@ from itertools import takewhile
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import yaml
 
@@ -187,7 +188,8 @@ class Walkthrough:
         line = command.line.partition("  # ")[0].rstrip()
         if _LOGIN.match(line):
             _, program, *arguments = shlex.split(line)
-            import_module(f"bridge.cli.{program}").command.make_context(program, arguments)
+            with mock.patch("bridge.cli.reporting.configure_logging"):  # which would last in this process
+                import_module(f"bridge.cli.{program}").command.make_context(program, arguments)
         elif line.startswith("make "):
             targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
             assert line.split()[1] in targets

@@ -90,7 +90,8 @@ class Exchange:
     async def run(self, endpoint: Endpoint) -> Exchange:
         headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
         body = self.message if isinstance(self.message, bytes) else json.dumps(self.message).encode()
-        scope: Scope = {"type": "http", "method": "POST", "path": self.path, "headers": headers, **self.scope}
+        line: Scope = {"type": "http", "http_version": "1.1", "method": "POST", "path": self.path}
+        scope: Scope = {**line, "headers": headers, **self.scope}
         request = Request(Head(scope), body)
         request.receive, request.send = self._receive, self._send
         with anyio.fail_after(DEADLINE_SECONDS):
