@@ -37,8 +37,11 @@ _PLAIN_ESCAPE = rb"u(?:[0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}"
 _PAIR = rb"[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPE = rb'\\(?:["\\/bfnrt]|' + _PLAIN_ESCAPE + rb"|" + _PAIR + rb"))"
 _MAX_ESCAPE_BYTES = 12
-_CHARS = re.compile(rb'(?:[^"\\\x00-\x1f]++|' + _ESCAPE + rb")*+")
-"""Characters of a string. No surrogate stands alone, as in the parsers of most languages."""
+_CHARS = re.compile(rb'(?:[^"\\\x00-\x1f]++|' + _ESCAPE + rb")*")
+"""Characters of a string. No surrogate stands alone, as in the parsers of most languages.
+
+A possessive quantifier around alternatives matches too little before Python 3.11.5 (python/cpython#106052).
+"""
 _UNUSUAL = re.compile(rb'\\(?!["/bfnrt]|' + _PLAIN_ESCAPE + rb"))")
 """An escape that is not complete or not simple, in a text without escaped backslashes."""
 _CONTROLS = bytes(range(0x20))
