@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test collect test-all test-browser pictures test-llm check format conformance faults bench figures fuzz load reference docs clean
+.PHONY: help demo test collect test-all test-pythons test-browser pictures test-llm check format conformance faults bench figures fuzz load reference docs clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -31,6 +31,9 @@ collect: $(READY) ## Compile the tests, which else each process of `make test` d
 
 test-all: $(READY) ## Run the slow tests too: programs of others, images, replicas that are killed, every pair of routes
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --hypothesis-profile all -m "not llm and not faults and not docs and not browser"
+
+test-pythons: $(READY) ## Run the tests on each Python from 3.11 on that PATH and pyenv have, and name the others
+	$(BIN)/python -m tests.pythons -n $(PROCESSES) --dist loadgroup $(PYTHONS)
 
 test-browser: $(READY) ## Test the page of `bridge inspect` in Chromium, which is installed for it, as root by apt
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
@@ -82,4 +85,4 @@ docs: reference ## Build the documentation into site/, strictly, and check the r
 	$(BIN)/python -m pytest tests/docs/test_site.py -m docs --quiet
 
 clean: ## Forget the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist site
+	rm -rf $(VENV) .pythons .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist site

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig, ServersConfig
     from bridge.client.connection.connection import Connection
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.connection.state import ConnectionState, ConnectionStatus
+    from bridge.client.connection.status import ConnectionState, ConnectionStatus
     from bridge.client.provider import McpToolProvider
     from bridge.client.tasks.blocking import BlockingTask
     from bridge.client.tasks.detached import DetachedTools
@@ -262,7 +262,7 @@ _NAMES = {
     "bridge.client.config.servers": "ServerConfig ServersConfig",
     "bridge.client.connection.connection": "Connection",
     "bridge.client.connection.handlers": "ClientHandlers",
-    "bridge.client.connection.state": "ConnectionState ConnectionStatus",
+    "bridge.client.connection.status": "ConnectionState ConnectionStatus",
     "bridge.client.provider": "McpToolProvider",
     "bridge.client.tasks.blocking": "BlockingTask",
     "bridge.client.tasks.detached": "DetachedTools",

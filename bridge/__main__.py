@@ -13,8 +13,9 @@ def main() -> int:
     """
     try:
         from bridge.cli import main as run  # noqa: PLC0415 - it takes a while, in which Ctrl-C may come
+        from bridge.hosting.process import exit_process  # noqa: PLC0415 - as above
 
-        return run()
+        return exit_process(run())
     except KeyboardInterrupt:
         return _INTERRUPTED
 

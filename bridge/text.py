@@ -74,7 +74,10 @@ def escaped_json(text: str) -> str:
     """Escape invisible characters in JSON text with JSON's own escapes; the value is unchanged."""
     if _is_visible(text):
         return text
-    return "".join(char if char == "\n" or _is_visible(char) else json.dumps(char)[1:-1] for char in text)
+    return "\n".join(
+        line if _is_visible(line) else "".join(each if _is_visible(each) else json.dumps(each)[1:-1] for each in line)
+        for line in text.split("\n")
+    )
 
 
 def _is_visible(text: str) -> bool:

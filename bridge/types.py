@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable, Coroutine
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 T = TypeVar("T")
+_STRINGS_AT_ONCE = 50_000
 
 Json = dict[str, Any]
 """A JSON object."""
 
+RETRY_AFTER_META_KEY = "io.github.mcp-toolbridge/retryAfterSeconds"
+"""Key in ``_meta`` of the result of a refused call: seconds after which it may be called again."""
 Step = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 """Runs the first step of a coroutine; returns an awaitable for the rest, or raises StopIteration with its value."""
 
@@ -36,10 +40,12 @@ class ValueBounds:
     Args:
         containers: Maximum objects and arrays; each takes up to a hundred times its two bytes.
         entries: Maximum names and values, including objects and arrays.
+        names: Maximum different names, which take several times as long as other values; None for no limit of theirs.
     """
 
     containers: int
     entries: int
+    names: int | None = None
 
     def excess(self, text: bytes) -> str | None:
         """Count the values of a JSON text before it is parsed; return a description of the excess, or None.
@@ -47,13 +53,18 @@ class ValueBounds:
         Characters inside JSON strings do not count. Up to the first syntax error, where a parser stops, the count is
         never too low.
         """
-        if len(text) <= self.containers or self._counted(text) is None:  # an upper bound, sufficient for most texts
-            return None
+        names = math.inf if self.names is None else self.names
+        if len(text) <= self.containers or (self._counted(text) is None and text.count(b":") <= names):
+            return None  # these are upper bounds, sufficient for most texts
         if b"\\" in text:
             text = text.replace(rb"\\", b"").replace(rb"\"", b"")
         if (texts := text.count(b'"') // 2) > self.entries + 1:
             return f"{texts:,} names and texts, of {self.entries:,} at most"
-        return self._counted(b"".join(text.split(b'"')[::2]))
+        if (excess := self._counted(b"".join(text.split(b'"')[::2]))) is not None:
+            return excess
+        if self.names is not None and text.count(b":") > self.names and _has_more_names(text, self.names):
+            return f"more than {self.names:,} different names"
+        return None
 
     def share(self, text: bytes, ignored: float) -> float:
         """Estimate, from above, the part of the bounds that a text without excess takes, from 0.0 to 1.0.
@@ -73,6 +84,20 @@ class ValueBounds:
         if entries > self.entries:
             return f"{entries:,} names and values, of {self.entries:,} at most"
         return None
+
+
+def _has_more_names(text: bytes, most: int) -> bool:
+    """Return True if a JSON text without escaped quotation marks has more than so many different names."""
+    names: set[bytes] = set()
+    rest = text
+    while True:
+        *parts, rest = rest.split(b'"', _STRINGS_AT_ONCE * 2)
+        followers = [*parts[2::2], rest]
+        names.update(name for name, after in zip(parts[1::2], followers, strict=False) if after.lstrip()[:1] == b":")
+        if len(names) > most:
+            return True
+        if len(parts) < _STRINGS_AT_ONCE * 2:
+            return False
 
 
 def _counts(text: bytes) -> tuple[int, int]:

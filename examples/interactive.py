@@ -45,9 +45,9 @@ async def paint(context: InvocationContext) -> str:
     # Ask first, act afterwards: with a client of the newest protocol revision, the function is run again from its
     # start when the answer has come, and then this line returns at once.
     answer = await context.elicit("Which room shall I paint?", Permission, key="permission")
-    if not answer.accepted or answer.content is None:
+    if answer.data is None:
         raise ToolError("the person does not want anything painted; do not ask again")
-    return f"Painted the {answer.content['room']} {answer.content.get('colour', 'white')}."
+    return f"Painted the {answer.data.room} {answer.data.colour}."
 
 
 # A coroutine function is cancelled where it waits. Python's own try … finally is where to clean up.

@@ -18,12 +18,13 @@ is the session. The booking of another customer and one that does not exist are 
 The prompt `book_car` books a car as a customer wishes.
 """
 
+import atexit
 import json
 import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
@@ -263,24 +264,27 @@ def _check_cancellable(booking: Booking) -> None:
 
 def _opened() -> sqlite3.Connection:
     file = os.environ.get("BOOKINGS_FILE")
-    try:
-        bookings = sqlite3.connect(
-            Path(file).expanduser() if file else ":memory:",
-            isolation_level=None,
-            timeout=LOCK_SECONDS,
-            check_same_thread=False,
-        )
-        bookings.row_factory = sqlite3.Row
-        bookings.execute("BEGIN IMMEDIATE")
-        tables = {name for (name,) in bookings.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-        if not tables:
-            _fill(bookings)
-        bookings.execute("COMMIT")
-    except sqlite3.Error as error:
-        raise TargetError(f"BOOKINGS_FILE must name a SQLite file, or a new one; {file!r}: {error}") from error
-    if tables and "bookings" not in tables:
-        bookings.close()
-        raise TargetError(f"BOOKINGS_FILE names a database of something else; {file!r} has no table of bookings")
+    with ExitStack() as refused:
+        try:
+            bookings = sqlite3.connect(
+                Path(file).expanduser() if file else ":memory:",
+                isolation_level=None,
+                timeout=LOCK_SECONDS,
+                check_same_thread=False,
+            )
+            refused.callback(bookings.close)
+            bookings.row_factory = sqlite3.Row
+            bookings.execute("BEGIN IMMEDIATE")
+            tables = {name for (name,) in bookings.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+            if not tables:
+                _fill(bookings)
+            bookings.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise TargetError(f"BOOKINGS_FILE must name a SQLite file, or a new one; {file!r}: {error}") from error
+        if tables and "bookings" not in tables:
+            raise TargetError(f"BOOKINGS_FILE names a database of something else; {file!r} has no table of bookings")
+        refused.pop_all()
+    atexit.register(bookings.close)
     return bookings
 
 

@@ -15,37 +15,37 @@ Environment:
 Resources: database://schema has the statements that made everything; database://tables/{table} describes one table,
 and completes its name. The prompt `ask` asks a question about the data, with the schema.
 
-Nothing here reads the text of a statement to decide what it may do. SQLite itself holds the limits: the file is opened
-read-only (mode=ro, and PRAGMA query_only), an authorizer refuses what reaches beyond it (ATTACH, settings by PRAGMA,
-extensions), and SQLite's own limits bound the size of a value, the length of a statement and the memory. A statement
-that takes too long, or whose caller has left, is interrupted while it runs.
+Nothing here reads the text of a statement to decide what it may do: SQLite itself holds the limits, as
+processes/statements.py describes. SQLite looks at a deadline between its steps only, and one step can take minutes.
+Statements therefore run in processes of their own, which are killed where a statement takes too long, or its caller
+has left.
 """
 
+import json
 import os
-import sqlite3
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from queue import Empty, SimpleQueue
+from threading import BoundedSemaphore, Thread
+from typing import IO, Annotated, Any
 
 from bridge import File, InvocationContext, P, TargetError, ToolAnnotations, ToolError, prompt, resource, tool
 
+PROGRAM = Path(__file__).parent / "processes" / "statements.py"
+PROCESSES = 8  # that run statements at the same time
+IDLE_PROCESSES = 2  # that wait for the next statement
+GRACE_SECONDS = 0.5  # for SQLite to stop by itself
+CHECK_SECONDS = 0.05
 VALUE_BYTES = 1_000_000  # of one value that SQLite may hold
-STATEMENT_BYTES = 100_000
-HEAP_BYTES = 256 * 1024 * 1024  # that SQLite may use in this process
-CELL_CHARS = 2_000  # of one value that is shown
 RESULT_CHARS = 200_000  # of all values that are shown
 LISTED_TABLES = 1_000
-LOCK_SECONDS = 3.0  # to wait for another writer
-OPCODES_BETWEEN_CHECKS = 10_000
-
-FORBIDDEN = {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT}
-FORBIDDEN_FUNCTIONS = {"load_extension", "fts3_tokenizer"}  # both reach into this process
-TABLE_PRAGMAS = {"foreign_key_list", "index_info", "index_list", "table_info", "table_list", "table_xinfo"}
-FULL_TEXT_PRAGMAS = {"data_version", "page_size"}  # which virtual tables read
 
 Value = str | int | float | bool | None
 
@@ -94,13 +94,13 @@ class Table:
 @reading
 def list_tables(context: InvocationContext) -> list[Table]:
     """Lists the tables and views of the database."""
-    with _database(context) as database:
-        rows = database.execute(
-            "SELECT name, type, ncol FROM pragma_table_list WHERE schema = 'main' AND type <> 'shadow'"
-            " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name LIMIT ?",
-            (LISTED_TABLES,),
-        )
-        return [Table(*row) for row in rows]
+    listed = _run(
+        context,
+        "SELECT name, type, ncol FROM pragma_table_list WHERE schema = 'main' AND type <> 'shadow'"
+        " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name LIMIT ?",
+        [LISTED_TABLES],
+    )
+    return [Table(*row) for row in listed.rows]
 
 
 @dataclass(frozen=True)
@@ -136,30 +136,30 @@ def describe_table(
     described, names = _described(table, context)
     if described is None:
         near = ", ".join(map(repr, get_close_matches(table[:100], names[:LISTED_TABLES]))) or "see list_tables"
-        raise ToolError(f"there is no table {_cut(table)!r}; near it: {near}")
+        raise ToolError(f"there is no table {table[:100]!r}; near it: {near}")
     return described
 
 
 def _described(table: str, context: InvocationContext) -> tuple[Schema | None, list[str]]:
     """Schema of a table, None where it does not exist; and the names of all tables."""
-    with _database(context) as database:
-        names = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')")]
-        if (name := next((name for name in names if name.lower() == table.lower()), None)) is None:
-            return None, names
-        references = {
-            column: f"{other}({target})" if target else other
-            for column, other, target in database.execute(
-                'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', (name,)
-            )
-        }
-        columns = [
-            Column(column, kind, not (required or key), bool(key), default, references.get(column))
-            for column, kind, required, default, key in database.execute(
-                'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?) WHERE hidden <> 1', (name,)
-            )
-        ]
-        made = database.execute("SELECT type, sql FROM sqlite_schema WHERE tbl_name = ? AND sql IS NOT NULL", (name,))
-        statements = [(kind, _cut(sql)) for kind, sql in made]
+    listed = _run(context, "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')")
+    names = [name for (name,) in listed.rows]
+    if (name := next((name for name in names if name.lower() == table.lower()), None)) is None:
+        return None, names
+    references = {
+        column: f"{other}({target})" if target else other
+        for column, other, target in _run(
+            context, 'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', [name]
+        ).rows
+    }
+    columns = [
+        Column(column, kind, not (required or key), bool(key), default, references.get(column))
+        for column, kind, required, default, key in _run(
+            context, 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?) WHERE hidden <> 1', [name]
+        ).rows
+    ]
+    made = "SELECT type, sql FROM sqlite_schema WHERE tbl_name = ? AND sql IS NOT NULL"
+    statements = _run(context, made, [name]).rows
     indexes = [sql for kind, sql in statements if kind == "index"]
     return Schema(columns, indexes, next(sql for kind, sql in statements if kind in {"table", "view"})), names
 
@@ -184,11 +184,10 @@ Parameters = Annotated[list[Value] | dict[str, Value] | None, P("The values: a l
 @reading
 def query(sql: Sql, context: InvocationContext, parameters: Parameters = None) -> Rows:
     """Reads from the database with one SELECT statement. Aggregate, filter and LIMIT in SQL: few rows come back."""
-    with _database(context) as database:
-        cursor = database.execute(sql, parameters or ())
-        if cursor.description is None:
-            raise ToolError("the statement returns nothing; write one SELECT statement")
-        return _rows(cursor)
+    answer = _run(context, sql, parameters, rows=ROWS)
+    if answer.columns is None:
+        raise ToolError("the statement returns nothing; write one SELECT statement")
+    return Rows(answer.columns, answer.rows, answer.truncated)
 
 
 @dataclass(frozen=True)
@@ -202,12 +201,9 @@ class Change:
 
 def execute(sql: Sql, context: InvocationContext, parameters: Parameters = None) -> Change:
     """Changes the database with one statement (INSERT, UPDATE, DELETE, CREATE, …), as a whole or not at all."""
-    with _database(context, writing=True) as database:
-        before = database.total_changes
-        cursor = database.execute(sql, parameters or ())
-        returned = _rows(cursor) if cursor.description else None
-        cursor.close()
-        return Change(database.total_changes - before, returned)
+    answer = _run(context, sql, parameters, rows=ROWS, writing=True)
+    returned = None if answer.columns is None else Rows(answer.columns, answer.rows, answer.truncated)
+    return Change(answer.changed, returned)
 
 
 if WRITABLE:
@@ -219,15 +215,15 @@ if WRITABLE:
 @resource("database://schema", mime_type="application/sql")
 def schema(context: InvocationContext) -> str:
     """The statements that made the tables, views and indexes of the database."""
-    with _database(context) as database:
-        made = database.execute(
-            "SELECT made.sql FROM sqlite_schema AS made JOIN pragma_table_list AS listed ON listed.name = made.tbl_name"
-            " WHERE listed.schema = 'main' AND listed.type <> 'shadow' AND made.sql IS NOT NULL"
-            " AND made.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-            " ORDER BY made.tbl_name, made.name <> made.tbl_name, made.name LIMIT ?",
-            (LISTED_TABLES,),
-        )
-        text = "\n".join(f"{_cut(sql)};" for (sql,) in made)
+    made = _run(
+        context,
+        "SELECT made.sql FROM sqlite_schema AS made JOIN pragma_table_list AS listed ON listed.name = made.tbl_name"
+        " WHERE listed.schema = 'main' AND listed.type <> 'shadow' AND made.sql IS NOT NULL"
+        " AND made.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+        " ORDER BY made.tbl_name, made.name <> made.tbl_name, made.name LIMIT ?",
+        [LISTED_TABLES],
+    )
+    text = "\n".join(f"{sql};" for (sql,) in made.rows)
     return text if len(text) <= RESULT_CHARS else f"{text[:RESULT_CHARS]}\n-- cut: describe_table shows the others"
 
 
@@ -256,65 +252,133 @@ def ask(
     return [File("database://schema", schema(context), "application/sql"), task]
 
 
-# --- what a statement may do -----------------------------------------------------------------------------------------
+# --- how a statement is run -------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _database(context: InvocationContext, *, writing: bool = False) -> Iterator[sqlite3.Connection]:
-    """A connection for one call, with SQLite's own limits on what it can do; errors are explained to a model."""
+@dataclass(frozen=True)
+class Answer:
+    """What the process of a statement answers."""
+
+    columns: list[str] | None
+    rows: list[list[Any]]
+    truncated: str | None
+    changed: int
+
+
+class OverdueError(Exception):
+    """A statement did not end by its deadline, or its caller has left."""
+
+
+class StatementProcess:
+    """A process that runs statements, one after another. It ends with this object, or with this process."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-I", "-S", str(PROGRAM)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - a program of this folder
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._requests = process.stdin
+        self._answers = SimpleQueue[bytes]()
+        Thread(target=_read, args=(process.stdout, self._answers), daemon=True).start()
+        self.end = weakref.finalize(self, _end, process)
+
+    @property
+    def is_usable(self) -> bool:
+        """False if it has ended, or belongs to the process that this one is a fork of."""
+        return self._process.poll() is None
+
+    def run(self, request: Mapping[str, Any], context: InvocationContext, deadline: float) -> dict[str, Any]:
+        """The answer to one request; after an exception, the process has to be ended."""
+        with suppress(OSError):  # it was killed; then an empty line is read
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.flush()
+        while True:
+            with suppress(Empty):
+                answer = self._answers.get(timeout=CHECK_SECONDS)
+                return json.loads(answer) if answer else {"kind": "memory", "error": ""}
+            if context.cancelled or time.monotonic() > deadline + GRACE_SECONDS:
+                raise OverdueError
+
+
+def _read(answers: IO[bytes], received: "SimpleQueue[bytes]") -> None:
+    """Put each line into a queue, and an empty one when the process has ended."""
+    with answers:
+        for line in answers:
+            received.put(line)
+    received.put(b"")
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+    with suppress(OSError):
+        process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
+
+
+_idle: list[StatementProcess] = []
+_free = BoundedSemaphore(PROCESSES)
+
+
+def _run(
+    context: InvocationContext,
+    sql: str,
+    parameters: Sequence[Value] | Mapping[str, Value] | None = None,
+    *,
+    rows: int | None = None,
+    writing: bool = False,
+) -> Answer:
+    """Run one statement in a process; errors are explained to a model."""
     deadline = time.monotonic() + SECONDS
+    while not _free.acquire(timeout=CHECK_SECONDS):
+        if context.cancelled or time.monotonic() > deadline:
+            raise ToolError("too many statements are running; try again later")
+    request = {"file": FILE.as_uri(), "sql": sql, "parameters": parameters or (), "rows": rows, "writing": writing}
     try:
-        with closing(_connected(writing=writing)) as database:
-            if writing:
-                database.execute("BEGIN IMMEDIATE")
-            database.set_authorizer(_authorize)
-            database.set_progress_handler(
-                lambda: context.cancelled or time.monotonic() > deadline, OPCODES_BETWEEN_CHECKS
-            )
-            yield database
-            if writing:  # leaving by an exception closes the connection, which takes everything back
-                database.set_authorizer(None)
-                database.execute("COMMIT")
-    except (sqlite3.Error, sqlite3.Warning) as error:
-        raise ToolError(_explained(error)) from error
-    except MemoryError as error:
-        raise ToolError("the statement needs too much memory; sort, group or select less") from error
-    except (OverflowError, ValueError) as error:  # a parameter beyond 64 bits, text that is not Unicode, a NUL
-        raise ToolError(f"the statement or a parameter cannot be passed to SQLite: {error}") from error
+        answer = _answer_of(request, context, deadline)
+    except OverdueError:
+        if writing:  # a reader could not take back what the killed process has left half done
+            undoing = request | {"sql": "SELECT 1", "parameters": ()}
+            _answer_of(undoing, InvocationContext(), time.monotonic() + SECONDS)
+        raise ToolError(_explained("interrupted")) from None
+    finally:
+        _free.release()
+    if "error" not in answer:
+        return Answer(**answer)
+    if answer["kind"] == "SQLite":
+        raise ToolError(_explained(answer["error"]))
+    if answer["kind"] == "memory":
+        raise ToolError("the statement needs too much memory; sort, group or select less")
+    raise ToolError(f"the statement or a parameter cannot be passed to SQLite: {answer['error']}")
 
 
-def _connected(*, writing: bool) -> sqlite3.Connection:
-    database = sqlite3.connect(
-        f"{FILE.as_uri()}?mode={'rw' if writing else 'ro'}", uri=True, isolation_level=None, timeout=LOCK_SECONDS
-    )
-    database.text_factory = lambda data: data.decode(errors="replace")
-    database.execute(f"PRAGMA query_only = {int(not writing)}")
-    database.execute("PRAGMA trusted_schema = OFF")
-    database.execute("PRAGMA foreign_keys = ON")
-    database.execute("PRAGMA temp_store = MEMORY")
-    database.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
-    database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
-    database.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, STATEMENT_BYTES)
-    # The progress handler is not asked within one LIKE, whose time grows with text times pattern.
-    database.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1_000)
-    return database
+def _taken() -> StatementProcess:
+    """A process that is idle, or else a new one."""
+    while True:
+        try:
+            process = _idle.pop()
+        except IndexError:
+            return StatementProcess()
+        if process.is_usable:
+            return process
 
 
-def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    """Whether SQLite may do a thing; writing is not mentioned, since where it is not wanted the file is read-only."""
-    if action == sqlite3.SQLITE_FUNCTION:
-        allowed = second not in FORBIDDEN_FUNCTIONS
-    elif action == sqlite3.SQLITE_PRAGMA:
-        allowed = first in TABLE_PRAGMAS or (first in FULL_TEXT_PRAGMAS and second is None)
+def _answer_of(request: Mapping[str, Any], context: InvocationContext, deadline: float) -> dict[str, Any]:
+    process = _taken()
+    try:
+        answer = process.run({**request, "seconds": deadline - time.monotonic()}, context, deadline)
+    except BaseException:
+        process.end()
+        raise
+    if len(_idle) < IDLE_PROCESSES and answer.get("kind") != "memory":
+        _idle.append(process)
     else:
-        allowed = action not in FORBIDDEN
-    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+        process.end()
+    return answer
 
 
-def _explained(error: sqlite3.Error | sqlite3.Warning) -> str:
+def _explained(said: str) -> str:
     """What SQLite says, and what to do about it."""
-    said = str(error)
     remedies = {
         "interrupted": f"the statement ran longer than {SECONDS} seconds; narrow it down, or use an indexed column",
         "authoriz": "that statement, function or PRAGMA is not allowed here",
@@ -327,40 +391,7 @@ def _explained(error: sqlite3.Error | sqlite3.Warning) -> str:
     return next((remedy for sign, remedy in remedies.items() if sign in said), f"SQLite says: {said}")
 
 
-# --- what is shown ---------------------------------------------------------------------------------------------------
-
-
-def _rows(cursor: sqlite3.Cursor) -> Rows:
-    """The first rows, as many as a model can take in; the others are not fetched."""
-    columns = [name for name, *_ in cursor.description or ()]
-    rows: list[list[Value]] = []
-    chars = 0
-    for row in cursor:
-        shown = [_shown(value) for value in row]
-        chars += sum(len(str(value)) for value in shown)
-        if len(rows) == ROWS:
-            return Rows(columns, rows, f"there are more than {ROWS} rows")
-        if rows and chars > RESULT_CHARS:
-            return Rows(columns, rows, f"these are {len(rows)} rows, and more would be too much text")
-        rows.append(shown)
-    return Rows(columns, rows, None)
-
-
-def _shown(value: Value | bytes) -> Value:
-    if isinstance(value, bytes):
-        return _cut(f"x'{value[:CELL_CHARS].hex()}'", len(value) * 2)
-    if isinstance(value, float) and value in {float("inf"), float("-inf")}:
-        return "Infinity" if value > 0 else "-Infinity"
-    return _cut(value) if isinstance(value, str) else value
-
-
-def _cut(text: str, chars: int | None = None) -> str:
-    chars = chars or len(text)
-    return text if chars <= CELL_CHARS else f"{text[:CELL_CHARS]}… (cut; {chars} characters in all)"
-
-
 try:
-    with _database(InvocationContext()) as _opened:
-        _opened.execute("SELECT count(*) FROM sqlite_schema")
+    _run(InvocationContext(), "SELECT count(*) FROM sqlite_schema")
 except ToolError as error:
     raise TargetError(f"DATABASE_FILE must be a SQLite file; {str(FILE)!r}: {error}") from error

@@ -39,9 +39,13 @@ settings.load_profile("bridge")
 
 
 def pytest_configure() -> None:
-    """Let programs that tests start receive SIGINT, which background jobs of a shell ignore."""
+    """Let programs that tests start receive SIGINT, which background jobs of a shell ignore.
+
+    A pytest that they start has no plugin of langchain, as this one: it warns on Python 3.14.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault("PYTEST_ADDOPTS", "-p no:langsmith_plugin")
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def serve(listener: socket.socket) -> None:
         if listener in ready:
             connection, _ = listener.accept()
             with suppress(EOFError, OSError):  # the client was killed
-                running[connection] = _started(connection)
+                running[connection] = _started(connection, [listener, connection, *running])
         for connection, process in list(running.items()):
             if process.sentinel in ready or connection in ready:
                 del running[connection]
@@ -53,8 +53,12 @@ def serve(listener: socket.socket) -> None:
         _end(connection, process)
 
 
-def _started(connection: socket.socket) -> ForkProcess:
+def _started(connection: socket.socket, private: Sequence[socket.socket]) -> ForkProcess:
     """Start what a client asks for.
+
+    Args:
+        connection: Connection of the client.
+        private: Sockets that the process closes: a client waits for the end of its connection.
 
     Raises:
         EOFError: The client has ended.
@@ -69,7 +73,7 @@ def _started(connection: socket.socket) -> ForkProcess:
     arguments, (cwd, *settings) = words[: int(count)], words[int(count) :]
     streams: list[Connection[Any, Any]] = list(map(Connection, descriptors))
     environment = dict(setting.split("=", 1) for setting in settings)
-    process = get_context("fork").Process(target=_run, args=(arguments, cwd, environment, streams))
+    process = get_context("fork").Process(target=_run, args=(arguments, cwd, environment, streams, private))
     process.start()
     for stream in streams:
         stream.close()
@@ -88,8 +92,16 @@ def _end(connection: socket.socket, process: ForkProcess) -> None:
         connection.sendall(process.exitcode.to_bytes(NUMBER_BYTES, "big", signed=True))
 
 
-def _run(arguments: list[str], cwd: str, env: dict[str, str], streams: Sequence[Connection[Any, Any]]) -> None:
+def _run(
+    arguments: list[str],
+    cwd: str,
+    env: dict[str, str],
+    streams: Sequence[Connection[Any, Any]],
+    private: Sequence[socket.socket],
+) -> None:
     """Become the process that ``python`` would be, after the fork."""
+    for inherited in private:
+        inherited.close()
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()

@@ -33,12 +33,13 @@ COMMANDS = ("call", "chat", "inspect", "install", "list", "login", "logout", "pi
 IMPORTED = (
     *(f"bridge.cli.{command}" for command in COMMANDS),
     *("bridge.cli.serve.gateway", "bridge.cli.serve.http", "bridge.cli.serve.stdio", "bridge.client"),
-    *("bridge.hosting.httptools_protocol", "bridge.hosting.serve", "bridge.hosting.workers"),
+    *("bridge.hosting.httptools_parser", "bridge.hosting.serve", "bridge.hosting.workers"),
     *("bridge.server.http.app", "bridge.server.limits.accounts", "bridge.server.sdk_server"),
     *("anyio._backends._asyncio", "filelock", "httpcore2", "mcp.client.auth", "openai", "truststore"),
-    *("uvicorn.lifespan.on", "uvicorn.protocols.http.httptools_impl", "uvloop"),
+    *("uvicorn.lifespan.on", "uvloop"),
 )
 """Modules that every process has from the start. None of them reads environment variables that tests set."""
+_STARTING = Lock()
 
 
 class ForkedPython:
@@ -93,9 +94,9 @@ class ForkedPython:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        wait([self._connection], timeout)
-        if (code := self.returncode) is None:
-            raise TimeoutExpired(self.args, timeout or 0)
+        while (code := self.returncode) is None:
+            if not wait([self._connection], timeout):
+                raise TimeoutExpired(self.args, timeout or 0)
         return code
 
     def send_signal(self, number: int) -> None:
@@ -183,9 +184,15 @@ def entry(*arguments: str, **settings: object) -> dict[str, Any]:
     return {"command": program, "args": rest, **settings}
 
 
-@cache
 def _fork_server() -> str:
-    """Start the process that forks for `command`, which ends with this one; return its address."""
+    """Return the address of the process that forks; it is started once, whichever threads need it at the same time."""
+    with _STARTING:
+        return _started_fork_server()
+
+
+@cache
+def _started_fork_server() -> str:
+    """Start the process that forks, which ends with this one; return its address."""
     folder = mkdtemp(prefix="forks")  # which it removes
     address = str(Path(folder) / "address")
     ours, theirs = socket.socketpair()

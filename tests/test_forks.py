@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,15 @@ kept = [
 ]
 signal.pause()
 """
+STARTS_AT_ONCE = """
+from concurrent.futures import ThreadPoolExecutor
+from tests import forks
+
+forks.IMPORTED = ()
+with ThreadPoolExecutor(3) as threads:
+    commands = list(threads.map(forks.command, "abc"))
+print(len({tuple(command[:-1]) for command in commands}))
+"""
 
 pytestmark = pytest.mark.skipif(not forks.IS_POSSIBLE, reason="there are no forks")
 
@@ -55,6 +65,13 @@ def waits(tmp_path: Path) -> str:
 
 def started(*arguments: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(forks.command(*arguments), stdout=subprocess.PIPE, encoding="utf-8")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def forked(*arguments: str) -> forks.ForkedPython:
+    process = forks.ForkedPython(arguments, cwd=ROOT, env=os.environ)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
@@ -104,3 +121,33 @@ def test_all_forks_and_their_server_end_with_a_program_that_is_killed(waits: str
         program.kill()
         rest, _ = program.communicate(timeout=DEADLINE_SECONDS)
     assert rest == b""  # each of them had the pipe
+
+
+def test_a_fork_has_no_connections_of_earlier_ones(waits: str) -> None:
+    """Forks that had them kept them open, and whoever waited for the end of one waited for all."""
+    with forked(waits) as first, forked(waits) as second:
+        first.kill()
+        assert [first.wait(DEADLINE_SECONDS) for _ in range(2)] == [-signal.SIGKILL] * 2
+        assert first._connection.poll(DEADLINE_SECONDS)  # its end, which the second would hold back
+        assert second.poll() is None
+        second.kill()
+
+
+def test_threads_wait_for_the_same_fork(waits: str) -> None:
+    with forked(waits) as process, forked(waits) as other, ThreadPoolExecutor(3) as threads:
+        codes = [threads.submit(process.wait, DEADLINE_SECONDS) for _ in range(3)]
+        process.kill()
+        assert [code.result() for code in codes] == [-signal.SIGKILL] * 3
+        other.kill()
+
+
+def test_threads_that_need_the_fork_server_at_once_start_one() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STARTS_AT_ONCE],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("1\n", "")

@@ -121,3 +121,26 @@ def test_programs_import_from_bridge_and_the_documented_modules_alone() -> None:
     ours = {name: {each for each in modules if each.split(".")[0] == "bridge"} for name, modules in imported.items()}
     assert {name: modules - DOCUMENTED for name, modules in ours.items() if modules - DOCUMENTED} == {}
     assert ours["docs/services/index.md"] == {"bridge"}
+
+
+PLAIN = """
+import sys
+extras = "anthropic boto3 cachetools circuitbreaker httptools openai openapi_pydantic opentelemetry.sdk prompt_toolkit"
+for extra in f"{extras} redis rich tenacity throttled uvloop watchfiles yaml".split():
+    sys.modules[extra] = None
+import bridge
+from bridge import *
+import pydoc
+assert "from_openapi" in pydoc.render_doc(bridge, renderer=pydoc.plaintext)
+assert all(hasattr(bridge, name) for name in bridge.__all__)
+try:
+    from_openapi({"openapi": "3.1.0"}, ["*"])
+except MissingExtraError as error:
+    print(error)
+"""
+
+
+def test_without_extras_every_name_can_be_imported_and_a_call_names_the_extra() -> None:
+    done = subprocess.run([sys.executable, "-c", PLAIN], capture_output=True, text=True, timeout=40, check=False)
+    missing = "an OpenAPI document needs the package 'openapi-pydantic': pip install 'mcp-toolbridge[openapi]'\n"
+    assert (done.stdout, done.stderr) == (missing, "")

@@ -63,3 +63,13 @@ def test_up_to_a_syntax_error_the_count_is_not_too_low(value: object, rest: byte
 def test_the_excess_names_the_count_and_the_bound(text: bytes, excess: str) -> None:
     entries = int(excess.split(" of ")[1].split(maxsplit=1)[0]) if "names" in excess else 99
     assert ValueBounds(2, entries).excess(text) == excess
+
+
+@pytest.mark.parametrize("names", [50_001, 100_003])
+def test_different_names_are_counted(names: int) -> None:
+    members = ",".join(f'"a\\"{number}":"b:\\\\"' for number in range(names))
+    text = f"{{{members}}}".encode()
+    assert ValueBounds(9, 10**6, names).excess(text) is None
+    assert ValueBounds(9, 10**6, names - 1).excess(text) == f"more than {names - 1:,} different names"
+    repeated = b"[%b]" % b",".join([b'{"a": "%d:"}' % number for number in range(names)])
+    assert ValueBounds(10**6, 10**6, 1).excess(repeated) is None

@@ -29,14 +29,15 @@ from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, reraise
 from bridge.cli.targets.openapi import lifespan_of, openapi_options
 from bridge.cli.targets.target import LocalTarget, TargetCommand
 from bridge.cli.terminal import write_data
-from bridge.errors import ToolCallError, ToolTimeoutError, UnknownToolError
-from bridge.hosting.process import exit_process, redirect_stdout, run_interruptible
+from bridge.errors import ServerError, ToolCallError, ToolTimeoutError, UnknownToolError
+from bridge.hosting.process import redirect_stdout, run_interruptible
 from bridge.text import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bridge.cli.interaction.questions import QuestionAnswerer
+    from bridge.cli.targets.target import RemoteTarget
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import ToolExecution, ToolExecutionResult
 
@@ -120,21 +121,20 @@ def command(
             execution = _call_here(target, name, arguments_for, seconds, answerer)
             answer, error = execution.result, execution.error
         else:
-            from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
-
-            found = servers.servers_for_command(target, options)
-            try:
-                answer, error = servers.call_tool(found, name, arguments_for, answerer, detach=detach), None
-            except UnknownToolError as missing:
-                raise (_tool_missing(name) if "=" in name else missing) from None
+            answer, error = _call_there(target, options, name, arguments_for, answerer, detach=detach), None
     if isinstance(answer, str):
         write_data(answer)
-        return exit_process(0)
+        return 0
     is_printed = error is not None and not isinstance(error, ToolCallError)
     if error is not None and is_printed:
         click.echo(escape_controls(users_traceback(error)), err=True, nl=False)  # it ends with the error's message
-    write_result(answer, output, is_printed=is_printed)
-    return exit_process(FAILED if answer.is_error else 0)
+    write_result(answer, output, is_printed=is_printed or _is_refusal(answer.text, answerer))
+    return FAILED if answer.is_error else 0
+
+
+def _is_refusal(text: str, answerer: QuestionAnswerer | None) -> bool:
+    """Return True for an error that only repeats why a question was refused, which was printed then."""
+    return answerer is not None and any(reason in text for reason in answerer.refusals)
 
 
 def _json_text(ctx: click.Context, given: str) -> str:
@@ -199,6 +199,30 @@ def _call_here(
                 )
 
     return run_interruptible(run)
+
+
+def _call_there(
+    target: RemoteTarget,
+    options: ServerOptions,
+    name: str,
+    arguments_for: Callable[[ToolSpecification], Mapping[str, Any]],
+    answerer: QuestionAnswerer | None,
+    *,
+    detach: bool,
+) -> ToolExecutionResult | str:
+    """Call a tool of a server."""
+    from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
+    from bridge.tools.tool import ToolExecutionResult  # noqa: PLC0415 - as above
+
+    found = servers.servers_for_command(target, options)
+    try:
+        return servers.call_tool(found, name, arguments_for, answerer, detach=detach)
+    except UnknownToolError as missing:
+        raise (_tool_missing(name) if "=" in name else missing) from None
+    except ServerError as failed:
+        if _is_refusal(str(failed), answerer):
+            return ToolExecutionResult.error(str(failed))
+        raise
 
 
 def _tool_missing(word: str, names: Sequence[str] = ()) -> click.UsageError:

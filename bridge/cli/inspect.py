@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import webbrowser
 from contextlib import contextmanager, nullcontext, suppress
@@ -40,7 +41,8 @@ from bridge.cli.targets.target import (
     target_argument,
 )
 from bridge.errors import TargetError
-from bridge.hosting.process import exit_process, print_message, redirect_stdout, run_interruptible
+from bridge.hosting.process import hangup_signals, print_message, redirect_stdout, run_interruptible
+from bridge.private_files import open_private
 
 if TYPE_CHECKING:
     import socket
@@ -110,12 +112,12 @@ def command(
         sampling_model = None if chat_model is None else SamplingModel(str(model), chat_model)
         inspector = Inspector(_servers(meant, options), model=sampling_model)
         bound = sockets.bind(sockets.resolve(HOST, port))
-        page = sockets.url_of(HOST, bound[0].getsockname()[1], "/?token=")
         tokens = AccessTokens(lambda token: print_message(f"the address was used; now serving it at {page}{token}"))
+        page = sockets.url_of(HOST, bound[0].getsockname()[1], f"{tokens.path}/?token=")
         url = f"{page}{tokens.unused()}"
         with nullcontext() if no_browser else _private_file(url) as file_url:
             run_interruptible(_serve, inspector, bound, tokens, url, file_url)
-    return exit_process(0)
+    return 0
 
 
 def _servers(targets: Sequence[Target], options: ServerOptions) -> list[tuple[ServerConfig, Origin]]:
@@ -178,8 +180,8 @@ def _private_file(url: str) -> Iterator[str]:
     """
     with TemporaryDirectory(prefix="bridge-inspect-") as folder:
         file = Path(folder) / "open.html"
-        file.touch(mode=0o600)
-        file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(url)}">\n')
+        with open(open_private(file, os.O_WRONLY), "w") as opened:  # noqa: PTH123 - a descriptor, not a path
+            opened.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={escape(url)}">\n')
         yield file.as_uri()
 
 
@@ -195,7 +197,8 @@ async def _serve(
 
     app, begun, ended = inspector_app(inspector, tokens), asyncio.Event(), asyncio.Event()
     with suppress(NotImplementedError):  # Windows
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+        for number in (signal.SIGTERM, *hangup_signals()):
+            asyncio.get_running_loop().add_signal_handler(number, ended.set)
     config = uvicorn.Config(
         app,
         http=http_protocol(),  # ignores upgrades, for which uvicorn would advise to install a library

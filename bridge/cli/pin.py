@@ -12,7 +12,7 @@ from bridge.cli.install.config_files import only_writer, regular_file
 from bridge.cli.options import timeout_option
 from bridge.cli.reporting import FAILED, CommandError, logging_option
 from bridge.cli.targets.target import ConfigTarget, TargetCommand, only_remote_target
-from bridge.cli.terminal import write_data
+from bridge.cli.terminal import write_report
 from bridge.errors import ServerError
 from bridge.hosting.process import print_message, redirect_stdout, run_interruptible
 from bridge.text import with_count
@@ -111,7 +111,7 @@ def _checked(path: Path, servers: dict[str, _Lists]) -> int:
         its_pins = pins.get(server, ServerPins.nothing())
         for method, items in lists.items():
             for drift in its_pins.drift(method, items):
-                write_data(f"server {server!r}: {drift}")
+                write_report(f"server {server!r}: {drift}")
                 found += 1
             if items and not its_pins.covers(method):
                 print_message(f"server {server!r}: its {method.noun}s are not pinned yet; bridge pin adds them")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 import sysconfig
 from pathlib import Path
@@ -19,7 +20,7 @@ import bridge
 from bridge.cli.options import option
 from bridge.cli.terminal import wants_colour
 from bridge.errors import ArgumentsError, BridgeError, ResourceNotFoundError, ServerError, TargetError, UnknownToolError
-from bridge.hosting.process import INTERRUPTED, exit_process, print_message, set_message_format
+from bridge.hosting.process import INTERRUPTED, print_message, set_message_format
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip, escape_controls, escaped_json, to_json_line, utc_time
 from bridge.types import without_none
@@ -87,7 +88,7 @@ def exit_code_of(command: Callable[[], object]) -> int:
         code = command()
         sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
-        return exit_process(INTERRUPTED)
+        return INTERRUPTED
     except BrokenPipeError:
         _discard_stdout()
         return FAILED
@@ -173,11 +174,19 @@ _SDK = ("mcp", "client")
 """Loggers of the MCP SDK."""
 
 
-class _VisibleHandler(logging.StreamHandler[TextIO]):
-    """Handler for standard error that escapes control characters, since log messages may contain foreign text."""
+_URL = re.compile(r"\bhttps?://[^\s'\"<>\\]+")
 
-    def __init__(self) -> None:
+
+class _VisibleHandler(logging.StreamHandler[TextIO]):
+    """Handler for standard error that escapes control characters, since log messages may contain foreign text.
+
+    Args:
+        hides_secrets: Redact the URLs in lines: libraries log those that they request, with the values of variables.
+    """
+
+    def __init__(self, *, hides_secrets: bool = False) -> None:
         logging.Handler.__init__(self)
+        self._hides_secrets = hides_secrets
 
     @property
     def stream(self) -> TextIO:  # type: ignore[override]  # as logging's own handler of last resort has it
@@ -186,6 +195,10 @@ class _VisibleHandler(logging.StreamHandler[TextIO]):
 
     def format(self, record: logging.LogRecord) -> str:
         line, level = escape_controls(super().format(record)), record.levelname
+        if self._hides_secrets and "://" in line:
+            from bridge.client.redaction import redact_url  # noqa: PLC0415 - only to debug
+
+            line = _URL.sub(lambda url: redact_url(url[0]).shown, line)
         if record.levelno < logging.WARNING or not line.startswith(level) or not wants_colour(sys.stderr):
             return line
         colour = "yellow" if record.levelno < logging.ERROR else "red"
@@ -235,8 +248,8 @@ def configure_logging(level: str, form: str = "text") -> None:
     Above ``debug``, tracebacks have only the user's frames, uvicorn logs only warnings, and the MCP SDK nothing, since
     the command reports connection errors itself. Libraries' warnings about requests are rate-limited.
     """
-    handler = _VisibleHandler()
     is_debug = level == "debug"
+    handler = _VisibleHandler(hides_secrets=is_debug)
     if form == "json":
         handler.setFormatter(JsonFormatter(shows_all_frames=is_debug))
         set_message_format(message_as_json)

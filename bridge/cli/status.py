@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import click
 
 from bridge.cli.completion import complete_targets
 from bridge.cli.options import ServerOptions, group_values, server_options, with_headers
 from bridge.cli.reporting import FAILED, error_line, logging_option
 from bridge.cli.targets.target import TargetCommand, only_remote_target
-from bridge.cli.terminal import write_data, write_json
+from bridge.cli.terminal import write_json, write_report
 from bridge.hosting.process import redirect_stdout, run_interruptible
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from bridge.cli.targets.target import RemoteTarget
     from bridge.client.tool_catalog import ServerStatus
 
+_END_SECONDS = 2.0
+"""Seconds in which a server that did not answer in time is ended."""
 _COLUMNS = ("SERVER", "STATE", "TRANSPORT", "PROTOCOL", "VERSION", "TOOLS", "LAST ERROR")
 
 
@@ -42,19 +45,25 @@ def command(ctx: click.Context, /, target: str | None, as_json: bool, **settings
     if as_json:
         write_json(rows)
     else:
-        write_data(_table([_COLUMNS, *map(_as_row, rows)]))
+        write_report(_table([_COLUMNS, *map(_as_row, rows)]))
     return FAILED if any(row["required"] and row["state"] != "ready" for row in rows) else 0
 
 
 def _rows(target: RemoteTarget, options: ServerOptions) -> list[dict[str, Any]]:
-    from bridge.cli.targets.servers import servers_for_command  # noqa: PLC0415 - after usage errors
+    from bridge.cli.targets.servers import SETTLE_SECONDS, servers_for_command, settle  # noqa: PLC0415 - after usage errors
     from bridge.client.provider import McpToolProvider  # noqa: PLC0415
 
     servers = servers_for_command(target, options)
 
     async def look() -> Sequence[ServerStatus]:
-        async with McpToolProvider([replace(server, required=False) for server in servers]) as provider:
+        provider = McpToolProvider([replace(server, required=False) for server in servers])
+        try:
+            await provider.open(wait=False)
+            await settle(provider, SETTLE_SECONDS if options.timeout is None else options.timeout + _END_SECONDS)
             return provider.status()
+        finally:
+            with anyio.CancelScope(shield=True):  # each connection bounds its own shutdown
+                await provider.aclose()
 
     statuses = zip(servers, run_interruptible(look), strict=True)
     return [status_as_json(status) | {"required": server.required} for server, status in statuses]

@@ -11,9 +11,9 @@ from bridge.cli.options import ServerOptions, group_values, server_options, spli
 from bridge.cli.reporting import FAILED, logging_option
 from bridge.cli.results import write_result
 from bridge.cli.targets.target import TargetCommand, only_remote_target
-from bridge.cli.terminal import write_data, write_json
+from bridge.cli.terminal import write_json, write_report
 from bridge.errors import DefinitionError
-from bridge.hosting.process import exit_process, redirect_stdout, run_interruptible
+from bridge.hosting.process import redirect_stdout, run_interruptible
 
 if TYPE_CHECKING:
     from bridge.cli.interaction.questions import QuestionAnswerer
@@ -58,14 +58,14 @@ def command(
             raise click.UsageError(str(error), ctx) from error
     if wait:
         write_result(result, "json" if as_json else "text")
-        return exit_process(FAILED if result.is_error else 0)
+        return FAILED if result.is_error else 0
     if as_json:
         from bridge.wire.tasks import task_to_wire  # noqa: PLC0415 - not needed for text
 
         write_json(task_to_wire(state))
     else:
-        write_data(_described(state))
-    return exit_process(0)
+        write_report(_described(state))
+    return 0
 
 
 async def _looked_at(servers: list[ServerConfig], text: str, cancel: bool) -> Task:

@@ -21,19 +21,22 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def write_data(text: str, *, is_heading: Callable[[str], bool] | None = None) -> None:
-    """Write data and a newline to standard output, as UTF-8.
+def write_data(text: str) -> None:
+    """Write data and a newline to standard output, as UTF-8; on a terminal, control characters are escaped."""
+    _write((escape_controls(text) if sys.stdout.isatty() else text).encode("utf-8", "replace") + b"\n")
 
-    On a terminal, control characters are escaped, since the data may be foreign.
+
+def write_report(text: str, *, is_heading: Callable[[str], bool] | None = None) -> None:
+    """Write a report for people and a newline to standard output, as UTF-8.
+
+    Control characters are escaped everywhere, since the texts may be foreign, and a pipe may lead to a terminal.
 
     Args:
-        text: The data.
-        is_heading: Selects lines that are bold where colours are wanted, in which case the text is escaped, too.
+        text: The report.
+        is_heading: Selects lines that are bold where colours are wanted; None for none.
     """
-    is_styled = is_heading is not None and wants_colour(sys.stdout)
-    if is_styled or sys.stdout.isatty():
-        text = escape_controls(text)
-    if is_styled and is_heading is not None:
+    text = escape_controls(text)
+    if is_heading is not None and wants_colour(sys.stdout):
         text = "\n".join(click.style(line, bold=True) if is_heading(line) else line for line in text.split("\n"))
     _write(text.encode("utf-8", "replace") + b"\n")
 
@@ -57,13 +60,13 @@ def _write(data: bytes) -> None:
 
 
 def write_json(data: Any) -> None:
-    """Write indented JSON, with null for infinity and NaN; control characters are escaped on a terminal."""
+    """Write indented JSON, with null for infinity and NaN; JSON's escapes stand for all control characters."""
     try:
         text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
     except ValueError:  # foreign schemas may contain infinity
         finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
         text = json.dumps(finite, indent=2, ensure_ascii=False)
-    write_data(escaped_json(text) if sys.stdout.isatty() else text)
+    _write(escaped_json(text).encode("utf-8", "replace") + b"\n")
 
 
 def wants_colour(stream: TextIO) -> bool:

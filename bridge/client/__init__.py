@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from bridge.client.config.schema import config_json_schema
     from bridge.client.config.servers import ServerConfig, ServersConfig
     from bridge.client.config.variables import InputDefinition, InputSource
-    from bridge.client.connection.call import CallOptions
     from bridge.client.connection.connection import Connection
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.connection.state import (
+    from bridge.client.connection.running_call import CallOptions
+    from bridge.client.connection.status import (
         ConnectionState,
         ConnectionStatus,
         ReconnectPolicy,
@@ -54,10 +54,10 @@ _NAMES = {
     "bridge.client.config.schema": "config_json_schema",
     "bridge.client.config.servers": "ServerConfig ServersConfig",
     "bridge.client.config.variables": "InputDefinition InputSource",
-    "bridge.client.connection.call": "CallOptions",
+    "bridge.client.connection.running_call": "CallOptions",
     "bridge.client.connection.connection": "Connection",
     "bridge.client.connection.handlers": "ClientHandlers",
-    "bridge.client.connection.state": "ConnectionState ConnectionStatus ReconnectPolicy ServerInfo ToolListing",
+    "bridge.client.connection.status": "ConnectionState ConnectionStatus ReconnectPolicy ServerInfo ToolListing",
     "bridge.client.prompts": "RemotePrompts",
     "bridge.client.provider": "McpToolProvider",
     "bridge.client.remote_tool": "RemoteExecutor",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.connection.state import ReconnectPolicy
+    from bridge.client.connection.status import ReconnectPolicy
     from bridge.client.connection_pool import Servers
     from bridge.client.tasks.remote_task import RemoteTask
     from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter

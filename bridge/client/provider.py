@@ -1,9 +1,6 @@
 """McpToolProvider: the tools, resources and prompts of remote MCP servers as local ones.
 
-McpToolProvider ── opens servers, assigns names, notifies listeners
-    ├── .tools, .resources, .prompts ── boxes that are updated when a server's lists change
-    ╰── Upstream, one for each server ── lists and calls (`bridge.client.upstream`)
-          ╰── Connection ── reconnects (`bridge.client.connection`)
+Each server is an Upstream (`bridge.client.upstream`), which lists and calls by a Connection that reconnects.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from bridge.client.connection.connection import Connection
-from bridge.client.connection.state import ConnectionState, Listeners, ReconnectPolicy
+from bridge.client.connection.status import ConnectionState, Listeners, ReconnectPolicy
 from bridge.client.connection_pool import all_at_once, servers_from
 from bridge.client.prompts import RemotePrompts
 from bridge.client.resources import RemoteResources
@@ -43,6 +40,8 @@ if TYPE_CHECKING:
     from bridge.types import Feature
 
 _logger = logging.getLogger("bridge.client")
+
+_NOT_OPEN = "the provider of the servers is not open; use it in `async with provider:`, or call `await provider.open()`"
 
 
 class McpToolProvider(TaskStarter):
@@ -136,8 +135,11 @@ class McpToolProvider(TaskStarter):
         Args:
             names: Names of servers; all by default.
         """
-        selected = [upstream for name, upstream in self._upstreams.items() if not names or name in names]
-        await all_at_once(upstream.settled for upstream in selected)
+        await all_at_once(each.settled for name, each in self._upstreams.items() if not names or name in names)
+
+    def owners_of(self, name: str) -> frozenset[str]:
+        """Return the servers for which a tool's local name is reserved by its prefix; empty if it is for none."""
+        return self._catalog_rules.owners_of(name, [upstream.config for upstream in self._upstreams.values()])
 
     async def aclose(self) -> None:
         """Close all connections. Tools stay listed, but calls fail. May be called from any task."""
@@ -153,7 +155,13 @@ class McpToolProvider(TaskStarter):
             await self.aclose()
 
     async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:  # noqa: ARG002 - the protocol's
-        """Return the current tools; lists that have expired are fetched again first."""
+        """Return the current tools; lists that have expired are fetched again first.
+
+        Raises:
+            DefinitionError: The provider has never been opened.
+        """
+        if self._upstreams and not (self._is_open or self.tools):
+            raise DefinitionError(_NOT_OPEN)
         lists = [upstream.lists["tools"] for upstream in self._upstreams.values()]
         await all_at_once(each.refresh for each in lists if each.has_expired)
         return tuple(self.tools)
@@ -179,12 +187,10 @@ class McpToolProvider(TaskStarter):
     def unknown_tool(self, name: str) -> UnknownToolError:
         """Create the error for a name that no tool has; it names near tools, and servers that are unavailable."""
         near = [local for local, origin in self.origins.items() if origin.tool == name]
-        problems = [status.problem for status in self.status() if not status.is_listed]
-        return UnknownToolError(
-            name,
-            near or nearest(name, (tool.name for tool in self.tools), 3),
-            [each.brief for each in problems if each],
-        )
+        problems = [status.problem.brief for status in self.status() if not status.is_listed and status.problem]
+        if self._upstreams and not self._is_open:
+            problems = [_NOT_OPEN]
+        return UnknownToolError(name, near or nearest(name, (tool.name for tool in self.tools), 3), problems)
 
     def set_filter(self, filter: ToolFilter | None) -> None:  # noqa: A002 - LangChain4j's word
         """Use another filter from now on; listeners are notified of the tools that it adds and removes.
@@ -374,11 +380,8 @@ class McpToolProvider(TaskStarter):
 
     def _rebuild(self, *features: Feature) -> None:
         """Name the items of some features, by default all, anew."""
-        rebuild: dict[Feature, Callable[[CatalogRules], Mapping[str, tuple[str, ...]]]] = {
-            "resources": self.resources.rebuild,
-            "prompts": self.prompts.rebuild,
-            "tools": self._rebuild_tools,
-        }
+        rebuild: dict[Feature, Callable[[CatalogRules], Mapping[str, tuple[str, ...]]]]
+        rebuild = {"resources": self.resources.rebuild, "prompts": self.prompts.rebuild, "tools": self._rebuild_tools}
         for feature in features or rebuild:
             before, left_out = self._left_out.get(feature, {}), rebuild[feature](self._catalog_rules)
             for server, reasons in left_out.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.client.connection.call import NO_OPTIONS, CallOptions
+from bridge.client.connection.running_call import NO_OPTIONS, CallOptions
 from bridge.errors import DefinitionError, ResourceNotFoundError, ServerError, ServerRefusedError, ToolError, WireError
 from bridge.prompts.prompt import Prompt
 from bridge.resources.resource import Resource, ResourceTemplate

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 
-from bridge.client.connection.state import ConnectionState
+from bridge.client.connection.status import ConnectionState
 from bridge.client.connection_pool import MAX_IDLE_SECONDS
 from bridge.errors import ServerError
 from bridge.portal import start_detached
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from bridge.client.connection.connection import Connection
-    from bridge.client.connection.state import ReconnectPolicy
+    from bridge.client.connection.status import ReconnectPolicy
     from bridge.types import Feature
 
 MIN_EXPIRY_SECONDS = 30.0

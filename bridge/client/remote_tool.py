@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridge.client.connection.call import NO_OPTIONS, CallOptions
+from bridge.client.connection.running_call import NO_OPTIONS, CallOptions
 from bridge.client.output_schema import OutputSchema
 from bridge.errors import ServerError, ToolError, WireError
 from bridge.tools.content import Text

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Protocol
 
-from bridge.client.connection.state import Listeners
+from bridge.client.connection.status import Listeners
 from bridge.client.remote_feature import RemoteReader, template_of
 from bridge.client.uris import RemoteUri, UriNames
 from bridge.errors import DefinitionError, ResourceNotFoundError, ServerError, ToolError, WireError

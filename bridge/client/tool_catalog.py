@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.connection.state import ConnectionStatus
+    from bridge.client.connection.status import ConnectionStatus
     from bridge.errors import ServerError
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import Tool
@@ -130,8 +130,12 @@ class _Names:
 
     def _may_have(self, server: str, name: str) -> bool:
         """Return True unless the longest matching prefix belongs to another server."""
+        return server in (self.owners_of(name) or {server})
+
+    def owners_of(self, name: str) -> frozenset[str]:
+        """Return the servers with the longest prefix that a name begins with."""
         owners = (self._owners[name[:length]] for length in self._lengths if name[:length] in self._owners)
-        return server in next(owners, {server})
+        return frozenset(next(owners, ()))
 
     def _hashed(self, wanted: str, plain: str, origin: RemoteName) -> Iterator[str]:
         """Candidate names with a hash at the end, or after the server's name."""
@@ -297,6 +301,12 @@ class CatalogRules:
             origins={name: origin for origin, name in names.items()},
             left_out={server: tuple(sorted(reasons)) for server, reasons in left_out.items()},
         )
+
+    def owners_of(self, name: str, configs: Collection[ServerConfig]) -> frozenset[str]:
+        """Return the servers for which a local name is reserved by its prefix; empty if it is for none."""
+        default = _default(configs)
+        servers = [self._named(config, default, has_mapper=self.name_mapper is not None) for config in configs]
+        return _Names({server.name: server for server in servers}, ()).owners_of(name)
 
     def prompt_names(
         self, servers: Mapping[str, tuple[ServerConfig, Iterable[str]]], taken: Collection[str] = ()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import anyio
 import anyio.lowlevel
 
-from bridge.client.connection.call import NO_OPTIONS, CallOptions
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
-from bridge.client.connection.state import ConnectionState
+from bridge.client.connection.running_call import NO_OPTIONS, CallOptions
+from bridge.client.connection.status import ConnectionState
 from bridge.client.connection_pool import ConnectionPool, all_at_once, with_headers
 from bridge.client.remote_feature import remote_prompt, remote_resource
 from bridge.client.remote_list import Fetched, RemoteList
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.connection import Connection
     from bridge.client.connection.list_methods import Listed, ListMethod
-    from bridge.client.connection.state import ReconnectPolicy
+    from bridge.client.connection.status import ReconnectPolicy
     from bridge.client.uris import UriNames
     from bridge.errors import ServerError
     from bridge.prompts.prompt import Prompt

@@ -124,7 +124,7 @@ class UriNames:
     def localized_json(self, server: str, block: Json) -> Json:
         """Return MCP's ``ContentBlock`` of a server, or contents of a resource, with a local URI, if it has a URI."""
         if isinstance(resource := block.get("resource"), dict):
-            return {**block, "resource": self.localized_json(server, resource)}
+            block = {**block, "resource": self.localized_json(server, resource)}
         return {**block, "uri": self.local(server, uri)} if isinstance(uri := block.get("uri"), str) else block
 
     def _split(self, uri: str) -> RemoteUri | None:

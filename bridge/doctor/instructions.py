@@ -1,7 +1,8 @@
 """Rules of texts that give orders to a model, ask for secrets, or contain code.
 
-Texts are compared without disguise (`bridge.doctor.hidden.undisguised`), in English. A pattern is a sign, not a proof:
-a server can phrase an attack in other words, and harmless texts may match. The rules therefore name the matched words.
+Texts are compared without disguise (`bridge.doctor.hidden.undisguised`), in English, and phrases are read in their
+context (`bridge.doctor.contexts`). A pattern is a sign, not a proof: a server can phrase an attack in other words, and
+harmless texts may match. The rules therefore name the matched words.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from typing import TYPE_CHECKING
 
+from bridge.doctor.contexts import is_harmless
 from bridge.doctor.hidden import undisguised
 from bridge.doctor.rule import Problem, rule
 from bridge.text import clip
@@ -101,8 +103,9 @@ _CONTEXT_PARAMETER = re.compile(
     r"(?:conversation_?history|chat_?history|system_?prompt|chain_?of_?thought|side_?note|tools?_?list|model_?name)"
 )
 _SECRET_FILE = re.compile(
-    r"(?:[~/\\]|\b)\.(?:ssh|aws|kube|gnupg|azure|netrc|npmrc|pypirc|pgpass|git-credentials|docker/config)\b(?:[/\\]|\b)"
-    r"|\bid_(?:rsa|dsa|ecdsa|ed25519)\b|/etc/(?:passwd|shadow|sudoers|hosts)\b|/proc/(?:self|\d+)/environ\b"
+    r"(?<![\w.-])\.(?:ssh|aws|kube|gnupg|azure|netrc|npmrc|pypirc|pgpass|git-credentials|docker/config)"
+    r"(?![\w-]|[.](?!(?:json|ya?ml)?(?:\W|$))|[/\\][\w.-]{1,60}\.pub\b)"  # no host name, no public key
+    r"|(?<![\w-])id_(?:rsa|dsa|ecdsa|ed25519)\b(?!\.pub\b)|/etc/(?:passwd|shadow|sudoers|hosts)\b|/proc/(?:self|\d+)/environ\b"
     r"|(?:\.cursor/|claude_desktop_|\.claude/|\.vscode/)[\w/.-]{0,40}(?:mcp|config|settings)\.json"
     r"|\b(?:wallet\.dat|credentials\.json|service_account\.json|authorized_keys)\b"
     rf"|\b(?:read|open|cat|dump|load|include|pass|send|upload|fetch) {_WORDS}contents? of [^.]{{0,60}}"
@@ -126,7 +129,8 @@ _PAYLOAD = re.compile(
     r"|\bsudo -[is]\b|\bwscript\.shell\b|\binto (?:out|dump)file ['\"]"
 )
 _ACTIVE = re.compile(
-    r"<\s*/?\s*(?:script|iframe|object|embed|svg|img|link|style|meta|base)\b[^<>]{0,200}>|\bjavascript:|\bvbscript:"
+    r"<\s*/?\s*(?:script|iframe|object|embed|svg|link|style|meta|base)\b[^<>]{0,200}>|\bjavascript:|\bvbscript:"
+    r"|<\s*img\b(?! src=[\"']?\.{0,2}/(?!/))[^<>]{0,200}>"  # a local file is loaded from nowhere
     r"|\bdata:(?:text/html|application/javascript)|!\[[^\]]{0,200}\]\(https?://|\bon(?:error|load|click) ?= ?['\"]"
 )
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/]{40,}={0,2}(?![A-Za-z0-9+/=])")
@@ -246,7 +250,8 @@ def text_unread(subject: Subject) -> Iterator[Problem]:
 def _matches(subject: Subject, pattern: re.Pattern[str], noun: str) -> Iterator[Problem]:
     for definition in subject.definitions:
         for where, text in definition.plain_texts:
-            if match := pattern.search(text):
+            match = next((each for each in pattern.finditer(text) if not is_harmless(text, *each.span())), None)
+            if match is not None:
                 message = f"{noun}: {clip(match[0].strip(), _MAX_SHOWN_CHARS)!r}"
                 yield Problem(item=definition.item, message=message, remedy=_REVIEW, where=where)
 

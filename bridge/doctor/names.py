@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from bridge.doctor.hidden import character_name, latin
@@ -77,7 +77,8 @@ def other_server_named(subject: Subject) -> Iterator[Problem]:
     """The definition of a tool names a tool of another server.
 
     In this way a server can change how a model uses tools that do not belong to it, such as the recipient of every
-    mail. Only names with at least six characters and a separator are compared, since others are ordinary words, and
+    mail. Names of its own tools, also without the prefix of several of them, and of its parameters are its own. Only
+    names with at least six characters and a separator are compared, since others are ordinary words, and
     none with more than 128.
     """
     if len({(each.item.source, each.server) for each, _ in subject.tools}) <= 1:
@@ -90,9 +91,7 @@ def other_server_named(subject: Subject) -> Iterator[Problem]:
     for name in compared:
         if first := _FIRST_PART.match(name):
             lengths[first[0]].add(len(name))
-    own: defaultdict[tuple[str, str | None], set[str]] = defaultdict(set)
-    for definition, _ in subject.tools:
-        own[definition.item.source, definition.server] |= {definition.own_name, definition.item.name}
+    own = _own_names(subject)
     for definition, _ in subject.tools:
         for where, text in definition.texts:
             named = set(_named(text, compared, lengths)) - own[definition.item.source, definition.server]
@@ -100,6 +99,29 @@ def other_server_named(subject: Subject) -> Iterator[Problem]:
                 message = f"it names {min(named)!r}, a tool of another server"
                 remedy = "review the text; leave the tool out if it redirects calls of the other server"
                 yield Problem(item=definition.item, message=message, remedy=remedy, where=where)
+
+
+def _own_names(subject: Subject) -> Mapping[tuple[str, str | None], set[str]]:
+    """Names of each server: of its tools, also without a prefix that several of them have, and of their parameters."""
+    own: defaultdict[tuple[str, str | None], set[str]] = defaultdict(set)
+    prefixes: defaultdict[tuple[str, str | None], Counter[str]] = defaultdict(Counter)
+    for definition, specification in subject.tools:
+        server = definition.item.source, definition.server
+        own[server] |= {definition.own_name, definition.item.name}
+        prefixes[server][_prefix(definition.own_name)] += 1
+        properties = specification.parameters.get("properties")
+        own[server].update(map(str, properties if isinstance(properties, dict) else ()))
+    for definition, _ in subject.tools:
+        server = definition.item.source, definition.server
+        if prefixes[server][prefix := _prefix(definition.own_name)] > 1:
+            own[server].add(definition.own_name.removeprefix(prefix))
+    return own
+
+
+def _prefix(name: str) -> str:
+    """First part of a name, with its separator; empty if it has one part."""
+    first, separator, rest = name.partition("_")
+    return first + separator if rest else ""
 
 
 def _named(text: str, names: set[str], lengths: Mapping[str, set[int]]) -> Iterator[str]:

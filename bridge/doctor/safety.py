@@ -37,6 +37,24 @@ _CHANGES = _DESTROYS | frozenset(
     }
 )
 """Verbs that change something; "add", "set" and others also name calculations, or are nouns."""
+_GIVES = _READS | frozenset(
+    {
+        *("analyze", "calculate", "display", "estimate", "explain", "generate", "give", "provide", "recommend"),
+        *("render", "return", "suggest", "summarize", "validate"),
+    }
+)
+"""Verbs at the beginning of a description that change nothing."""
+_COMPUTED = re.compile(
+    r"(?:chart|completion|diagram|embedding|estimate|graph|plan|preview|recommendation|report|summary|visuali[sz]ation)s?"
+)
+"""Results that are created, and given to the caller alone."""
+_TEXTS = re.compile(
+    r"\b(?:instructions?|guidance|guidelines?|guides?|steps|plans?|diagrams?|rules|templates?|previews?|examples?"
+    r"|recommendations?|advice|documentation)\b"
+)
+"""Texts about a change, which a description says that its tool gives."""
+_FIRST_WORD = re.compile(r"\W*([A-Za-z]+)")
+_FIRST_SENTENCE_CHARS = 200
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _PLACEHOLDER = re.compile(r"(?i)example|your|xxx|dummy|placeholder|\.\.\.|0123|1234")
 _DIGIT = re.compile(r"\d")
@@ -96,11 +114,14 @@ def annotation_contradicts_name(subject: Subject) -> Iterator[Problem]:
     """A tool is marked as read-only, or as not destructive, but its name says otherwise, such as `delete_file`.
 
     Clients run read-only tools without asking the user. The first verb of the name decides, so `get_deleted_items`
-    may be read-only.
+    may be read-only; so may `deploy_logs_get`, a tool that creates embeddings, and one that only gives instructions, if
+    its description begins so.
     """
     for definition, specification in subject.tools:
         hints = specification.annotations
         if hints is None or (verb := _verb(definition.own_name)) is None:
+            continue
+        if _only_reads(definition.own_name, verb, definition.description):
             continue
         if hints.read_only and verb in _CHANGES:
             remedy = "remove readOnlyHint, or rename the tool"
@@ -114,5 +135,25 @@ def annotation_contradicts_name(subject: Subject) -> Iterator[Problem]:
 
 def _verb(name: str) -> str | None:
     """First word of a name that is a known verb."""
-    words = (word.lower() for word in _WORD.findall(name))
-    return next((word for word in words if word in _READS or word in _CHANGES), None)
+    return next((word for word in _words(name) if word in _READS or word in _CHANGES), None)
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def _only_reads(name: str, verb: str, description: str) -> bool:
+    """Return True if a name or description says that a tool with a verb of change in its name changes nothing."""
+    words, first = _words(name), _FIRST_WORD.match(description)
+    said = _base_form(first[1].lower()) if first else ""
+    if verb == "create" and any(map(_COMPUTED.fullmatch, words)):
+        return True
+    if words[-1] in _READS and (said not in _CHANGES or said == "create"):  # "deploy_logs_get"
+        return True
+    return said in _GIVES and _TEXTS.search(description[:_FIRST_SENTENCE_CHARS].partition(". ")[0].lower()) is not None
+
+
+def _base_form(word: str) -> str:
+    """A verb without the ending of the third person."""
+    known = _GIVES | _CHANGES
+    return next((form for form in (word, word.removesuffix("s"), word.removesuffix("es")) if form in known), word)

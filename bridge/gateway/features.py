@@ -60,7 +60,16 @@ class GatewayResources(ResourceBox):
             raise ToolError(error.brief) from error
 
     def _rebuild(self) -> None:
-        self.replace(merged(self, self._local, (self._proxied(item) for item in self._remote)))
+        proxied = (self._proxied(item) for item in self._remote if not self._is_local(item))
+        self.replace(merged(self, self._local, proxied))
+
+    def _is_local(self, item: Resource | ResourceTemplate) -> bool:
+        """True for a resource of a server whose URI a local template reads, which is logged."""
+        uri = getattr(item, "uri", None)
+        found = None if uri is None or uri in self._local else self._local.find(uri)
+        if found is not None:
+            _logger.warning("left out %r of the %s: the local %r reads it", uri, item.source, found.resource.name)
+        return found is not None
 
 
 class GatewayExtensions(Mapping[str, Json]):

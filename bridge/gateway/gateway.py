@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.config.servers import Prefixing, ServerConfig
-    from bridge.client.connection.state import ReconnectPolicy
+    from bridge.client.connection.status import ReconnectPolicy
     from bridge.client.tool_catalog import ServerStatus
     from bridge.prompts.prompt import Prompt
     from bridge.resources.resource import Resource, ResourceTemplate
@@ -138,7 +138,15 @@ class Gateway:
             prompts=self.prompts,
             tasks=self._tasks,
             extensions=self._extensions,
+            notice=self._notice,
         )
+
+    def _notice(self) -> str | None:
+        """Tell which servers are not listed yet."""
+        missing = [repr(status.name) for status in self.status() if not status.is_listed]
+        if not missing:
+            return None
+        return f"Tools of these servers are missing until they are available: {', '.join(missing)}."
 
     async def open(self) -> None:
         """Open all servers concurrently, and wait for their lists of tools.

@@ -1,4 +1,4 @@
-"""Capabilities of a gateway's callers, and handlers that forward the questions of servers of the handshake era."""
+"""Questions of servers to a gateway's callers: capabilities, forwarding in the handshake era, answers in the modern."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from uuid import uuid4
 from bridge.client.connection.cancelled_calls import GIVEN_UP_SECONDS
 from bridge.client.connection.handlers import ClientHandlers, QuestionRefusedError
 from bridge.client.uris import UI_EXTENSION, UI_SETTINGS
-from bridge.errors import ToolError
+from bridge.errors import ToolError, WireError
 from bridge.gateway.suspended_calls import TooManySuspendedError
-from bridge.server.protocol import LIMIT_EXCEEDED, MODERN_VERSIONS
+from bridge.protocol.messages import CallRefused, ProtocolError
+from bridge.protocol.versions import INVALID_PARAMS, LIMIT_EXCEEDED, MODERN_VERSIONS
 from bridge.text import with_count
-from bridge.tools.questions import InputRequired
+from bridge.tools.forms import MisfitError
+from bridge.tools.questions import InputRequired, asked_again, fitting
+from bridge.wire.questions import answer_from_wire, question_from_wire
 from bridge.wire.tasks import TASKS_EXTENSION, supports_tasks
 
 if TYPE_CHECKING:
@@ -86,3 +89,34 @@ def proxy_handlers() -> ClientHandlers:
     return _ForwardingHandlers(
         elicitation=never, sampling=never, sampling_features=("tools", "context"), roots=never, extensions=UI_SETTINGS
     )
+
+
+def responses_of(state: Mapping[str, Any], answers: Mapping[str, Json]) -> Json:
+    """Return the caller's answers to a round of questions for the server.
+
+    A form that does not fit its schema is asked once more, and then counts as declined.
+
+    Raises:
+        InputRequired: A form is asked again.
+        CallRefused: An answer does not match its question.
+    """
+    responses: Json = {**state.get("kept", {}), **{key: answers[key] for key in state["asked"] if key in answers}}
+    again: dict[str, Question] = {}
+    for key, wire in state.get("forms", {}).items():
+        if key in responses:
+            question = question_from_wire(wire)
+            try:
+                fitting(question, answer_from_wire(question, responses[key]))
+            except MisfitError as error:
+                again[key], responses[key] = asked_again(question, error), {"action": "decline"}
+            except WireError as error:
+                raise malformed(error) from error
+    if again and "kept" not in state:
+        kept = {key: answer for key, answer in responses.items() if key not in again}
+        raise InputRequired(again, {**state, "asked": list(again), "kept": kept})
+    return responses
+
+
+def malformed(error: WireError) -> CallRefused:
+    """Return the refusal of a request with an answer that does not match its question."""
+    return CallRefused(ProtocolError(INVALID_PARAMS, f"a malformed answer in inputResponses: {error}"))

@@ -17,17 +17,11 @@ import anyio
 from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
-from bridge.gateway.handlers import QUESTIONS, capabilities_of, passed_on
+from bridge.gateway.handlers import QUESTIONS, capabilities_of, malformed, passed_on, responses_of
+from bridge.protocol.messages import CallRefused, ProtocolError
+from bridge.protocol.versions import MISSING_CAPABILITY, MODERN_VERSIONS, URL_ELICITATION_REQUIRED
 from bridge.server.channel import missing_capability
-from bridge.server.protocol import (
-    INVALID_PARAMS,
-    MISSING_CAPABILITY,
-    MODERN_VERSIONS,
-    URL_ELICITATION_REQUIRED,
-    CallRefused,
-    ProtocolError,
-)
-from bridge.tools.questions import InputRequired
+from bridge.tools.questions import Elicitation, InputRequired
 from bridge.tools.tool import ToolExecutionResult
 from bridge.wire.prompts import ReceivedMessages
 from bridge.wire.questions import answer_from_wire, answer_to_wire, question_from_wire
@@ -38,9 +32,9 @@ from bridge.wire.tools import ReceivedResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from bridge.client.connection.call import CallOptions
-    from bridge.client.connection.calls import BegunCall
     from bridge.client.connection.connection import Connection
+    from bridge.client.connection.requests import SentCall
+    from bridge.client.connection.running_call import CallOptions
     from bridge.gateway.suspended_calls import PendingQuestions, SuspendedCall, SuspendedCalls
     from bridge.gateway.tasks import GatewayTasks
     from bridge.tools.context import InvocationContext
@@ -54,7 +48,6 @@ MAX_ROUNDS = 10
 
 _STATE_ONLY_SECONDS = 0.1
 _UPSTREAM = "upstream"
-_RESOURCE = b'"resource'
 
 
 Remote = TypeVar("Remote", RemoteExecutor, RemoteReader, RemoteRenderer)
@@ -100,8 +93,8 @@ class Proxy(Generic[Remote]):
     async def _call_in_rounds(self, arguments: Mapping[str, Any], context: InvocationContext) -> Json:
         options = self._options_for(context)
         if context.resumption is not None and _UPSTREAM in context.resumption.state:
-            state, answers = context.resumption.state, context.resumption.answers
-            responses: Json | None = {key: answers[key] for key in state["asked"] if key in answers}
+            state = context.resumption.state
+            responses = responses_of(state, context.resumption.answers)
             options = replace(options, input_responses=responses, request_state=state[_UPSTREAM])
         wire = await self.remote.call(arguments, context, options)
         return await self._answered(wire, arguments, context)
@@ -140,7 +133,9 @@ class Proxy(Generic[Remote]):
             answers = await context.ask({unique_keys[key]: question for key, question in questions.items()})
         except InputRequired as waiting:
             unanswered = {key: questions[key] for key in questions if unique_keys[key] in waiting.questions}
-            raise InputRequired(unanswered, {_UPSTREAM: request_state, "asked": list(questions)}) from None
+            forms = {key: requests[key] for key, question in questions.items() if isinstance(question, Elicitation)}
+            state = {_UPSTREAM: request_state, "asked": list(questions), "forms": forms}
+            raise InputRequired(unanswered, state) from None
         return {key: answer_to_wire(answers[unique_keys[key]]) for key in questions}
 
     def _resumed(self, state: Mapping[str, Any], context: InvocationContext) -> SuspendedCall:
@@ -209,7 +204,7 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
         arguments: Mapping[str, Any],
         capabilities: Mapping[str, Any],
         receive: Callable[[ToolExecutionResult | None], None],
-    ) -> BegunCall | None:
+    ) -> SentCall | None:
         """Send a call at once, without `execute`; see `bridge.server.methods.passing.PassingExecutor`."""
 
         def received(wire: Json | None) -> bool:
@@ -224,7 +219,7 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
             receive(ToolExecutionResult.passing_on(result))
             return True
 
-        begin = None if self.forwards_headers else self.connection.begin_call
+        begin = None if self.forwards_headers else self.connection.send_call
         if begin is None:
             return None
         declared = passed_on(capabilities, self.connection.config.extensions, modern=True)
@@ -236,7 +231,7 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
         return uris is not None and not uris.are_unchanged and _has_resources(result)
 
     async def execute(
-        self, request: ToolExecutionRequest, context: InvocationContext, begun: BegunCall | None = None
+        self, request: ToolExecutionRequest, context: InvocationContext, begun: SentCall | None = None
     ) -> ToolExecutionResult:
         """Run one request.
 
@@ -359,7 +354,7 @@ class ProxyRenderer(Proxy[RemoteRenderer]):
         except ServerError as error:
             raise ToolError(error.brief) from error
         received = ReceivedMessages.of(wire)
-        if not uris.are_unchanged and (received.text is None or _RESOURCE in received.text):
+        if not uris.are_unchanged and (received.text is None or received.may_have_resources()):
             messages = [{**each, "content": uris.localized_json(server, each["content"])} for each in wire["messages"]]
             received = ReceivedMessages.of({**wire, "messages": messages})
         return ToolExecutionResult.passing_on(received)
@@ -367,7 +362,7 @@ class ProxyRenderer(Proxy[RemoteRenderer]):
 
 def _has_resources(result: ReceivedResult) -> bool:
     if result.text is not None:
-        return _RESOURCE in result.text
+        return result.may_have_resources()
     return any(isinstance(block, dict) and block.keys() & {"uri", "resource"} for block in result.get("content", ()))
 
 
@@ -382,5 +377,5 @@ def _answer_from(pending: PendingQuestions, answers: Mapping[str, Any]) -> bool:
     try:
         pending.settle({key: answer_from_wire(question, answers[key]) for key, question in pending.questions.items()})
     except WireError as error:
-        raise CallRefused(ProtocolError(INVALID_PARAMS, f"a malformed answer in inputResponses: {error}")) from error
+        raise malformed(error) from error
     return True

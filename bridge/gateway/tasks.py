@@ -8,6 +8,7 @@ answers for the task, and so does the next process.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,13 @@ from pydantic_core import from_json, to_json
 
 from bridge.errors import ServerError, ServerRefusedError, WireError
 from bridge.portal import start_detached
-from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR, INVALID_PARAMS
 from bridge.server.tasks.kept_tasks import owner_of
-from bridge.text import short_repr
+from bridge.text import clip, short_repr
+from bridge.tools.questions import fitting
 from bridge.tools.tool import ToolExecutionResult
+from bridge.wire.questions import answer_from_wire, question_from_wire
 from bridge.wire.tasks import created_task_to_wire, task_from_wire
 from bridge.wire.tools import ReceivedResult
 
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 
 _PREFIX = "gateway."
 _KEY_BYTES = 32
+_MAX_MESSAGE_CHARS = 1000
+_MAX_MENTIONS = 3
 
 
 class CreatedTask(ReceivedResult):
@@ -101,7 +107,18 @@ class GatewayTasks:
         return replace(task, outcome=self._localized(server, task.outcome)) if task.status == "completed" else task
 
     async def update(self, task_id: str, context: InvocationContext, answers: Mapping[str, Json]) -> None:
-        """Pass answers on."""
+        """Pass answers on that fit the open questions of the task; one that does not is refused, and stays open.
+
+        Raises:
+            ProtocolError: An answer does not fit, or the server refuses.
+        """
+        task = await self.get(task_id, context)
+        for key in answers.keys() & task.questions.keys():
+            try:
+                question = question_from_wire(task.questions[key])
+                fitting(question, answer_from_wire(question, answers[key]))
+            except WireError as error:
+                raise ProtocolError(INVALID_PARAMS, f"the answer {key!r} in inputResponses: {error}") from error
         await self._send("tasks/update", task_id, context, inputResponses=dict(answers))
 
     async def cancel(self, task_id: str, context: InvocationContext) -> None:
@@ -149,8 +166,8 @@ class GatewayTasks:
         except ServerRefusedError as error:
             if error.code != INVALID_PARAMS:
                 raise ProtocolError(error.code, error.brief, error.data) from error
-            message = server.config.transport.scrub(error.message).replace(upstream_id, task_id)
-            raise ProtocolError(INVALID_PARAMS, message) from error
+            message = server.config.transport.scrub(clip(error.message, _MAX_MESSAGE_CHARS))
+            raise ProtocolError(INVALID_PARAMS, _with_id(message, upstream_id, task_id)) from error
         except ServerError as error:
             raise ProtocolError(INTERNAL_ERROR, error.brief) from error
 
@@ -183,3 +200,9 @@ class GatewayTasks:
         if isinstance(content := result.get("content"), list):
             result["content"] = [uris.localized_json(server, block) for block in content]
         return to_json(result, inf_nan_mode="null")
+
+
+def _with_id(message: str, upstream_id: str, task_id: str) -> str:
+    """Replace the first mentions of a task's ID on its server, where it is no part of a word, by the caller's ID."""
+    mention = rf"(?<![\w-]){re.escape(upstream_id)}(?![\w-])"
+    return re.sub(mention, lambda _: task_id, message, count=_MAX_MENTIONS)

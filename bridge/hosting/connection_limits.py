@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Protocol
 
 from bridge.server.limits.accounts import caller_key
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
 DEFAULT_MAX_HEADER_BYTES = 64 * 1024
@@ -42,6 +44,25 @@ class ConnectionLimits:
         return len(headers) > MAX_HEADERS or head_bytes > self.max_header_bytes
 
 
+class LimitedConnection(Protocol):
+    """A connection, for its limits."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    client: tuple[str, int | None] | None
+    """Address of the client."""
+
+    @property
+    def waits_for_client(self) -> bool:
+        """True if no complete request waits for its response."""
+        ...
+
+    @property
+    def is_stream(self) -> bool:
+        """True for a stream that belongs to no call, which its client can reopen."""
+        ...
+
+
 class ConnectionShares:
     """Open connections of one process, by address.
 
@@ -56,10 +77,10 @@ class ConnectionShares:
         self._max = max_connections
         self._count = 0
         # Connections of an address in the order of their opening.
-        self._by_address: defaultdict[str, dict[Any, None]] = defaultdict(dict)
+        self._by_address: defaultdict[str, dict[LimitedConnection, None]] = defaultdict(dict)
 
-    def add(self, connection: Any) -> bool:
-        """Add a connection, given as uvicorn's protocol; return False if there is no room."""
+    def add(self, connection: LimitedConnection) -> bool:
+        """Add a connection; return False if there is no room."""
         if self._max is None:
             return True
         address = caller_key({"client": connection.client})
@@ -69,7 +90,7 @@ class ConnectionShares:
         self._count += 1
         return True
 
-    def discard(self, connection: Any) -> None:
+    def discard(self, connection: LimitedConnection) -> None:
         """Remove a connection."""
         address = caller_key({"client": connection.client})
         if connection in self._by_address.get(address, ()):
@@ -83,25 +104,9 @@ class ConnectionShares:
         most = max(self._by_address.values(), key=len)
         if len(most) <= own + 1:
             return False
-        for can_close in (_waits_for_request, _is_stream):
-            if (found := next(filter(can_close, most), None)) is not None:
+        for can_close in ("waits_for_client", "is_stream"):
+            if (found := next(filter(attrgetter(can_close), most), None)) is not None:
                 self.discard(found)
                 found.transport.close()
                 return True
         return False
-
-
-def _waits_for_request(connection: Any) -> bool:
-    """True if no complete request waits for its response."""
-    cycle = connection.cycle
-    if cycle is None or cycle.response_complete:
-        return True
-    return getattr(cycle, "more_body", False) and not cycle.response_started
-
-
-def _is_stream(connection: Any) -> bool:
-    """True for a stream that belongs to no call, which its client can reopen."""
-    scope = getattr(connection.cycle, "scope", None)  # calls without ASGI have none
-    return scope is not None and (
-        scope["method"] == "GET" or (b"mcp-method", b"subscriptions/listen") in scope["headers"]
-    )

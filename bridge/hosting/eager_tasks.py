@@ -66,7 +66,7 @@ class EagerTasks:
             awaited = spare.context.run(work.send, None)
         except BaseException:
             spare.is_used = False
-            if spare.was_cancelled or spare.context != spare.given_context:
+            if spare.was_cancelled or spare.has_changed_context():
                 spare.cancel()
                 self._spare = None
             raise
@@ -103,7 +103,7 @@ class _SpareTask(asyncio.Future["Awaitable[None]"]):
         super().__init__(loop=loop)
         self.context = copy_context()
         """Context of the task."""
-        self.given_context = self.context.copy()
+        self.given_values = dict(self.context)
         """The same before any coroutine has run."""
         self.is_ready = False
         """True while the task waits."""
@@ -114,6 +114,16 @@ class _SpareTask(asyncio.Future["Awaitable[None]"]):
         self.was_cancelled = False
         """True if a coroutine has cancelled its task in its first step."""
         self.task = loop.create_task(self._continue(), context=self.context)
+
+    def has_changed_context(self) -> bool:
+        """True if a coroutine has set a context variable; by identity, since values may be equal, or not comparable."""
+        context, given = self.context, self.given_values
+        if len(context) != len(given):
+            return True
+        for variable in context:  # noqa: SIM110 - in the path of every call, where a generator takes longer
+            if given.get(variable, context) is not context[variable]:
+                return True
+        return False
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the waiting task. During a first step, it is the coroutine that is cancelled, once it waits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
@@ -35,6 +36,8 @@ imported_target: ContextVar[str | None] = ContextVar("imported_target", default=
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+EXIT_SECONDS = 1.0
+"""Maximum seconds that running threads have at the exit, and functions of `atexit` if those have not ended."""
 
 _format: Callable[[str, str, str | None], str] | None = None
 _interrupt_handlers: list[Callable[[], object]] = []
@@ -105,10 +108,17 @@ class DrainTimes:
     """Seconds that running calls may take after that."""
 
 
+def hangup_signals() -> list[signal.Signals]:
+    """Return SIGHUP, which a closed terminal sends, to be handled as SIGTERM; nothing where it is ignored (`nohup`)."""
+    hangup = getattr(signal, "SIGHUP", None)
+    return [] if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN else [hangup]
+
+
 class ShutdownSignals:
     """Signal handling of a server: the first signal starts the shutdown, a second one after SIGTERM ends the process.
 
-    A second Ctrl-C only shortens the shutdown.
+    A second Ctrl-C only shortens the shutdown. SIGHUP is SIGTERM, and never the second signal: service managers send it
+    after SIGTERM.
 
     Args:
         begin: Called on the first signal, in the main thread, between any two instructions.
@@ -136,7 +146,8 @@ class ShutdownSignals:
     def on_signals(self) -> Iterator[None]:
         """Handle signals during this block; main thread only."""
         Thread(target=self._watch, name="bridge-ending", daemon=True).start()
-        before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        numbers = (signal.SIGINT, signal.SIGTERM, *hangup_signals())
+        before = {number: signal.signal(number, self._handle) for number in numbers}
         try:
             yield
         finally:
@@ -149,6 +160,10 @@ class ShutdownSignals:
         return self.first == signal.SIGTERM
 
     def _handle(self, number: int, _: FrameType | None) -> None:
+        if number not in {signal.SIGINT, signal.SIGTERM}:
+            if self.first is not None:
+                return
+            number = signal.SIGTERM
         if self.first is None:
             self.first = number
             if self.is_drain:
@@ -194,12 +209,45 @@ def set_message_format(form: Callable[[str, str, str | None], str] | None) -> No
 
 
 def exit_process(code: int) -> int:
-    """End the process immediately if threads are running that cannot be stopped; otherwise return the code."""
-    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    """Let the process end soon, although threads may run that cannot be stopped; return the exit code.
+
+    The interpreter waits for such threads. If they run longer than `EXIT_SECONDS`, functions of `atexit` are run, for
+    as long at most, and the process is ended.
+    """
+    if _running_threads():
+        is_forced = Event()
+        atexit.register(_wait_if_forced, is_forced)
+        Thread(target=_force_exit, args=(code, is_forced), name="bridge-exit", daemon=True).start()
     return code
+
+
+def _running_threads() -> list[Thread]:
+    """Threads that the interpreter waits for at its exit."""
+    return [each for each in threading.enumerate() if not (each.daemon or each is threading.main_thread())]
+
+
+def _force_exit(code: int, is_forced: Event) -> None:
+    deadline = time.monotonic() + EXIT_SECONDS
+    while threads := _running_threads():
+        if (left_seconds := deadline - time.monotonic()) <= 0:
+            break
+        threads[0].join(left_seconds)
+    else:
+        return
+    is_forced.set()
+    ending = Thread(target=atexit._run_exitfuncs, daemon=True)  # noqa: SLF001 - there is no public way
+    ending.start()
+    ending.join(EXIT_SECONDS)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _wait_if_forced(is_forced: Event) -> None:
+    """Keep the main thread, whose threads have ended after all, from running functions of `atexit` a second time."""
+    if is_forced.is_set() and threading.current_thread() is threading.main_thread():
+        Event().wait()
 
 
 class _Lossy(FileIO):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError, MissingExtraError
 from bridge.hosting.child_process import child_command, require_inheritable_sockets
-from bridge.hosting.process import print_message
+from bridge.hosting.process import hangup_signals, print_message
 from bridge.hosting.serve import RELOAD_GRACEFUL_SECONDS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run_with_reload(directories: Sequence[str], sockets: InheritedSockets) -> No
     """
     require_inheritable_sockets("--reload")
     stop = Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, *hangup_signals())}
     changes = _watchfiles().watch(
         *directories,
         watch_filter=_watchfiles().PythonFilter(),
@@ -65,7 +65,8 @@ def run_with_reload(directories: Sequence[str], sockets: InheritedSockets) -> No
                 children.start()
     finally:
         children.end()
-        signal.signal(signal.SIGTERM, before)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 class _Children:

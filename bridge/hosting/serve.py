@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 import anyio
 import uvicorn
 
-from bridge.hosting.connection_limits import ConnectionLimits
-from bridge.hosting.known_heads import with_known_heads
+from bridge.hosting.connection import Connection
+from bridge.hosting.connection_limits import ConnectionLimits, ConnectionShares
+from bridge.hosting.plain_calls import PlainCalls
 from bridge.hosting.process import DrainTimes, HostingError, exit_process
-from bridge.hosting.protocols import with_coalesced_writes, with_connection_limits
+from bridge.hosting.refusals import refusals
 from bridge.hosting.server import BackgroundServer, HttpServer, Service
 from bridge.hosting.sockets import _BACKLOG
+from bridge.hosting.unread_responses import UnreadResponses
 from bridge.server.http.probes import Probes
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from bridge.hosting.http_parser import HttpParser
     from bridge.server.http.guards import PreAsgiHandler
 
 GRACEFUL_SECONDS = 10
@@ -39,7 +42,7 @@ KEEP_ALIVE_SECONDS = 75
 
 _YOUNG_OBJECTS = 10_000
 _PROXIES = "FORWARDED_ALLOW_IPS"
-_USUAL_BOUNDS = ConnectionLimits()
+_USUAL_LIMITS = ConnectionLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,14 +152,34 @@ def _config(
 
 
 def http_protocol(
-    direct: PreAsgiHandler | None = None, bounds: ConnectionLimits = _USUAL_BOUNDS
-) -> type[asyncio.Protocol]:
-    """Choose the fastest available protocol, for a pre-ASGI handler, if there is one."""
+    handler: PreAsgiHandler | None = None,
+    limits: ConnectionLimits = _USUAL_LIMITS,
+    parser: type[HttpParser] | None = None,
+) -> type[Connection]:
+    """Create the class of the connections of one server, for uvicorn's ``http``.
+
+    Args:
+        handler: Answers requests before ASGI; None if the ASGI app answers all.
+        limits: Limits of the connections.
+        parser: Class of the parser; None for the fastest.
+    """
+    shared = {
+        "answers": None if handler is None else PlainCalls(handler).answers,
+        "limits": limits,
+        "parser": parser or _fastest_parser(),
+        "refusals": refusals(limits),
+        "shares": ConnectionShares(limits.max_connections),
+        "unread": UnreadResponses(limits),
+    }
+    return type("ServedConnection", (Connection,), shared)
+
+
+def _fastest_parser() -> type[HttpParser]:
+    """Return the fastest parser that is installed."""
     if find_spec("httptools") is None:
-        from bridge.hosting.h11_protocol import h11_protocol  # noqa: PLC0415 - as needed
+        from bridge.hosting.h11_parser import H11Parser  # noqa: PLC0415 - as needed
 
-        return with_coalesced_writes(with_connection_limits(h11_protocol(bounds), bounds))
-    from bridge.hosting.httptools_protocol import httptools_protocol  # noqa: PLC0415 - as needed
+        return H11Parser
+    from bridge.hosting.httptools_parser import HttptoolsParser  # noqa: PLC0415 - as needed
 
-    protocol = with_connection_limits(httptools_protocol(direct), bounds)
-    return with_coalesced_writes(protocol if direct is None else with_known_heads(protocol))
+    return HttptoolsParser

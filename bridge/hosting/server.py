@@ -217,7 +217,7 @@ async def close_idle_until_none(connections: Collection[Any], moment_seconds: fl
     Each stays open briefly after its response, which may have told the client to keep it alive.
     """
     while True:
-        idle = [connection for connection in connections if _is_idle(connection)]
+        idle = [connection for connection in connections if connection.is_idle]
         await asyncio.sleep(moment_seconds)
         await close_idle(idle)
         if not connections:
@@ -231,13 +231,9 @@ async def close_idle(connections: Iterable[Any]) -> None:
     """
     for connection in tuple(connections):
         transport = connection.transport
-        if _is_idle(connection) and not transport.is_closing() and not _has_unread(transport):
+        if connection.is_idle and not transport.is_closing() and not _has_unread(transport):
             connection.shutdown()
         await asyncio.sleep(0)
-
-
-def _is_idle(connection: Any) -> bool:
-    return connection.cycle is None or connection.cycle.response_complete
 
 
 def _has_unread(transport: asyncio.BaseTransport) -> bool:

@@ -22,7 +22,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from bridge.hosting.child_process import child_command, require_inheritable_sockets
-from bridge.hosting.process import print_message
+from bridge.hosting.process import hangup_signals, print_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +82,8 @@ class _Workers:
         loop = asyncio.get_running_loop()
         for ending in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(ending, self._signalled, ending)
+        for hangup in hangup_signals():
+            loop.add_signal_handler(hangup, self._hung_up)
         # One worker starts first, so that an error in the command line is printed once.
         async with asyncio.TaskGroup() as keeping:
             keeping.create_task(self._keep(1))
@@ -99,6 +101,10 @@ class _Workers:
             return
         self.signalled = number
         self._end(number)
+
+    def _hung_up(self) -> None:
+        if self.signalled is None:
+            self._signalled(signal.SIGTERM)
 
     def _end(self, number: int) -> None:
         self._ending.set()

@@ -1,11 +1,13 @@
-"""Access to the inspector's page: loopback names, its own origin, and a token.
+"""Access to the inspector's page: loopback names, its own origin, a path, and a token.
 
 The token is in the address that the command prints, and is valid once: its first use sets a cookie with another secret,
-which no address contains and no script can read.
+which no address contains and no script can read. Browsers send the cookies of a host to all of its ports, and so to
+other servers of this machine. This cookie is for the random path of the page only, which no other server has.
 """
 
 from __future__ import annotations
 
+import hmac
 from hmac import compare_digest
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 """Address that the page is served at."""
 SANDBOX_PATH = "/frames/"
-"""Path of documents of servers, which have policies of their own."""
+"""Path of documents of servers, which have policies of their own.
+
+They can read their own address, which is therefore outside the path of the page.
+"""
 
 _POLICY = (
     "default-src 'none'; "
@@ -59,7 +64,7 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-_TO_PAGE = '<!doctype html><meta http-equiv="refresh" content="0;url=/"><title>bridge inspect</title>'
+_TO_PAGE = '<!doctype html><meta http-equiv="refresh" content="0;url=./"><title>bridge inspect</title>'
 _OWN_SITE = frozenset({"same-origin", "none"})
 _REMEDY = (
     "open the address that `bridge inspect` has printed last; if that was opened before, it prints a new one when you "
@@ -72,13 +77,18 @@ _USED = (
 
 
 class AccessTokens:
-    """Tokens that open the page once each, and the secret of the cookie that they are exchanged for.
+    """Tokens that open the page once each, its path, and the secret of the cookie that they are exchanged for.
 
     Args:
         on_reuse: Called with the valid token when a used one is presented, so that the user gets a new address.
+
+    Attributes:
+        path: Path of the page, without the slash at its end.
+        cookie_secret: Value of the cookie.
     """
 
     def __init__(self, on_reuse: Callable[[str], None]) -> None:
+        self.path = f"/{token_urlsafe()}"
         self.cookie_secret = token_urlsafe()
         self._on_reuse = on_reuse
         self._used: list[str] = []
@@ -89,6 +99,18 @@ class AccessTokens:
         if self._unused is None:
             self._unused = token_urlsafe()
         return self._unused
+
+    def frames_path(self, number: int | str) -> str:
+        """Path of the documents of a request; whoever knows it may read these, without the cookie, and nothing else."""
+        key = hmac.digest(self.cookie_secret.encode(), str(number).encode(errors="replace"), "sha256")
+        return f"{SANDBOX_PATH}{key.hex()}/{number}"
+
+    def admits_path(self, path: str, *, is_known: bool) -> bool:
+        """Return True for a path of the page, where its cookie was sent, and for that of a document."""
+        frames, _, _ = path.rpartition("/")
+        return (is_known and path.startswith(f"{self.path}/")) or _equal(
+            frames, self.frames_path(frames.rpartition("/")[2])
+        )
 
     def redeem(self, given: str) -> bool:
         """Use a token; False if it is not valid."""
@@ -150,11 +172,11 @@ class AccessGuard:
         found = cookie_parser(headers.get("cookie", "")).get(cookie, "")
         is_known = not is_foreign and _equal(found, self._tokens.cookie_secret)
         given = QueryParams(scope["query_string"]).get("token")
-        if given is not None and scope["path"] == "/" and scope["method"] == "GET":
+        if given is not None and scope["path"] == f"{self._tokens.path}/" and scope["method"] == "GET":
             return self._signed_in(cookie, given, is_foreign=is_foreign, is_known=is_known)
         if is_foreign:
             return PlainTextResponse("other sites may not use this page\n", 403)
-        if not is_known:
+        if not self._tokens.admits_path(scope["path"], is_known=is_known):
             return PlainTextResponse(_REMEDY, 403)
         if scope["method"] == "POST" and _media_type(headers) != "application/json":
             return PlainTextResponse("the body has to be application/json\n", 415)
@@ -166,12 +188,13 @@ class AccessGuard:
         A browser that comes from a local file counts as of another site, also after a redirect, and would not send the
         cookie: it is led there by a document of this origin.
         """
+        page = f"{self._tokens.path}/"
         if not self._tokens.redeem(given):
             if is_known:
-                return RedirectResponse("/", 303)
+                return RedirectResponse(page, 303)
             return PlainTextResponse(_USED if self._tokens.is_used(given) else _REMEDY, 403)
-        response = HTMLResponse(_TO_PAGE) if is_foreign else RedirectResponse("/", 303)
-        response.set_cookie(cookie, self._tokens.cookie_secret, httponly=True, samesite="strict")
+        response = HTMLResponse(_TO_PAGE) if is_foreign else RedirectResponse(page, 303)
+        response.set_cookie(cookie, self._tokens.cookie_secret, path=page, httponly=True, samesite="strict")
         return response
 
 

@@ -43,9 +43,9 @@ def inspector_app(inspector: Inspector, tokens: AccessTokens) -> ASGIApp:
 
     Args:
         inspector: The servers.
-        tokens: Secrets that the page is opened with: ``/?token=…``.
+        tokens: Secrets that the page is opened with: its path, then ``/?token=…``.
     """
-    page = _Page(inspector)
+    page = _Page(inspector, tokens)
     routes = [
         Route("/", page.index),
         Route("/events", page.events),
@@ -55,8 +55,6 @@ def inspector_app(inspector: Inspector, tokens: AccessTokens) -> ASGIApp:
         Route("/requests/{number:int}/cancel", page.cancel, methods=["POST"]),
         Route("/requests/{number:int}/snippets", page.snippets),
         Route("/requests/{number:int}/app", page.app),
-        Route(f"{SANDBOX_PATH}{{number:int}}/app", page.app_frame),
-        Route(f"{SANDBOX_PATH}{{number:int}}/{{index:int}}", page.frame),
         Route("/questions/{number:int}", page.answer, methods=["POST"]),
         Route("/questions/{number:int}/proposal", page.propose, methods=["POST"]),
         Route("/messages/clear", page.clear_messages, methods=["POST"]),
@@ -67,14 +65,20 @@ def inspector_app(inspector: Inspector, tokens: AccessTokens) -> ASGIApp:
         Route("/servers/{name}/restart", page.restart, methods=["POST"]),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
-    return AccessGuard(Starlette(routes=routes), tokens)
+    frames = [
+        Route("/{key}/{number:int}/app", page.app_frame),
+        Route("/{key}/{number:int}/{index:int}", page.frame),
+    ]
+    mounts = [Mount(tokens.path, routes=routes), Mount(SANDBOX_PATH, routes=frames)]
+    return AccessGuard(Starlette(routes=mounts), tokens)
 
 
 class _Page:
     """Endpoints of the page."""
 
-    def __init__(self, inspector: Inspector) -> None:
+    def __init__(self, inspector: Inspector, tokens: AccessTokens) -> None:
         self._inspector = inspector
+        self._tokens = tokens
 
     async def index(self, _: Request) -> Response:
         return FileResponse(_STATIC / "index.html")
@@ -95,7 +99,8 @@ class _Page:
         return _json(self._inspector.requests.start(server, method, params).summary())
 
     async def request(self, request: Request) -> Response:
-        return _json(self._request(request).whole())
+        found = self._request(request)
+        return _json({**found.whole(), "frames": self._tokens.frames_path(found.number)})
 
     async def cancel(self, request: Request) -> Response:
         self._request(request).scope.cancel()
@@ -119,8 +124,9 @@ class _Page:
         return HTMLResponse(contents[index]["text"])
 
     async def app(self, request: Request) -> Response:
-        """The domains and permissions that an app asks for."""
-        return _json(self._app(request).summary())
+        """The domains and permissions that an app asks for, and the path of its document."""
+        frames = self._tokens.frames_path(request.path_params["number"])
+        return _json({**self._app(request).summary(), "frame": f"{frames}/app"})
 
     async def app_frame(self, request: Request) -> Response:
         """The document of an app, under its own policy."""

@@ -15,7 +15,7 @@ from bridge.inspector.page_json import page_json
 from bridge.models.provider import ProviderChatModel
 from bridge.models.sampling import sampling_with
 from bridge.tools.context import InvocationContext
-from bridge.tools.questions import Elicitation, Roots, Sampling
+from bridge.tools.questions import Elicitation, Roots, Sampling, fitting
 from bridge.wire.questions import answer_from_wire, answer_to_wire, question_to_wire
 
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ class Questions:
 
         Raises:
             KeyError: The question is no longer open.
-            WireError: The answer does not match the question.
+            WireError: The answer does not match the question, or does not fit its form.
         """
         asked = self._open[number]
-        asked.answer = None if wire is None else answer_from_wire(asked.question, wire)
+        asked.answer = None if wire is None else fitting(asked.question, answer_from_wire(asked.question, wire))
         asked.answered.set()
 
     async def _ask(self, server: str, question: Question, context: InvocationContext) -> Answer:

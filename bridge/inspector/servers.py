@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
-from bridge.client.connection.state import ConnectionState
+from bridge.client.connection.status import ConnectionState
 from bridge.errors import ServerError, WireError
 from bridge.service.memory.chat_memory import estimate_tokens
 from bridge.service.messages import SystemMessage
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.list_methods import ListMethod
-    from bridge.client.connection.state import MessageDirection
+    from bridge.client.connection.status import MessageDirection
     from bridge.inspector.snippets import Origin
     from bridge.types import Json
 

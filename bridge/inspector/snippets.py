@@ -8,6 +8,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bridge.text import escaped_json
+
 if TYPE_CHECKING:
     from bridge.types import Json
 
@@ -30,13 +32,24 @@ class Origin:
     """Text before the names of its tools."""
 
 
+_NO_LINE = "# bridge call cannot name this tool: its name begins with - or =, or has invisible characters"
+
+
 def as_call_line(origin: Origin, tool: str, arguments: Json) -> str:
-    """Write a call as a shell command; values of headers are left to variables of the environment."""
-    words = ["bridge", "call", *([origin.argument] if origin.argument else []), origin.prefix + tool, *origin.options]
-    if all(map(_is_plain, arguments.values())) and not any("=" in name for name in arguments):
-        words += [f"{name}={_plain_text(value)}" for name, value in arguments.items()]
+    """Write a call as a shell command; values of headers are left to variables of the environment.
+
+    Names and values come from the server and its users: none becomes an option, and none contains control characters,
+    which a terminal may execute when the line is pasted.
+    """
+    name = origin.prefix + tool
+    if not name or name[0] in "-=" or not _is_visible(name):  # zsh expands =word, which shlex leaves unquoted
+        return _NO_LINE
+    words = ["bridge", "call", *([origin.argument] if origin.argument else []), name, *origin.options]
+    assignments = [f"{name}={_plain_text(value)}" for name, value in arguments.items()]
+    if all(map(_is_name, arguments)) and all(map(_is_plain, arguments.values())) and all(map(_is_visible, assignments)):
+        words += assignments
     else:
-        words += ["--json", json.dumps(arguments, ensure_ascii=False)]
+        words += ["--json", escaped_json(json.dumps(arguments, ensure_ascii=False))]
     for name in origin.headers:
         words += ["--header", f"{name}: ${{{_variable(name)}}}"]
     return shlex.join([*words, *(["--", *origin.command] if origin.command else [])])
@@ -88,6 +101,15 @@ def _server(origin: Origin) -> tuple[list[str], str]:
 
 def _variable(header: str) -> str:
     return re.sub(r"\W", "_", header).upper()
+
+
+def _is_name(name: str) -> bool:
+    """True for a name that ``name=value`` expresses, and that is no option."""
+    return name != "" and not name.startswith("-") and "=" not in name
+
+
+def _is_visible(text: str) -> bool:
+    return "\n" not in text and escaped_json(text) == text
 
 
 def _is_plain(value: Any) -> bool:

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.client.connection.state import MessageDirection
+    from bridge.client.connection.status import MessageDirection
     from bridge.types import Json
 
 MAX_MESSAGES = 1_000

@@ -60,8 +60,8 @@ def operation_url(document: OpenApiDocument, operation: Operation, base: str, *,
     if origin_of(url) != origin_of(base):
         raise DefinitionError(
             f"{document.source}: {operation.label} has a server of its own on another host, "
-            f"{redact_url(url).shown}, and requests go to {redact_url(base).shown} only: leave it out, or give its "
-            "server as the base URL for it alone"
+            f"{redact_url(url).shown}, and requests go to {redact_url(base).shown} only: leave it out "
+            f"('!{operation.label}'), or give its server as the base URL for it alone"
         )
     return url
 

@@ -9,6 +9,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
+from pydantic import ValidationError
+
 from bridge.errors import DefinitionError, MissingExtraError
 from bridge.text import short_repr
 
@@ -18,12 +20,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from bridge.types import Json
-
-try:
-    from openapi_pydantic.v3 import v3_1 as v3_1  # noqa: PLC0414 - for the other modules
-    from pydantic import ValidationError
-except ImportError as missing:
-    raise MissingExtraError("an OpenAPI document", "openapi-pydantic", "openapi") from missing
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 """Methods that may be operations of a path."""
@@ -35,6 +31,19 @@ _CUT_CHARS = 55
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 M = TypeVar("M", bound="BaseModel")
+
+
+def models() -> Any:
+    """Return the models of OpenAPI 3.1.
+
+    Raises:
+        MissingExtraError: ``openapi-pydantic`` is not installed.
+    """
+    try:
+        from openapi_pydantic.v3 import v3_1  # noqa: PLC0415 - an extra, which public names may not need
+    except ImportError as missing:
+        raise MissingExtraError("an OpenAPI document", "openapi-pydantic", "openapi") from missing
+    return v3_1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +83,7 @@ class OpenApiDocument:
     """
 
     def __init__(self, content: Json, source: str) -> None:
+        models()
         self.content = content
         self.source = source
         if "swagger" in content:

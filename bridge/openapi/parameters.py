@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.client.transports.limits import media_type
 from bridge.errors import DefinitionError
-from bridge.openapi.document import safe_name, unique_names, v3_1
+from bridge.openapi.document import models, safe_name, unique_names
 from bridge.openapi.schemas import SchemaConverter
 from bridge.openapi.serialization import PATH_STYLES, QUERY_STYLES, is_header_name
 
@@ -154,7 +154,7 @@ def _declared(document: OpenApiDocument, operation: Operation) -> list[Json]:
 def _parameter(document: OpenApiDocument, operation: Operation, raw: Json, converter: SchemaConverter) -> Parameter:
     what = f"the parameter {raw.get('name')!r} of {operation.label}"
     fields = {key: value for key, value in raw.items() if key not in {"schema", "content", "example", "examples"}}
-    model = document.parsed(v3_1.Parameter, {**fields, "schema": {}}, what)
+    model = document.parsed(models().Parameter, {**fields, "schema": {}}, what)
     place: Any = model.param_in.value
     if place == "header" and not is_header_name(model.name):
         raise DefinitionError(f"{document.source}: {what} has a name that no header may have")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -14,11 +12,10 @@ from pydantic_core import from_json
 
 from bridge.client.redaction import redact_url
 from bridge.client.transports.limits import SUCCESS, default_ssl_context
-from bridge.errors import DefinitionError, MissingExtraError
+from bridge.errors import DefinitionError
+from bridge.openapi.yaml_reader import MAX_DEPTH, read_yaml
 
 if TYPE_CHECKING:
-    import yaml
-
     from bridge.types import Json
 
 MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
@@ -26,8 +23,6 @@ MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
 FETCH_SECONDS = 30.0
 """Maximum seconds to connect to the server of a document, and of each read."""
 
-_MAX_DEPTH = 200
-_MAX_YAML_EVENTS = 2_000_000
 _MAX_VALUES = 5_000_000
 _CHARS_OF_A_VALUE = 16
 """Characters of a text that count as one further value."""
@@ -65,7 +60,7 @@ def parse_document(text: bytes, source: str) -> Json:
     except ValueError as error:
         if text.lstrip()[:1] == b"{" or source.endswith(".json"):
             raise DefinitionError(f"{source} is not valid JSON: {error}") from error
-    return _plain(_parse_yaml(text, source), source)
+    return _plain(read_yaml(text, source), source)
 
 
 def _fetched(url: str, shown: str) -> bytes:
@@ -77,54 +72,17 @@ def _fetched(url: str, shown: str) -> bytes:
             if response.status_code not in SUCCESS:
                 hint = "; redirects are not followed: give the final URL" if response.has_redirect_location else ""
                 raise DefinitionError(f"{shown} answered with status {response.status_code}{hint}")
-            text = b""
+            text = bytearray()
             for chunk in response.iter_raw():
                 text += chunk
                 if len(text) > MAX_DOCUMENT_BYTES:
                     raise DefinitionError(f"{shown} is longer than {MAX_DOCUMENT_BYTES // 2**20} MiB")
-            return text
+            return bytes(text)
     except httpx2.TransportError as error:
         host = urlsplit(url).netloc.rpartition("@")[2]
         raise DefinitionError(f"{shown} cannot be fetched: {type(error).__name__} for {host}") from error
     except httpx2.InvalidURL as error:
         raise DefinitionError(f"{shown} is not a valid URL") from error
-
-
-@cache
-def _loader() -> tuple[Any, type[yaml.SafeLoader]]:
-    """YAML with the types of JSON (YAML 1.2, core schema): dates, ``yes`` and ``no`` are texts."""
-    try:
-        import yaml  # noqa: PLC0415 - of an extra
-    except ImportError as error:
-        raise MissingExtraError("an OpenAPI document in YAML", "pyyaml", "openapi") from error
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # chosen at run time
-        pass
-
-    kept = {"tag:yaml.org,2002:null", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:merge"}
-    Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag in kept]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|True|TRUE|false|False|FALSE"), "tTfF")
-    return yaml, Loader
-
-
-def _parse_yaml(text: bytes, source: str) -> Any:
-    yaml, loader = _loader()
-    try:
-        depth = 0
-        for number, event in enumerate(yaml.parse(text, Loader=loader)):  # the constructor is recursive, in C
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            if depth > _MAX_DEPTH or number > _MAX_YAML_EVENTS:
-                raise DefinitionError(f"{source} is nested too deeply, or has too many values")
-        return yaml.load(text, Loader=loader)
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise DefinitionError(f"{source} is neither JSON nor YAML: {reason}") from error
 
 
 def _plain(document: object, source: str) -> Json:
@@ -159,7 +117,7 @@ class _Plain:
             return known[0]
         left = self._left
         self._count(len(value))
-        if depth > _MAX_DEPTH:
+        if depth > MAX_DEPTH:
             raise self._too_large()
         self._copies[id(value)] = None
         copy: Any

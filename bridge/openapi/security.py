@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.errors import DefinitionError
-from bridge.openapi.document import v3_1
+from bridge.openapi.document import models
 from bridge.openapi.serialization import UnsendableError, encoded, in_header, is_header_name
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Security:
 
 def _credential(document: OpenApiDocument, name: str, raw: Mapping[str, Any], values: Mapping[str, str]) -> Credential:
     fields = {key: raw[key] for key in ("type", "name", "in", "scheme") if key in raw}
-    scheme = document.parsed(v3_1.SecurityScheme, fields, f"the security scheme {name!r}")
+    scheme = document.parsed(models().SecurityScheme, fields, f"the security scheme {name!r}")
     value = values.get(name, "")
     kind = (scheme.scheme or "").lower()
     place, header = "header", "Authorization"

@@ -1,4 +1,4 @@
-"""Selection of operations: an allow-list of names, methods with paths, and tags."""
+"""Selection of operations: names, methods with paths and tags that are allowed, and those that are excluded."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN = 100
 _TAG = "tag:"
+_EXCLUDED = "!"
 _METHOD_AND_PATH = re.compile(rf"(?P<method>\*|{'|'.join(METHODS)})\s+(?P<path>\S.*)", re.IGNORECASE)
 
 
@@ -28,28 +29,42 @@ def select(document: OpenApiDocument, patterns: Iterable[str]) -> list[Operation
 
     Args:
         document: The document.
-        patterns: operationIds, ``METHOD /path`` or ``tag:NAME``; ``*`` stands for any text, ``?`` for a character.
+        patterns: operationIds, ``METHOD /path`` or ``tag:NAME``; ``*`` stands for any text, ``?`` for a character. What
+            a pattern after ``!`` matches is left out, wherever that stands.
 
     Raises:
-        NoneChosenError: There are no patterns; the message lists the operations.
-        DefinitionError: A pattern matches nothing; the message lists the operations.
+        NoneChosenError: There are no patterns, or only some after ``!``; the message lists the operations.
+        DefinitionError: A pattern matches nothing; the message lists the operations. Or nothing is left.
     """
     patterns = [pattern.strip() for pattern in patterns]
-    if not patterns:
+    if all(pattern.startswith(_EXCLUDED) for pattern in patterns):
         raise NoneChosenError(
             f"no operation of {document.source} is chosen, and none is published unless it is named: by its "
             f"operationId, 'METHOD /path' or 'tag:NAME', each with * for any text. {_listed(document)}"
         )
     chosen: set[int] = set()
+    excluded: set[int] = set()
     for pattern in patterns:
-        matches = _matcher(pattern)
+        matches = _matcher(pattern.removeprefix(_EXCLUDED).strip())
         found = {number for number, operation in enumerate(document.operations) if matches(operation)}
         if not found:
             near = nearest(pattern, [word for each in document.operations for word in (each.name, each.label)])
             hint = f"; did you mean {near[0]!r}?" if near else "."
             raise DefinitionError(f"no operation of {document.source} matches {pattern!r}{hint} {_listed(document)}")
-        chosen |= found
-    return [operation for number, operation in enumerate(document.operations) if number in chosen]
+        (excluded if pattern.startswith(_EXCLUDED) else chosen).update(found)
+    if not chosen - excluded:
+        raise DefinitionError(f"all chosen operations of {document.source} are left out by patterns after '!'")
+    return [document.operations[number] for number in sorted(chosen - excluded)]
+
+
+def naming(patterns: Iterable[str]) -> Callable[[Operation], bool]:
+    """Return a test for operations that a pattern names by themselves: by operationId, or by method and path."""
+    named = [
+        _matcher(pattern)
+        for pattern in map(str.strip, patterns)
+        if not (set("*?") & set(pattern) or pattern.startswith((_EXCLUDED, _TAG)))
+    ]
+    return lambda operation: any(matches(operation) for matches in named)
 
 
 def _matcher(pattern: str) -> Callable[[Operation], bool]:

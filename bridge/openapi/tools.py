@@ -10,13 +10,13 @@ from bridge.client.output_schema import OutputSchema
 from bridge.errors import DefinitionError
 from bridge.openapi.api import DEFAULT_TIMEOUT_SECONDS, MAX_RESPONSE_BYTES, HttpApi
 from bridge.openapi.base_url import base_url_of, operation_url
-from bridge.openapi.document import OpenApiDocument, v3_1
+from bridge.openapi.document import OpenApiDocument, models
 from bridge.openapi.executor import OperationExecutor
 from bridge.openapi.parameters import inputs_of, json_media_type
 from bridge.openapi.reading import read_document
 from bridge.openapi.schemas import SchemaConverter
 from bridge.openapi.security import Security, checked_headers, secret_names
-from bridge.openapi.selection import select
+from bridge.openapi.selection import naming, select
 from bridge.openapi.serialization import has_dot_segments
 from bridge.tools.checks import require_count, require_seconds
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.openapi")
 
+_MAX_SHOWN = 20
 _IN_PROCESS = "http://localhost"
 _ANNOTATIONS: Mapping[str, ToolAnnotations] = {
     **dict.fromkeys(
@@ -64,7 +65,8 @@ def from_openapi(
         source: The document as a mapping, as the path of a JSON or YAML file, or as an ``http(s)://`` URL; or a FastAPI
             application, which is called in this process without a socket.
         operations: The operations to publish, each by its operationId, ``METHOD /path`` or ``tag:NAME``; ``*`` stands
-            for any text. None is published unless it is named.
+            for any text, and ``!`` before any of them leaves out what it matches. None is published unless it is named.
+            One that is not supported is an error if it is named by itself, and otherwise left out with a warning.
         base_url: Base URL of the API. Defaults to the first server of the document.
         credentials: Secret by security scheme of the document: a key or token, or ``user:password`` for HTTP basic.
         headers: Further headers of every request, treated as secrets.
@@ -87,7 +89,8 @@ def from_openapi(
     is_app = callable(getattr(source, "openapi", None)) and callable(source)
     content, name = (source.openapi(), "the application") if is_app else read_document(source)
     document = OpenApiDocument(content, name)
-    chosen = select(document, operations)
+    patterns = list(operations)
+    chosen = select(document, patterns)
     is_fetched = isinstance(source, str) and source.startswith(("http://", "https://"))
     if is_app:
         base_url = base_url or _IN_PROCESS
@@ -101,10 +104,22 @@ def from_openapi(
         max_response_bytes=max_response_bytes,
     )
     maker = _ToolMaker(document, api, security, configured, with_outputs=output_schemas)
-    tools = [
-        maker.tool(operation, operation_url(document, operation, base, is_given=base_url is not None))
-        for operation in chosen
-    ]
+    is_named = naming(patterns)
+    tools, left_out = list[Tool](), list[DefinitionError]()
+    for operation in chosen:
+        try:
+            url = operation_url(document, operation, base, is_given=base_url is not None)
+            tools.append(maker.tool(operation, url))
+        except DefinitionError as error:
+            if is_named(operation):
+                raise
+            left_out.append(error)
+    if left_out and not tools:
+        raise left_out[0]
+    for reason in left_out[:_MAX_SHOWN]:
+        _logger.warning("an operation is left out: %s", reason)
+    if len(left_out) > _MAX_SHOWN:
+        _logger.warning("%d further operations of %s are left out", len(left_out) - _MAX_SHOWN, document.source)
     maker.warn()
     return ToolBox(tools)
 
@@ -169,7 +184,7 @@ class _ToolMaker:
         source = f"{operation.label} of {self._document.source}"
         fields = ("summary", "description", "deprecated")
         texts = {key: operation.content[key] for key in fields if key in operation.content}
-        model = self._document.parsed(v3_1.Operation, texts, operation.label)
+        model = self._document.parsed(models().Operation, texts, operation.label)
         executor = OperationExecutor(
             tool=operation.name,
             api=self._api,
@@ -211,7 +226,7 @@ class _ToolMaker:
         return converter.with_definitions(converter.convert(schema))
 
 
-def _description(model: v3_1.Operation) -> str:
+def _description(model: Any) -> str:
     """Text for the model; empty if there is none."""
     parts = [part.strip() for part in (model.summary, model.description) if part and part.strip()]
     if len(parts) > 1 and parts[1].startswith(parts[0]):

@@ -69,6 +69,8 @@ class PromptArgument:
     description: str | None = None
     """Text for users."""
     required: bool = False
+    other: Mapping[str, Any] = field(default_factory=lambda: _NO_METADATA, hash=False)
+    """Further members that a remote server lists, such as ``default``; a gateway passes them on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from bridge.resources.resource import Resource, ResourceTemplate
 from bridge.tools.box import Box
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from bridge.tools.tool import Tool
 
@@ -46,12 +46,21 @@ class _Index:
         return tuple(item for item in tuple(self._items.values()) if isinstance(item, ResourceTemplate))
 
     @cached_property
-    def _by_specificity(self) -> tuple[ResourceTemplate, ...]:
-        return tuple(sorted(self.templates, key=lambda item: item.uri_template.literal_chars, reverse=True))
+    def _by_specificity(self) -> tuple[tuple[ResourceTemplate, ...], tuple[ResourceTemplate, ...]]:
+        """Templates of this process, and those of servers."""
+        ordered = sorted(self.templates, key=lambda item: item.uri_template.literal_chars, reverse=True)
+        return (
+            tuple(item for item in ordered if item.server is None),
+            tuple(item for item in ordered if item.server is not None),
+        )
 
     def look_up(self, uri: str) -> Readable | None:
-        item = self._items.get(uri)
-        found = Readable(item, item.tool, {}) if isinstance(item, Resource) else self._match(uri)
+        item, (local, remote) = self._items.get(uri), self._by_specificity
+        exact = Readable(item, item.tool, {}) if isinstance(item, Resource) else None
+        if exact is not None and exact.resource.server is None:
+            found: Readable | None = exact
+        else:
+            found = _match(local, uri) or exact or _match(remote, uri)
         # Calls do not share a list of values, because their functions may change it.
         if found and len(uri) <= _MAX_FOUND_CHARS and not any(type(each) is list for each in found.arguments.values()):
             if len(self.found) >= _MAX_FOUND:
@@ -59,18 +68,19 @@ class _Index:
             self.found[uri] = found
         return found
 
-    def _match(self, uri: str) -> Readable | None:
-        for template in self._by_specificity:
-            if (values := template.uri_template.match(uri)) is not None:
-                return Readable(template, template.tool_of(uri), values)
-        return None
+
+def _match(templates: Iterable[ResourceTemplate], uri: str) -> Readable | None:
+    for template in templates:
+        if (values := template.uri_template.match(uri)) is not None:
+            return Readable(template, template.tool_of(uri), values)
+    return None
 
 
 class ResourceBox(Box[Resource | ResourceTemplate]):
     """Resources by URI, and templates by their text, in insertion order.
 
     A URI is read by the resource that has it, or else by the most specific template that it belongs to: the one with
-    the longest literal text, and the first of several.
+    the longest literal text, and the first of several. Resources and templates of servers follow those of this process.
 
     Args:
         sources: Resources, templates, decorated functions, objects, modules, or iterables of these.

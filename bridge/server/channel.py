@@ -25,8 +25,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import to_json
 
 from bridge.errors import ToolError, WireError
+from bridge.protocol.messages import CallRefused, ProtocolError
+from bridge.protocol.versions import INVALID_PARAMS, MISSING_CAPABILITY
 from bridge.server.http.requests import is_message
-from bridge.server.protocol import INVALID_PARAMS, MISSING_CAPABILITY, CallRefused, ProtocolError
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
 from bridge.tools.channel import LOG_LEVELS

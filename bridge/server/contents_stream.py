@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from bridge.server.protocol import INTERNAL_ERROR, ProtocolError
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,19 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import anyio
 
 from bridge.errors import ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError, UnknownToolError
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, LIMIT_EXCEEDED, MODERN_VERSIONS
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.changes import Changes
 from bridge.server.failures import failed, reported
 from bridge.server.features import Features
 from bridge.server.listing import CACHE_SCOPE
-from bridge.server.protocol import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    LIMIT_EXCEEDED,
-    MODERN_VERSIONS,
-    ProtocolError,
-)
 from bridge.server.running_calls import RunningCalls
 from bridge.server.served.prompts import ServedPrompts
 from bridge.server.served.resources import ServedResources
@@ -31,17 +25,18 @@ from bridge.server.tasks.options import TaskOptions
 from bridge.server.tool_list import ToolViews
 from bridge.tools.execution import LOCAL, execute, result_of_failure
 from bridge.tools.tool import OneTool, ToolExecutionRequest, ToolExecutionResult
+from bridge.types import RETRY_AFTER_META_KEY
 from bridge.wire.tasks import TASKS_EXTENSION
 from bridge.wire.tools import result_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from bridge.protocol.messages import MessageId
     from bridge.server.auth.access import Access
     from bridge.server.fast_channel import FastChannel
     from bridge.server.limits import Limits
     from bridge.server.limits.accounts import Accounts, Execute
-    from bridge.server.protocol import MessageId
     from bridge.server.tasks.forwarded import ForwardedTasks
     from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.server.tasks.tasks import Tasks
@@ -82,7 +77,7 @@ class ServerCore:
         self.name = name
         self.version = version
         self.title = title
-        self.instructions = instructions
+        self.own_instructions = instructions
         self.state_keys = state_keys
         if features.tasks is not None:
             features.tasks.bind(name, state_keys)
@@ -183,6 +178,11 @@ class ServerCore:
         return self.resources is not None or self.prompts is not None
 
     @property
+    def instructions(self) -> str | None:
+        """Instructions about the server for the model, with what the features tell now."""
+        return "\n\n".join(filter(None, (self.own_instructions, self.features.notice()))) or None
+
+    @property
     def discovery(self) -> Json:
         """Result of ``server/discover`` (MCP's ``DiscoverResult``)."""
         result = {
@@ -208,8 +208,6 @@ class ServerCore:
         except BaseException as error:  # noqa: BLE001 - answered without its text
             raise reported(request.name, error, self.running) from None
         if result.is_error:
-            from bridge.server.limits.accounts import RETRY_AFTER_META_KEY  # noqa: PLC0415 - as needed
-
             seconds = result.metadata.get(RETRY_AFTER_META_KEY)
             if seconds is None:
                 raise ProtocolError(INTERNAL_ERROR, result.text)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from bridge.server.protocol import INTERNAL_ERROR, CallRefused, ProtocolError
+from bridge.protocol.messages import CallRefused, ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from anyio import CancelScope
 from pydantic_core import to_json
 
 from bridge.errors import ToolError
-from bridge.server.protocol import REQUEST_CANCELLED, ProtocolError
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import REQUEST_CANCELLED
 from bridge.tools.channel import LOG_LEVELS
 
 if TYPE_CHECKING:

@@ -16,32 +16,24 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import to_json
 
+from bridge.protocol.messages import ProtocolError, client_name, error_message, result_message
+from bridge.protocol.versions import CAPABILITIES_KEY, INTERNAL_ERROR, PROTOCOL_VERSION_KEY
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.methods.envelope import ModernEnvelopes, is_plain_message, is_plain_meta
 from bridge.server.methods.lifecycle import agreed_version
 from bridge.server.methods.method import PlainRequest
 from bridge.server.methods.registry import methods_of
-from bridge.server.protocol import (
-    CAPABILITIES_KEY,
-    INTERNAL_ERROR,
-    PROTOCOL_VERSION_KEY,
-    ProtocolError,
-    client_name,
-    error_message,
-    result_message,
-    write_result,
-)
 from bridge.tools.questions import InputRequired
-from bridge.wire.received import SERVER_INFO_KEY, Received
+from bridge.wire.received import SERVER_INFO_KEY, Received, write_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bridge.protocol.messages import MessageId
     from bridge.server.auth.access import Access
     from bridge.server.core import ServerCore
     from bridge.server.methods.method import Era, Method, Responder
     from bridge.server.methods.passing import BegunCall
-    from bridge.server.protocol import MessageId
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
@@ -81,7 +73,7 @@ class FastPath:
         """Plan the response to ``initialize``, which opens a connection of the handshake era.
 
         Args:
-            message: A request, as `bridge.server.protocol.read_message` returns it.
+            message: A request, as `bridge.protocol.messages.read_message` returns it.
         """
         params, responder = message.get("params"), self._opening.get(message["method"])
         if not (params and responder is not None and is_plain_message(message)):
@@ -100,7 +92,7 @@ class FastPath:
         """Plan the response to a request of the handshake era, after its handshake.
 
         Args:
-            message: A request, as `bridge.server.protocol.read_message` returns it.
+            message: A request, as `bridge.protocol.messages.read_message` returns it.
             version: The negotiated version; empty for that of `initialize`, if it was answered here.
             access: Permissions of the caller.
             client: Name of the client program; None for that of `initialize`, if it was answered here.
@@ -123,7 +115,7 @@ class FastPath:
         """Plan the response to a request of version 2026-07-28, whose HTTP headers the caller has checked.
 
         Args:
-            message: A request, as `bridge.server.protocol.read_message` returns it.
+            message: A request, as `bridge.protocol.messages.read_message` returns it.
             access: Permissions of the caller.
             is_checked: True if a request that differs by its id alone had a plain envelope.
         """

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
-from bridge.errors import NameClashError
+from bridge.errors import DefinitionError, NameClashError
+from bridge.text import short_repr
 from bridge.tools.box import Box
 from bridge.tools.decoration import nothing_in
 from bridge.tools.function import found_in
@@ -39,6 +40,18 @@ class Features:
     """Tasks of other servers, as which calls of these tools may be answered; None if there are none."""
     extensions: Mapping[str, Json] = field(default_factory=dict)
     """Extensions of the protocol that the server announces, with their settings, by identifier; without tasks."""
+    notice: Callable[[], str | None] = field(default=lambda: None, compare=False)
+    """Returns what a client is told now, beside the server's instructions, such as what is missing; None for nothing.
+    """
+
+    def __post_init__(self) -> None:
+        for noun, box in (("tools", self.tools), ("resources", self.resources), ("prompts", self.prompts)):
+            if not (isinstance(box, Box) and box.noun == noun) and (box is not None or noun == "tools"):
+                kind = {"tools": "ToolBox", "resources": "ResourceBox", "prompts": "PromptBox"}[noun]
+                raise DefinitionError(
+                    f"{noun} of Features must be a {kind}, not {short_repr(box)}; write {kind}(…), or Features.of(…), "
+                    "which takes functions"
+                )
 
     @property
     def names(self) -> list[str]:
@@ -74,6 +87,11 @@ class Features:
         """
         if len(sources) == 1 and isinstance(only := sources[0], Features):
             return only
+        if any(isinstance(each, Features) for each in sources):
+            raise DefinitionError(
+                "Features cannot be combined with other sources; give all sources to one Features.of(…), or their "
+                "boxes, such as features.tools"
+            )
         flat = [each for source in sources for each in (source if _has_boxes(source) else (source,))]
         boxes = [source for source in flat if isinstance(source, Box)]
         found = [item for source in flat if not isinstance(source, Box) for item in found_in(source)]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from bridge.server.protocol import LIMIT_EXCEEDED, ProtocolError
+from bridge.portal import runs_on_asyncio
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR, LIMIT_EXCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +30,7 @@ _RETRY_SECONDS = 1
 
 
 class RunningCalls:
-    """The running calls of one server; on asyncio."""
+    """The running calls of one server."""
 
     def __init__(self) -> None:
         self._tasks: dict[Cancellable, str] = {}
@@ -36,7 +38,7 @@ class RunningCalls:
         self.is_over = False
         """True after `end`: no further call is run."""
         self._questions = 0
-        self._are_answered = asyncio.Event()
+        self._are_answered: anyio.Event | None = None
 
     def enter(self, task: Cancellable, account: str = "") -> None:
         """Add a task that runs a call of a caller's account."""
@@ -60,35 +62,48 @@ class RunningCalls:
 
     @contextmanager
     def entered(self, account: str = "") -> Iterator[None]:
-        """Context in which the current task runs a call. Does nothing on trio."""
-        try:
+        """Context in which the current task runs a call.
+
+        Raises:
+            ProtocolError: `end` has cancelled the call, on trio; see `was_ended` for asyncio.
+        """
+        if runs_on_asyncio():
             task = asyncio.current_task()
-        except RuntimeError:
-            task = None
-        if task is None:
-            yield
+            assert task is not None
+            with self._entered(task, account):
+                yield
             return
-        self.enter(task, account)
+        with anyio.CancelScope() as scope, self._entered(scope, account):
+            yield
+        if scope.cancelled_caught:
+            raise ProtocolError(
+                INTERNAL_ERROR, "the server ended while the call ran, and cancelled it: its outcome is unknown"
+            )
+
+    @contextmanager
+    def _entered(self, call: Cancellable, account: str) -> Iterator[None]:
+        self.enter(call, account)
         try:
             yield
         finally:
-            self.leave(task)
+            self.leave(call)
 
     @contextmanager
     def asking(self) -> Iterator[None]:
         """Context in which a call waits for its client's answer, which comes in a new request."""
         self._questions += 1
-        self._are_answered.clear()
         try:
             yield
         finally:
             self._questions -= 1
-            if not self._questions:
+            if not self._questions and self._are_answered is not None:
                 self._are_answered.set()
+                self._are_answered = None
 
     async def answered(self) -> None:
         """Wait until no call waits for its client's answer."""
         while self._questions:
+            self._are_answered = self._are_answered or anyio.Event()
             await self._are_answered.wait()
 
     def end(self) -> int:
@@ -115,8 +130,8 @@ class RunningCalls:
             raise ProtocolError(LIMIT_EXCEEDED, message, {"retryAfterSeconds": _RETRY_SECONDS})
 
     def was_ended(self) -> bool:
-        """Return True if the current task was cancelled by `end` alone, and undo the cancellation."""
-        if not self._ended:
+        """Return True if the current task of asyncio was cancelled by `end` alone, and undo the cancellation."""
+        if not (self._ended and runs_on_asyncio()):
             return False
         task = asyncio.current_task()
         assert task is not None

@@ -14,6 +14,8 @@ from mcp.server.caching import CacheHint
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from pydantic import ValidationError
 
+from bridge.protocol.messages import ProtocolError, client_name
+from bridge.protocol.versions import CAPABILITIES_KEY, INTERNAL_ERROR, INVALID_PARAMS, LOG_LEVEL_KEY, MODERN_VERSIONS
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.channel import HandshakeChannel, ModernChannel, client_of
 from bridge.server.core import DISCOVERY_TTL_MS
@@ -26,15 +28,6 @@ from bridge.server.methods.method import session_id
 from bridge.server.methods.registry import methods_of
 from bridge.server.methods.resources import ResourcesSubscribe, ResourcesUnsubscribe
 from bridge.server.methods.subscriptions import ChangeNotifier
-from bridge.server.protocol import (
-    CAPABILITIES_KEY,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    LOG_LEVEL_KEY,
-    MODERN_VERSIONS,
-    ProtocolError,
-    client_name,
-)
 from bridge.telemetry import switch
 from bridge.telemetry.conventions import TRACE_KEYS, trace_in
 from bridge.tools.channel import LOG_LEVELS
@@ -81,7 +74,7 @@ def build_server(publisher: ServerCore) -> SdkServer:
         publisher.name,
         version=publisher.version,
         title=publisher.title,
-        instructions=publisher.instructions,
+        instructions=publisher.own_instructions,
         cache_hints={"server/discover": CacheHint(ttl_ms=DISCOVERY_TTL_MS, scope=CACHE_SCOPE)},
         get_tool_input_schema=header_schema,
     )

@@ -6,12 +6,13 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from bridge.protocol.messages import ProtocolError, client_name, result_message
+from bridge.protocol.versions import INTERNAL_ERROR, MISSING_CAPABILITY
 from bridge.server.fast_path import FastPath, PlainResponder, answerable, protocol_error, refusal, refused
-from bridge.server.protocol import INTERNAL_ERROR, MISSING_CAPABILITY, ProtocolError, client_name, result_message
 from bridge.telemetry import switch
-from bridge.telemetry.conventions import INPUT_REQUIRED, TASK, TOOL_ERROR
+from bridge.telemetry.conventions import INPUT_REQUIRED
 from bridge.telemetry.instruments import Peer
-from bridge.telemetry.operations import ServerOperation
+from bridge.telemetry.operations import ServerOperation, error_type_of
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
@@ -94,9 +95,8 @@ class ObservedResponder(PlainResponder):
         operation = request.operation or self._begun(request, context.caller, context.headers)
 
         def written(result: Json) -> tuple[bytes | Json, str | None]:
-            if result.get("isError"):
-                return write(result), TOOL_ERROR
-            return write(result), TASK if result.get("resultType") == TASK else None
+            error_type = error_type_of(result)
+            return write(result), None if error_type == INPUT_REQUIRED else error_type
 
         try:
             response, error_type = await self._run(request, context, written)
@@ -130,11 +130,13 @@ class ObservedResponder(PlainResponder):
     async def call_plain(self, request: PlainRequest, account: str) -> tuple[bytes, int]:
         """Run a request with a tool and record it, like `run`."""
         operation = request.operation or self._begun(request, self._caller())
-        write, failed = request.write, False
+        write = request.write
+        error_type: str | None = None
 
         def written(result: Json) -> bytes:
-            nonlocal failed
-            failed = "isError" in result and result["isError"]
+            nonlocal error_type
+            if result.get("isError"):
+                error_type = error_type_of(result)
             return write(result)
 
         request.write = written
@@ -147,7 +149,7 @@ class ObservedResponder(PlainResponder):
         except BaseException:
             operation.end_cancelled()
             raise
-        operation.end(TOOL_ERROR if failed else None)
+        operation.end(error_type)
         return result_message(request.id, result), 0
 
     def _begun(

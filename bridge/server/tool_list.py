@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.server.listing import Listing, ListKind, Views
 from bridge.tools.tool import Tool
 from bridge.tools.toolbox import ToolBox
-from bridge.wire.tools import tool_to_wire
+from bridge.wire.tools import object_schema, tool_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,8 +40,10 @@ class ListedTool:
 def _to_wire(tool: Tool, modern: bool) -> Json:
     """Convert a tool; versions before 2026-07-28 have no output schemas of other types than object."""
     wire = tool_to_wire(tool.specification)
-    if not modern and wire.get("outputSchema", {}).get("type", "object") != "object":
-        del wire["outputSchema"]
+    if not modern and "outputSchema" in wire:
+        schema = wire["outputSchema"] = object_schema(wire["outputSchema"])
+        if schema["type"] != "object":
+            del wire["outputSchema"]
     return wire
 
 

@@ -41,6 +41,7 @@ from bridge.text import short_repr
 from bridge.tools.checks import listed, require_callable, require_type
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import LOCAL, ExecutionPolicy
+from bridge.tools.schema.annotations import python_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -202,7 +203,7 @@ def ai_service(
 
 
 async def resume(service: object, state: SuspendedInvocation, decisions: Mapping[int, Decision] | None = None) -> Any:
-    """Continue a suspended invocation.
+    """Continue a suspended invocation; continued twice, one state runs its approved tools twice.
 
     Args:
         service: A service with the same interface, in this process or another one.
@@ -284,7 +285,7 @@ def _implementation(function: Callable[..., Any], method: ServiceMethod, engine:
     implementation = functools.wraps(function)(implementation)
     vars(implementation).pop("__isabstractmethod__", None)  # the method is implemented now
     if method.is_tool and method.context is None:
-        implementation.__signature__ = _with_caller(inspect.signature(function))
+        implementation.__signature__ = _with_caller(python_signature(function))
     return implementation  # type: ignore[no-any-return]  # functools.wraps is untyped for Any
 
 

@@ -18,11 +18,11 @@ from bridge.service.answer import answer_of
 from bridge.service.approval import Decision, InvocationSuspended
 from bridge.service.chat_model import ChatRequestParameters, CompleteResponse
 from bridge.service.events import Result
-from bridge.service.guardrails.messages import HeldAnswer, InputGuardrailRequest
+from bridge.service.guardrails.messages import HeldAnswer, InputGuardrailRequest, withheld, without_text
 from bridge.service.loop import Invocation, LoopSettings, MethodCall
 from bridge.service.memory.chat_memory import ChatMemory, WindowView
 from bridge.service.memory.store import DEFAULT_MEMORY_ID
-from bridge.service.messages import SystemMessage, UserMessage
+from bridge.service.messages import AiMessage, SystemMessage, UserMessage
 from bridge.service.observation import observed_invocation
 from bridge.telemetry import switch
 from bridge.tools.checks import require_seconds, require_type
@@ -31,12 +31,13 @@ from bridge.tools.execution import notify
 from bridge.tools.questions import InputRequired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from bridge.service.approval import SuspendedInvocation
     from bridge.service.events import Emit
     from bridge.service.interface import ServiceMethod
     from bridge.service.memory.chat_memory import ProvidedMemories
+    from bridge.service.messages import ChatMessage
     from bridge.service.toolset import Toolset
 
 _FAILURE_LISTENERS_SECONDS = 5.0
@@ -170,19 +171,24 @@ class Engine:
             else:
                 await invocation.run()
             content = await answer_of(invocation, held)
+            is_checked = bool(call.method.guardrails.output)
             if memory is not None:
-                await memory.add(*view.turn)
+                await memory.add(*(_accepted(view.turn) if is_checked else view.turn))
         except (InvocationSuspended, InputRequired):
             raise
         except BaseException as error:
             await invocation.compensations.undo(invocation.tools.offer.undoing, error)
             raise
+        *intermediate, final = invocation.responses
+        if is_checked:
+            intermediate = list(map(withheld, intermediate))
+            final = withheld(final) if invocation.immediate else final
         return Result(
             content=content,
             tool_executions=tuple(invocation.executions),
             token_usage=invocation.token_usage,
-            intermediate_responses=tuple(invocation.responses[:-1]),
-            final_response=invocation.responses[-1],
+            intermediate_responses=tuple(intermediate),
+            final_response=final,
         )
 
     def _context(
@@ -216,6 +222,14 @@ class Engine:
         if self.memory_provider is not None:
             return self.memory_provider.of(DEFAULT_MEMORY_ID if memory_id is None else memory_id)
         return self.memory if self.memory is None or memory_id is None else self.memory.of(memory_id)
+
+
+def _accepted(turn: Iterable[ChatMessage]) -> list[ChatMessage]:
+    """Return the messages of a turn without text that no output guardrail has checked."""
+    return [
+        without_text(message) if isinstance(message, AiMessage) and message.has_tool_execution_requests else message
+        for message in turn
+    ]
 
 
 async def _checked_call(call: MethodCall, view: WindowView) -> MethodCall:

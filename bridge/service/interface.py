@@ -32,7 +32,7 @@ from bridge.tools.content import Block, Text
 from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.function import settings_of
 from bridge.tools.results import is_content_type
-from bridge.tools.schema.annotations import resolve_annotation
+from bridge.tools.schema.annotations import python_signature, resolve_annotation
 from bridge.tools.schema.parameters import P, ToolMemoryId, injected_attribute
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _method(
     frame: FrameType | None,
     guardrails: Guardrails,
 ) -> ServiceMethod:
-    signature = inspect.signature(function)
+    signature = python_signature(function)
     resolve = _resolver(function, source, frame)
     kinds = {name: resolve(parameter.annotation) for name, parameter in list(signature.parameters.items())[1:]}
     roles = _roles(kinds)

@@ -163,6 +163,7 @@ class Invocation:
         """Continue a suspended invocation and run until there is an answer."""
         *_, message = state.turn
         assert isinstance(message, AiMessage)
+        await self.tools.refresh()  # the pending calls may be of their tools
         self.responses += state.responses
         self.executions += state.executions
         self._round_trips = sum(response.message.has_tool_execution_requests for response in self.responses)
@@ -177,7 +178,7 @@ class Invocation:
 
     def rewrite_answer(self, message: AiMessage) -> None:
         """Replace the message of the last response, in the result and in the turn."""
-        self.responses[-1] = replace(self.responses[-1], message=message)
+        self.responses[-1] = replace(self.responses[-1], message=message, raw=None)
         self.view.retract()
         self.view.add(message)
 

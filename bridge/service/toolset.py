@@ -165,10 +165,14 @@ class OfferedTools:
     dynamic: Sequence[ToolProvider | ProviderFunction] = ()
     request: ToolProviderRequest | None = None
 
-    async def next(self, messages: Sequence[ChatMessage]) -> tuple[ToolSpecification, ...]:
-        """Return the specifications for the next model request."""
+    async def refresh(self) -> None:
+        """Call the dynamic providers again; before this, their tools are not among those of `offer`."""
         if self.request is not None and self.dynamic:
             self.offer = self.toolset.made_with([*self.once, *await _provided(self.dynamic, self.request)])
+
+    async def next(self, messages: Sequence[ChatMessage]) -> tuple[ToolSpecification, ...]:
+        """Return the specifications for the next model request."""
+        await self.refresh()
         if self.toolset.search is not None:
             return self.toolset.search.shown(self.offer.box, messages)
         return self.offer.specifications

@@ -12,6 +12,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from bridge.private_files import open_private
 from bridge.telemetry.writer import write_all
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ try:
 except ImportError:  # Windows: one process, one file
     fcntl = None  # type: ignore[assignment]
 
-MODE = 0o600
-"""Permissions of the file: only its owner may read and write it."""
 DEFAULT_MAX_BYTES = 100 * 1024 * 1024
 """Default maximum length of the file: 100 MiB."""
 DEFAULT_KEPT_FILES = 10
@@ -76,10 +75,9 @@ class AuditFile:
     def _opened(self) -> int:
         if self._path.exists():
             _require_regular(self._path.stat(), self._path)  # before opening, since a pipe would wait for a reader
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), MODE)
+        file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         try:
             _require_regular(os.fstat(file), self._path)
-            os.fchmod(file, MODE)  # `os.open` does not change the mode of an existing file
             _sync_directory(self._path.parent)
         except OSError:
             os.close(file)

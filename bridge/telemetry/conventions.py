@@ -39,6 +39,8 @@ STATUS_CODE = "rpc.response.status_code"
 PROTOCOL_VERSION = "mcp.protocol.version"
 SESSION_ID = "mcp.session.id"
 REQUEST_ID = "jsonrpc.request.id"
+OWN_REQUEST_ID = "bridge.request.id"
+"""Id of a request that this process has made, as in its records; clients use the same ids again."""
 NETWORK_TRANSPORT = "network.transport"
 NETWORK_PROTOCOL = "network.protocol.name"
 SERVER_ADDRESS = "server.address"
@@ -64,6 +66,10 @@ HTTP_STATUS = "http.response.status_code"
 """HTTP status of a response, named as in the conventions for HTTP."""
 TOOL_ERROR = "tool_error"
 """Error type of a call whose result is an error."""
+REFUSED = "refused"
+"""Error type of a call that was not run, because its caller is over a limit."""
+REFUSAL_CODE = "-32005"
+"""The same, if the answer is an error of the protocol."""
 CANCELLED = "cancelled"
 """Error type of a cancelled request."""
 TASK = "task"
@@ -77,6 +83,8 @@ NO_ERRORS = frozenset({INPUT_REQUIRED, TASK})
 """Outcomes beside success that are no errors."""
 
 TOOLS_CALL = "tools/call"
+LISTEN = "subscriptions/listen"
+"""A request that lasts until one side ends it, which is no error."""
 
 METHODS = frozenset(
     {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from secrets import token_hex
 from threading import Lock
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any
 
-from bridge.telemetry.conventions import CANCELLED, IN_FLIGHT, NO_ERRORS, TOOL_ERROR
+from bridge.telemetry.conventions import CANCELLED, IN_FLIGHT, LISTEN, NO_ERRORS, REFUSED, TOOL_ERROR
 from bridge.telemetry.instruments import Instruments
 from bridge.telemetry.records import EndedCall, call_record
+from bridge.types import RETRY_AFTER_META_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from bridge.telemetry.tracing import Tracing
 
 
+_ID_BYTES = 12
 BATCH_SIZE = 16
 """Ended operations that are recorded together: each takes far less time than alone, and no request waits long."""
 
@@ -95,16 +98,20 @@ class Recorder:
 class ServerOperation:
     """A client's request while it is answered; made by `Observer.serve`, and ended once."""
 
-    __slots__ = ("_details", "_recorder", "_request_id", "_series", "_span", "_start")
+    __slots__ = ("_client_request_id", "_details", "_id", "_recorder", "_series", "_span", "_start")
 
     def __init__(
         self, recorder: Recorder, series: OperationSeries, request_id: object, meta: Mapping[str, Any] | None,
         session_id: str | None, details: CallDetails | None, *, is_sampled: bool | None,
     ) -> None:  # fmt: skip
-        self._recorder, self._series, self._details, self._request_id = recorder, series, details, request_id
+        self._recorder, self._series, self._details, self._client_request_id = recorder, series, details, request_id
+        is_traced = recorder.tracer is not None and is_sampled is not False
+        self._id = token_hex(_ID_BYTES) if is_traced or details is not None else ""
         self._span = None
-        if recorder.tracer is not None and is_sampled is not False:
-            self._span = recorder.tracer.serve(series, meta, request_id, session_id, is_sampled=is_sampled is True)
+        if recorder.tracer is not None and is_traced:
+            self._span = recorder.tracer.serve(
+                series, meta, request_id, session_id, is_sampled=is_sampled is True, own_id=self._id
+            )
         if series.is_call:
             recorder.calls_in_flight += 1
         self._start = perf_counter()
@@ -120,20 +127,21 @@ class ServerOperation:
             span.end(None if error_type in NO_ERRORS else error_type, code, message)
         call = None
         if details is not None:
-            call = EndedCall(details, self._request_id, time() - seconds, seconds, error_type, trace_id)
+            started_at = time() - seconds
+            call = EndedCall(details, self._id, started_at, seconds, error_type, trace_id, self._client_request_id)
         recorder.record(series, seconds, error_type, code, call)
 
     def end_with_result(self, result: object) -> None:
         """End with a result in MCP's JSON."""
-        self.end(_error_type_of(result) if self._series.is_call and isinstance(result, dict) else None)
+        self.end(error_type_of(result) if self._series.is_call and isinstance(result, dict) else None)
 
     def end_with_code(self, code: int, message: str | None = None) -> None:
         """End with a JSON-RPC error."""
         self.end(str(code), code, message)
 
     def end_cancelled(self) -> None:
-        """End because the request was cancelled."""
-        self.end(CANCELLED)
+        """End because the request was cancelled, which is the usual end of a subscription."""
+        self.end(None if self._series.method == LISTEN else CANCELLED)
 
 
 class ClientOperation:
@@ -166,6 +174,8 @@ class ClientOperation:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         seconds = perf_counter() - self._start
         error_type, code = classify_error(error)
+        if error_type == CANCELLED and self._series.method == LISTEN:
+            error_type = None
         if self._is_error:
             error_type = TOOL_ERROR
         if self._span is not None:
@@ -173,10 +183,10 @@ class ClientOperation:
         self._recorder.record(self._series, seconds, error_type, code)
 
 
-def _error_type_of(result: Mapping[str, Any]) -> str | None:
-    """The error type of a call's result: ``tool_error``, ``input_required``, ``task``, or None."""
+def error_type_of(result: Mapping[str, Any]) -> str | None:
+    """The error type of a call's result: ``tool_error``, ``refused``, ``input_required``, ``task``, or None."""
     if result.get("isError") is True:
-        return TOOL_ERROR
+        return REFUSED if RETRY_AFTER_META_KEY in (result.get("_meta") or ()) else TOOL_ERROR
     kind = result.get("resultType")
     return kind if kind in NO_ERRORS else None
 

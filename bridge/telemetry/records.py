@@ -7,7 +7,7 @@ from itertools import islice
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, NO_ERRORS, TASK, TOOL_ERROR
+from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, NO_ERRORS, REFUSAL_CODE, REFUSED, TASK, TOOL_ERROR
 from bridge.text import clip, to_json_line, utc_time
 
 if TYPE_CHECKING:
@@ -29,12 +29,13 @@ MAX_ID = 2**63
 """Bound below which a numeric request id is recorded as a number; larger ones are recorded as text."""
 
 _EVENTS = {"tool": "call", "resource": "read", "prompt": "render", "task": "task"}
-_OUTCOMES = {None: "ok", TOOL_ERROR: TOOL_ERROR, CANCELLED: CANCELLED} | {each: each for each in NO_ERRORS}
+_OUTCOMES = {None: "ok", REFUSAL_CODE: REFUSED} | {each: each for each in (TOOL_ERROR, REFUSED, CANCELLED, *NO_ERRORS)}
 _LEVELS = {
     "ok": "info",
     INPUT_REQUIRED: "info",
     TASK: "info",
     TOOL_ERROR: "warning",
+    REFUSED: "warning",
     CANCELLED: "warning",
     "error": "error",
 }
@@ -65,20 +66,23 @@ class EndedCall(NamedTuple):
     """A call that has ended."""
 
     details: CallDetails
-    request_id: object
+    request_id: str
+    """An id of this process, or of a task."""
     started_at: float
     """The start, in seconds since 1970."""
     duration_seconds: float
     error_type: str | None
     """The type of the error, or ``input_required``; None for a success."""
     trace_id: str | None
+    client_request_id: object = None
+    """The id that the client chose, which it may use again; None for a task."""
 
 
 class CallRecord(NamedTuple):
     """The record of a call, which all sinks share."""
 
     outcome: str
-    """``ok``, ``input_required``, ``task``, ``tool_error``, ``cancelled`` or ``error``."""
+    """``ok``, ``input_required``, ``task``, ``tool_error``, ``refused``, ``cancelled`` or ``error``."""
     line: str
     """An object in JSON, in one line."""
 
@@ -121,7 +125,8 @@ def call_record(call: EndedCall) -> CallRecord:
     record = {
         "time": utc_time(call.started_at),
         "event": _EVENTS[noun],
-        "request_id": recorded_id(call.request_id),
+        "request_id": call.request_id,
+        "client_request_id": recorded_id(call.client_request_id),
         target: name and clip(name, MAX_TARGET_CHARS[target]),
         "server": server,
         "caller": caller and clip(caller),
@@ -138,7 +143,7 @@ def call_record(call: EndedCall) -> CallRecord:
 
 
 def recorded_id(request_id: object) -> object:
-    """A request id within bounds: a client may choose any text, and an integer of any length."""
+    """A client's request id within bounds: it may choose any text, and an integer of any length."""
     if type(request_id) is int and -MAX_ID < request_id < MAX_ID:
         return request_id
     return None if request_id is None else clip(str(request_id))

@@ -15,7 +15,7 @@ from opentelemetry import context, propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
-from bridge.telemetry.conventions import REQUEST_ID, SESSION_ID, TRACE_KEYS, trace_in
+from bridge.telemetry.conventions import OWN_REQUEST_ID, REQUEST_ID, SESSION_ID, TRACE_KEYS, trace_in
 from bridge.telemetry.instruments import failure_labels
 from bridge.text import clip
 
@@ -62,6 +62,7 @@ class Tracing:
         session_id: str | None,
         *,
         is_sampled: bool,
+        own_id: str = "",
     ) -> CurrentSpan:
         """Open a span for a client's request and make it the current one.
 
@@ -76,6 +77,8 @@ class Tracing:
         attributes = dict(series.labels)
         if request_id is not None:
             attributes[REQUEST_ID] = clip(str(request_id))
+        if own_id:
+            attributes[OWN_REQUEST_ID] = own_id
         if session_id is not None:
             attributes[SESSION_ID] = clip(session_id)
         span = self._tracer.start_span(

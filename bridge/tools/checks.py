@@ -5,17 +5,22 @@ Each check raises `DefinitionError`, which names the value as ``what``, such as 
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge.errors import DefinitionError
 from bridge.text import short_repr, with_count
+from bridge.tools.schema.annotations import python_signature
 
 if TYPE_CHECKING:
     from types import UnionType
 
 F = TypeVar("F")
+
+_NO_STEPS = frozenset({"CACHE", "NOP", "EXTENDED_ARG"})
 
 
 def require_type(value: object, kinds: type | UnionType | tuple[type, ...], what: str, taken: str) -> None:
@@ -82,7 +87,7 @@ def require_callable(value: F, arguments: int, what: str, received: str) -> F:
     if not callable(value):
         raise DefinitionError(f"{what} must be a function of {received}, not {short_repr(value)}")
     try:
-        signature = inspect.signature(value)
+        signature = python_signature(value)
     except (TypeError, ValueError):  # some builtins have none
         return value
     try:
@@ -93,6 +98,20 @@ def require_callable(value: F, arguments: int, what: str, received: str) -> F:
             f"{signature} ({error})"
         ) from None
     return value
+
+
+def returns_nothing(function: object) -> bool:
+    """Return True for a Python function that returns, and nothing but None; False if that is not certain."""
+    code = getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)
+    if code is None:
+        return False
+    steps = [each for each in dis.get_instructions(code) if each.opname not in _NO_STEPS]
+    returned = [
+        each.argval if each.opname == "RETURN_CONST" else before.argval if before.opname == "LOAD_CONST" else ...
+        for before, each in pairwise(steps)
+        if each.opname in {"RETURN_VALUE", "RETURN_CONST"}
+    ]
+    return bool(returned) and all(value is None for value in returned)
 
 
 def listed(values: object, what: str, item: str) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridge.errors import DefinitionError, WireError
 from bridge.text import short_repr, utf8_text
+from bridge.tools.checks import require_type
 from bridge.types import Json, optional_field, require_base64, require_object, require_text, without_none
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ class Media(Block):
     """Content of the file, not base64-encoded."""
     mime_type: str
     """IANA media type, such as ``image/png``."""
+
+    def __post_init__(self) -> None:
+        kind = type(self).__name__
+        remedy = f"bytes; read a file by {kind}.from_path(path)"
+        require_type(self.data, bytes | bytearray | memoryview, f"the data of {kind}", remedy)
+        require_type(self.mime_type, str, f"the media type of {kind}", "text such as 'image/png'")
 
     @classmethod
     def from_path(cls, path: str | Path, mime_type: str | None = None) -> Self:
@@ -97,6 +104,15 @@ class File(Block):
     """IANA media type, if known."""
     resource_metadata: Mapping[str, Any] | None = None
     """``_meta`` of the resource inside the block, separate from the block's own."""
+
+    def __post_init__(self) -> None:
+        require_type(self.uri, str, "the URI of a File", "text; read a file by File.from_path(path)")
+        require_type(
+            self.content,
+            str | bytes | bytearray | memoryview,
+            "the content of a File",
+            "text or bytes; read a file by File.from_path(path)",
+        )
 
     @classmethod
     def from_path(cls, path: str | Path, mime_type: str | None = None) -> Self:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import uuid4
 
 import anyio
@@ -16,14 +16,15 @@ import anyio.from_thread
 
 from bridge.portal import loop_of_thread
 from bridge.tools.channel import LocalChannel
-from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Roots, Sampling, SamplingAnswer
+from bridge.tools.forms import Form
+from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer, ask_for_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
     from datetime import datetime
 
     from bridge.tools.channel import Channel, ContentsStream, LogLevel, ProgressListener
-    from bridge.tools.questions import Answer, Question, Resumption, SamplingMessage
+    from bridge.tools.questions import Answer, Question, Resumption, Root, SamplingMessage
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -263,32 +264,38 @@ class InvocationContext:
             questions: The questions, each under a key that is unique within this call.
 
         Returns:
-            The answers under the same keys.
+            The answers under the same keys. A form that does not fit its schema is asked for once more, under its key
+            and ``-again``, and then counts as declined.
 
         Raises:
+            DefinitionError: MCP cannot carry a form.
             ToolError: The caller cannot answer questions.
         """
-        return await self._channel.ask(questions)
+        return await ask_for_fitting(self._channel.ask, questions)
 
+    @overload
+    async def elicit(self, message: str, schema: type[_T], *, key: str | None = None) -> ElicitationAnswer[_T]: ...
+    @overload
     async def elicit(
-        self, message: str, schema: Mapping[str, Any] | type, *, key: str | None = None
-    ) -> ElicitationAnswer:
-        """Ask the user to fill in a form; see `ask` for repeated runs.
+        self, message: str, schema: Mapping[str, Any] | None, *, key: str | None = None
+    ) -> ElicitationAnswer[dict[str, Any]]: ...
+    @overload
+    async def elicit(self, message: str, schema: object, *, key: str | None = None) -> ElicitationAnswer: ...
+    async def elicit(self, message: str, schema: object, *, key: str | None = None) -> ElicitationAnswer:
+        """Ask the user to fill in a form; see `ask` for repeated runs, and for answers that do not fit.
 
         Args:
             message: Text shown to the user.
-            schema: The form: a JSON Schema, or a type such as a pydantic model or a dataclass with primitive fields.
+            schema: The form: a model or dataclass with primitive fields; a scalar type, an enum or a list of one, for
+                one field, ``value``; a list of texts to choose from; a JSON Schema; or None for no fields.
             key: Identifier of the question within this call. Defaults to its position among the questions.
 
         Raises:
+            DefinitionError: MCP cannot carry the form.
             ToolError: The caller cannot answer questions.
         """
-        if isinstance(schema, type):
-            from bridge.tools.schema.generator import schema_of  # noqa: PLC0415 - only needed for forms
-            from bridge.tools.schema.json_schema import inlined  # noqa: PLC0415 - only needed for forms
-
-            schema = inlined(schema_of(schema))  # MCP does not allow $ref in forms
-        answer = await self._ask_one(Elicitation(message, schema), key)
+        form = Form.of(schema)
+        answer = await self._ask_one(Elicitation(message, form.schema, form=form), key)
         assert isinstance(answer, ElicitationAnswer)
         return answer
 
@@ -366,7 +373,15 @@ class BlockingContext:
         """See `InvocationContext.ask`."""
         return self._run(self._context.ask, questions)
 
-    def elicit(self, message: str, schema: Mapping[str, Any] | type, *, key: str | None = None) -> ElicitationAnswer:
+    @overload
+    def elicit(self, message: str, schema: type[_T], *, key: str | None = None) -> ElicitationAnswer[_T]: ...
+    @overload
+    def elicit(
+        self, message: str, schema: Mapping[str, Any] | None, *, key: str | None = None
+    ) -> ElicitationAnswer[dict[str, Any]]: ...
+    @overload
+    def elicit(self, message: str, schema: object, *, key: str | None = None) -> ElicitationAnswer: ...
+    def elicit(self, message: str, schema: object, *, key: str | None = None) -> ElicitationAnswer:
         """See `InvocationContext.elicit`."""
         return self._run(lambda: self._context.elicit(message, schema, key=key))
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from bridge.errors import DefinitionError
 from bridge.text import short_repr
-from bridge.tools.schema.annotations import annotation_namespace
+from bridge.tools.schema.annotations import annotation_namespace, python_signature
 
 _SETTINGS = "__bridge__"
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[Any, Any] | classmethod[Any, Any, Any]")
@@ -110,6 +110,7 @@ def published_in(  # noqa: PLR0911 - a return for each kind of source
     if stored := stored_settings(source):
         return [settings.published(source) for settings in stored]
     if inspect.isroutine(source) or isinstance(source, functools.partial):
+        _refuse_application(source)
         return [plain(source)]
     if methods := decorated_methods(type(source)):
         return [each.published(getattr(source, name)) for name, stored in methods.items() for each in stored]
@@ -117,7 +118,28 @@ def published_in(  # noqa: PLR0911 - a return for each kind of source
         return list(by_hand(source))
     if isinstance(source, Iterable) and not isinstance(source, str | bytes):
         return [item for each in source for item in _required(each, published_in(each, plain, by_hand))]
-    return [plain(source)] if callable(source) else []
+    if not callable(source):
+        return []
+    _refuse_application(source)
+    return [plain(source)]
+
+
+def _refuse_application(source: Callable[..., Any]) -> None:
+    """Raise an error for an application of a web framework, which is a function or an object with ``__call__``.
+
+    Raises:
+        DefinitionError: It is one.
+    """
+    try:
+        names = python_signature(source).parameters.keys()
+    except (TypeError, ValueError):
+        return
+    for kind, called_with in (("ASGI", {"scope", "receive", "send"}), ("WSGI", {"environ", "start_response"})):
+        if called_with <= names:
+            raise DefinitionError(
+                f"{short_repr(source)} is an {kind} application and no source of tools; give the functions that it "
+                "serves, or run it and name its URL"
+            )
 
 
 def _required(source: object, found: list[Published]) -> list[Published]:
@@ -177,7 +199,7 @@ def decorated_methods(owner: type) -> dict[str, tuple[Settings, ...]]:
 
 def bound_method(attribute: Any) -> Any:
     """Bind a method that lacks its instance to a placeholder."""
-    if inspect.isfunction(attribute) and next(iter(inspect.signature(attribute).parameters), None) == "self":
+    if inspect.isfunction(attribute) and next(iter(python_signature(attribute).parameters), None) == "self":
         return MethodType(attribute, attribute)
     return attribute
 

@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
@@ -20,6 +21,7 @@ from bridge.errors import BridgeError, DefinitionError
 from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.context import BlockingContext, InvocationContext
 from bridge.tools.results import ResultWriter
+from bridge.tools.schema.annotations import python_signature
 from bridge.tools.schema.signature import source_of, unwrap_function
 from bridge.tools.threads import run_in_thread
 
@@ -227,7 +229,7 @@ class CallableExecutor:
 
     def __init__(self, function: Any, tool: str) -> None:
         try:
-            inspect.signature(function).bind(None, None)
+            python_signature(function).bind(None, None)
         except (TypeError, ValueError) as error:
             raise DefinitionError(
                 f"the executor of {tool!r}, {function!r}, must have a method execute(request, context), or be a "
@@ -249,6 +251,34 @@ class CallableExecutor:
         except get_cancelled_exc_class():
             context.cancel()
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectExecutor:
+    """Runs an executor of other code, whose return value is converted like that of a tool; compared by that executor.
+
+    Raises:
+        DefinitionError: Its ``execute`` does not take a request and a context.
+    """
+
+    executor: Any
+    tool: str
+    _execute: ExecutorFunction = field(init=False, repr=False, compare=False)
+    _write: Callable[[Any], ToolExecutionResult] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        execute = self.executor.execute
+        if isinstance(self.executor, type):
+            raise DefinitionError(f"the executor of {self.tool!r} is the class {self.executor!r}; give an instance")
+        by_function = CallableExecutor(execute, self.tool)
+        is_async = inspect.iscoroutinefunction(_called(execute))
+        object.__setattr__(self, "_execute", execute if is_async else by_function.execute)
+        object.__setattr__(self, "_write", ResultWriter(self.tool, inspect.Signature.empty).write)
+
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
+        """Run one request; see `bridge.tools.tool.ToolExecutor`."""
+        result = await self._execute(request, context)
+        return result if isinstance(result, ToolExecutionResult) else self._write(result)
 
 
 async def _write_from_thread(

@@ -6,14 +6,21 @@ roots (ask for the caller's open folders). They are the same for remote clients 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal
+
+from typing_extensions import TypeVar
+
+from bridge.errors import ToolError
+from bridge.tools.forms import Form, MisfitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from bridge.tools.content import Content
     from bridge.tools.specification import ToolSpecification
+
+T_co = TypeVar("T_co", default=Any, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,8 @@ class Elicitation:
     """The form: a JSON Schema of type ``object`` whose properties are primitives, enums or lists of enum values."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Arbitrary data; sent over MCP in ``_meta`` before the 2026-07-28 revision."""
+    form: Form | None = field(default=None, compare=False, repr=False, kw_only=True)
+    """The form as it reads answers; None for that of the schema, which is checked before it is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ class UrlElicitation:
 
 
 @dataclass(frozen=True, slots=True)
-class ElicitationAnswer:
+class ElicitationAnswer(Generic[T_co]):
     """The user's response to a form or page."""
 
     action: Literal["accept", "decline", "cancel"]
@@ -51,6 +60,9 @@ class ElicitationAnswer:
     """The completed form, if accepted."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Arbitrary data; sent over MCP in ``_meta`` before the 2026-07-28 revision."""
+    data: T_co | None = field(default=None, compare=False, kw_only=True)
+    """The completed form as a value of the type that was asked for, or the content for a JSON Schema; None unless the
+    user accepted, and for what answers."""
 
     @property
     def accepted(self) -> bool:
@@ -153,6 +165,77 @@ Question = Elicitation | UrlElicitation | Sampling | Roots
 """A question to the caller."""
 Answer = ElicitationAnswer | SamplingAnswer | tuple[Root, ...]
 """An answer; in the order of the kinds of `Question`."""
+
+
+def _with_form(question: Question) -> Question:
+    if not isinstance(question, Elicitation) or question.form is not None:
+        return question
+    form = Form.of(question.schema)
+    return replace(question, schema=form.schema, form=form)
+
+
+def fitting(question: Question, answer: Answer) -> Answer:
+    """Return an answer as its asker may use it: only what was asked, and only if the user accepted.
+
+    Raises:
+        MisfitError: The answer does not fit the question.
+    """
+    match question, answer:
+        case Elicitation(), ElicitationAnswer(action="accept"):
+            form = question.form or Form.received(question.schema)
+            return replace(answer, data=form.read(answer.content))
+        case _, ElicitationAnswer(action="decline" | "cancel", content=dict()):
+            return replace(answer, content=None)
+        case Sampling(), SamplingAnswer():
+            offered = {tool.name for tool in question.tools}
+            for part in answer.content:
+                if isinstance(part, ToolUse) and part.name not in offered:
+                    raise MisfitError(f"the model requests the tool {part.name!r}, which was not offered")
+    return answer
+
+
+def asked_again(question: Question, problem: MisfitError) -> Question:
+    """Return the question for the second time, with what was wrong for the user."""
+    if not isinstance(question, Elicitation):
+        return question
+    return replace(question, message=f"{question.message}\n({problem})")
+
+
+async def ask_for_fitting(
+    ask: Callable[[Mapping[str, Question]], Awaitable[Mapping[str, Answer]]], questions: Mapping[str, Question]
+) -> Mapping[str, Answer]:
+    """Ask questions; those with an answer that does not fit are asked once more.
+
+    Args:
+        ask: Asks the questions, as `bridge.tools.channel.Channel.ask`; a call may be run again in between.
+        questions: The questions.
+
+    Returns:
+        Fitting answers under the same keys; a form that was not filled in correctly twice counts as declined.
+
+    Raises:
+        DefinitionError: MCP cannot carry a form.
+        ToolError: The model's answer does not fit.
+    """
+    questions = {key: _with_form(question) for key, question in questions.items()}
+    answers = dict(await ask(questions))
+    again: dict[str, Question] = {}
+    for key, question in questions.items():
+        try:
+            answers[key] = fitting(question, answers[key])
+        except MisfitError as error:
+            again[key] = asked_again(question, error)
+    if not again:
+        return answers
+    given = await ask({f"{key}-again": question for key, question in again.items()})
+    for key, question in again.items():
+        try:
+            answers[key] = fitting(question, given[f"{key}-again"])
+        except MisfitError as error:
+            if not isinstance(question, Elicitation):
+                raise ToolError(f"the client's answer is not usable: {error}") from error
+            answers[key] = ElicitationAnswer("decline")
+    return answers
 
 
 class InputRequired(BaseException):

@@ -107,6 +107,8 @@ class ToolAnnotations:
     """Calling again with the same arguments changes nothing more."""
     open_world: bool | None = None
     """The tool reaches beyond a closed domain, such as the web."""
+    other: Mapping[str, Any] = field(default_factory=lambda: _EMPTY, hash=False)
+    """Further members that a remote server lists; a gateway passes them on."""
 
     def __post_init__(self) -> None:
         require_type(self.title, str | None, "the annotation title", "text")
@@ -161,6 +163,8 @@ class ToolSpecification:
     strict: bool | None = None
     """Request strict schema adherence from model providers that support it; None leaves it to the provider's adapter.
     """
+    other: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    """Further members of MCP's ``Tool`` that a remote server lists, such as ``execution``; a gateway passes them on."""
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -194,6 +198,7 @@ class ToolSpecification:
             annotations=self.annotations,
             metadata=self.metadata,
             icons=self.icons,
+            other=self.other,
         )
 
 

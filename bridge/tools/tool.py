@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from bridge.tools.calls import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import require_count, require_seconds, require_type
 from bridge.tools.decoration import Published
-from bridge.tools.executors import CallableExecutor
+from bridge.tools.executors import CallableExecutor, ObjectExecutor
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
 from bridge.tools.task import TaskPolicy
 
@@ -94,7 +94,8 @@ class Tool(Published):
     """A specification with its executor, return behaviour and policy.
 
     The executor may be a function of the request and the context, synchronous or asynchronous, which returns text,
-    None, JSON data or a `ToolExecutionResult`: ``Tool(specification, lambda request, context: "It will rain.")``.
+    None, JSON data or a `ToolExecutionResult`: ``Tool(specification, lambda request, context: "It will rain.")``. So
+    may ``execute`` of your own class; the attribute is then an object that calls it.
 
     Raises:
         DefinitionError: The executor is neither an object with ``execute`` nor such a function.
@@ -143,6 +144,8 @@ class Tool(Published):
             require_type(getattr(self, name), bool, name, "True or False")
         if not hasattr(self.executor, "execute"):
             object.__setattr__(self, "executor", CallableExecutor(self.executor, self.name))
+        elif not getattr(self.executor.execute, "__module__", "").startswith("bridge."):
+            object.__setattr__(self, "executor", ObjectExecutor(self.executor, self.name))
 
     @property
     def name(self) -> str:

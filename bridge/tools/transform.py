@@ -7,6 +7,7 @@ A renamed tool keeps its executor, and executors of remote tools store the remot
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 from collections import Counter
@@ -17,6 +18,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from bridge.errors import ArgumentsError, DefinitionError
+from bridge.text import short_repr
+from bridge.tools.checks import require_callable, returns_nothing
 from bridge.tools.function import one_tool, tools_found_in
 from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
@@ -111,8 +114,11 @@ def wrapped(tools: object, middleware: ToolMiddleware) -> Iterator[Tool]:
             tool (LangChain4j's toolWrapper).
 
     Raises:
-        DefinitionError: A source has no tools.
+        DefinitionError: A source has no tools, or the middleware takes other arguments, or never returns a result.
     """
+    require_callable(middleware, 3, "a middleware", "the request, the context and call_next")
+    if returns_nothing(middleware):
+        raise DefinitionError(f"the middleware {middleware!r} never returns a result; return that of call_next")
     return (
         replace(tool, executor=WrappedExecutor(tool.executor, middleware), interactive=True)  # the middleware may ask
         for tool in tools_found_in(tools)
@@ -182,7 +188,14 @@ class WrappedExecutor:
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.tool.ToolExecutor`."""
-        return await self.middleware(request, context, self.executor.execute)
+        returned: object = self.middleware(request, context, self.executor.execute)
+        result = await returned if inspect.isawaitable(returned) else returned
+        if not isinstance(result, ToolExecutionResult):
+            raise DefinitionError(
+                f"the middleware {self.middleware!r} returned {short_repr(result)}; return a ToolExecutionResult, such "
+                "as that of call_next"
+            )
+        return result
 
 
 def safe_names(names: Iterable[str], *, max_chars: int = 64, forbidden: str = r"[^A-Za-z0-9_-]") -> dict[str, str]:

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from bridge.prompts.prompt import Prompt, PromptMessage
 
 
+_ARGUMENT_MEMBERS = frozenset({"name", "title", "description", "required"})
+
+
 def prompt_to_wire(prompt: Prompt) -> Json:
     """Convert a prompt to MCP's ``Prompt``."""
     arguments = [
-        {"name": each.name, "required": each.required} | without_none(title=each.title, description=each.description)
+        {**each.other, "name": each.name, "required": each.required}
+        | without_none(title=each.title, description=each.description)
         for each in prompt.arguments
     ]
     return {"name": prompt.name} | without_none(
@@ -68,6 +72,7 @@ def prompt_from_wire(wire: Mapping[str, Any]) -> dict[str, Any]:
                 title=optional_field(each, "title", str),
                 description=optional_field(each, "description", str),
                 required=each.get("required") is True,
+                other={key: value for key, value in each.items() if key not in _ARGUMENT_MEMBERS},
             )
             for each in arguments
         ),

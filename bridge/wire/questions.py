@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from bridge.errors import WireError
 from bridge.text import short_repr
 from bridge.tools.content import block_from_json, block_to_json
+from bridge.tools.forms import Form
 from bridge.tools.questions import (
     Elicitation,
     ElicitationAnswer,
@@ -66,9 +67,8 @@ def question_from_wire(wire: Mapping[str, Any]) -> Question:
                     require_text(params["message"]), require_text(params["url"]), elicitation_id, meta
                 )
             case "elicitation/create":
-                return Elicitation(
-                    require_text(params["message"]), require_object(params["requestedSchema"], "a form"), meta
-                )
+                schema = require_object(params["requestedSchema"], "a form")
+                return Elicitation(require_text(params["message"]), schema, meta, form=Form.received(schema))
             case "sampling/createMessage":
                 return _sampling_from_wire(params, meta)
             case "roots/list":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic_core import to_json
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 """Key in ``_meta`` of a modern result: the server's name and version."""
+
+
+_RESOURCE = b'"resource'
+_ESCAPED_LETTER = re.compile(rb"\\u00[67]")
 
 
 def own_meta(wire: Mapping[str, Any]) -> Json:
@@ -71,6 +76,16 @@ class Received(Json):
         own = {key: value for key, value in self.items() if key not in self.BODY}
         return b"".join((self.text, b",", to_json(own, inf_nan_mode="null")[1:])) if own else self.text + b"}"
 
+    def may_have_resources(self) -> bool:
+        """Return True if the text may have a member or type that begins with ``resource``, also one that is escaped.
+
+        The text decides, not the result: of two members with the same name, a client may read the other one.
+        """
+        assert self.text is not None, "it is known"
+        if _RESOURCE in self.text:
+            return True
+        return self.text.find(b"\\") >= 0 and _ESCAPED_LETTER.search(self.text) is not None
+
     def ended(self, members: bytes) -> bytes | None:
         """Return its JSON with the text of other members for its type and metadata; None if its text is not known."""
         return None if self.text is None else b"".join((self.text, members, b"}"))
@@ -105,3 +120,10 @@ def _between(text: bytes, names: list[str], own: Json) -> bytes | None:
     if not (text.startswith(before) and text.endswith(after)):
         return None
     return b"".join((b"{", memoryview(text)[len(before) : -len(after)]))
+
+
+def write_result(result: Json) -> bytes:
+    """Write a result as JSON; numbers that are not finite become null, as by the SDK."""
+    if isinstance(result, Received):
+        return result.written()
+    return to_json(result, inf_nan_mode="null")

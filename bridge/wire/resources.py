@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bridge.resources.resource import Resource, ResourceTemplate
 
-_URI = b'"uri":'
+_URI = b'"uri"'
 _ESCAPED = (rb"\u0075", rb"\u0072", rb"\u0069")
 """The letters of the name, as they may be written in JSON too."""
 
@@ -122,8 +122,8 @@ def _with_uris(text: bytes, uris: list[tuple[str, str]]) -> bytes | None:
     parts: list[bytes | memoryview] = []
     for old, new in uris:
         found, written = text.index(_URI, position), to_json(old)
-        start = found + len(_URI)
-        if text[found - 1 : found] not in {b"{", b","} or not text.startswith(written, start):
+        start = found + len(_URI) + 1
+        if text[found - 1 : found] not in {b"{", b","} or not text.startswith(b":" + written, start - 1):
             return None
         parts += [whole[position:start], to_json(new)]
         position = start + len(written)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 from pydantic_core import from_json, to_json
 
 from bridge.errors import WireError
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import MISSING_CAPABILITY
 from bridge.text import short_repr, utc_time
 from bridge.tools.task import Task, TaskStatus
 from bridge.wire.received import Received
@@ -28,6 +30,12 @@ REQUIRED_CAPABILITIES: Json = {"requiredCapabilities": {"extensions": {TASKS_EXT
 _STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 _OUTCOMES = {"completed": "result", "failed": "error"}
 _POLL_SECONDS = (0.01, 60.0)
+
+
+def missing_tasks_extension(what: str) -> ProtocolError:
+    """Return the error for a client that does not support tasks; ``what`` needs them."""
+    message = f"{what} needs a client that declares the extension {TASKS_EXTENSION!r} of version 2026-07-28"
+    return ProtocolError(MISSING_CAPABILITY, message, REQUIRED_CAPABILITIES)
 
 
 def supports_tasks(capabilities: Any) -> bool:

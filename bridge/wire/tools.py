@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STRICT_META_KEY = "io.github.mcp-toolbridge/strict"
 """Key of a specification's ``strict`` in ``_meta``, since MCP has no field for it."""
+_MEMBERS = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta"})
 
 
 def forwarded_meta(meta: Mapping[str, Any] | None) -> Json:
@@ -38,13 +39,14 @@ def _is_protocols(key: str) -> bool:
 
 def tool_to_wire(specification: ToolSpecification) -> Json:
     """Convert a specification to MCP's ``Tool``."""
-    wire: Json = {"name": specification.name, "inputSchema": _object_schema(specification.parameters)}
+    wire: Json = {"name": specification.name, "inputSchema": object_schema(specification.parameters)}
+    wire.update(specification.other)
     metadata = dict(specification.metadata)
     if specification.strict is not None:
         metadata[STRICT_META_KEY] = specification.strict
     if (hints := specification.annotations) is not None:
         all_hints = {key: getattr(hints, name) for name, key in HINTS.items()}
-        wire["annotations"] = {key: value for key, value in all_hints.items() if value is not None}
+        wire["annotations"] = {**hints.other, **{key: value for key, value in all_hints.items() if value is not None}}
     return wire | without_none(
         title=specification.title,
         description=specification.description,
@@ -63,7 +65,7 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
     name, schema = require_object(wire, "a tool").get("name"), wire.get("inputSchema")
     if not isinstance(name, str) or not name:
         raise WireError(f"a tool without a name: {short_repr(wire)}")
-    if not isinstance(schema, dict) or not isinstance(schema.get("type", "object"), str):
+    if not isinstance(schema, dict) or not isinstance(schema.get("type") or "object", str):
         raise WireError(f"the tool {name!r} has no inputSchema of type 'object': {short_repr(wire)}")
     metadata = dict(optional_field(wire, "_meta", dict) or {})
     strict = metadata.pop(STRICT_META_KEY, None)
@@ -73,13 +75,14 @@ def tool_from_wire(wire: Mapping[str, Any]) -> ToolSpecification:
             name=name,
             title=optional_field(wire, "title", str),
             description=optional_field(wire, "description", str),
-            parameters=schema,
+            parameters=schema if "type" not in schema else object_schema(schema),
             output_schema=optional_field(wire, "outputSchema", dict),
             annotations=None if hints is None else _annotations_from_wire(hints),
             metadata=metadata,
             # Icons are decorative: malformed ones are dropped.
             icons=tuple(filter(is_icon, optional_field(wire, "icons", list) or ())),
             strict=strict if isinstance(strict, bool) else None,
+            other={key: value for key, value in wire.items() if key not in _MEMBERS},
         )
     except DefinitionError as error:
         raise WireError(f"an invalid tool: {error}") from error
@@ -91,12 +94,13 @@ def _annotations_from_wire(hints: Mapping[str, Any]) -> ToolAnnotations:
     for name, key in HINTS.items():
         if isinstance(value := hints.get(key), str if name == "title" else bool):
             valid[name] = value
-    return ToolAnnotations(**valid)
+    known = HINTS.values()
+    return ToolAnnotations(**valid, other={key: value for key, value in hints.items() if key not in known})
 
 
-def _object_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def object_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Add ``type: object`` to a schema that omits it (such as a bare ``$ref``), since MCP requires it."""
-    return schema if schema.get("type") == "object" else {"type": "object", **schema}
+    return schema if schema.get("type") else {**schema, "type": "object"}
 
 
 def result_to_wire(result: ToolExecutionResult) -> Json:

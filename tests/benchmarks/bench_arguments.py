@@ -28,8 +28,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from bridge import ToolBox, tool
+from bridge.protocol.messages import value_bounds
 from bridge.server.http.app import http_app
-from bridge.server.protocol import value_bounds
 from bridge.server.publisher import Publisher
 from bridge.server.stdio.process import ProtocolStreams
 from bridge.server.stdio.server import StdioServer

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.hosting.h11_protocol import h11_protocol
-from bridge.hosting.protocols import with_coalesced_writes, with_connection_limits
+from bridge.hosting.h11_parser import H11Parser
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.http.probes import Probes
@@ -38,13 +37,9 @@ def add(a: int, b: int) -> int:
 @contextmanager
 def served(protocol: str, bounds: ConnectionLimits, *tools: object, **options: Any) -> Iterator[int]:
     """Serve `add`, more tools and options of `http_app`; gives the port."""
-    app = http_app(ToolBox(add, *tools), **options)
-    kinds = {
-        "direct": lambda: http_protocol(app.pre_asgi_handler(lambda: True), bounds),
-        "httptools": lambda: http_protocol(None, bounds),
-        "h11": lambda: with_coalesced_writes(with_connection_limits(h11_protocol(bounds), bounds)),
-    }
-    http = kinds[protocol]()
+    app = http_app(None if "publisher" in options else ToolBox(add, *tools), **options)
+    handler = None if protocol == "httptools" else app.pre_asgi_handler(lambda: True)
+    http = http_protocol(handler, bounds, H11Parser if protocol == "h11" else None)
     app.add_middleware(Probes)
     with http_server.serving(app, http=http) as origin:
         yield int(origin.rpartition(":")[2])

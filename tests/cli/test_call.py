@@ -256,3 +256,28 @@ def test_arguments_are_utf_8_whatever_the_locale(run: Run, directory: Path, envi
     done = run("call", "echo.py", "f", os.fsdecode(b"a=\xff"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "bridge call: 'a=\\udcff' is not text in UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("call", "busy.py", "add"), ("list", "busy.py"), ("call", "busy.py", "fail")])
+def test_functions_of_atexit_run_although_an_executor_has_idle_threads(
+    run: Run, directory: Path, words: tuple[str, ...]
+) -> None:
+    (directory / "busy.py").write_text(
+        "import atexit, sys\nfrom concurrent.futures import ThreadPoolExecutor\nfrom bridge import ToolError, tool\n"
+        "pool = ThreadPoolExecutor(1)\npool.submit(int).result()\n"
+        "atexit.register(print, 'at exit', file=sys.stderr)\n"
+        "@tool\ndef add() -> int:\n    return 1\n"
+        "@tool\ndef fail() -> int:\n    raise ToolError('no')\n",
+        encoding="utf-8",
+    )
+    done = run(*words)
+    assert (done.returncode, "at exit\n" in done.stderr) == (int("fail" in words), True)
+
+
+def test_a_file_whose_thread_never_ends_does_not_keep_the_command(run: Run, directory: Path) -> None:
+    (directory / "busy.py").write_text(
+        "import threading\nfrom bridge import tool\nthreading.Thread(target=threading.Event().wait).start()\n"
+        "@tool\ndef add() -> int:\n    return 1\n",
+        encoding="utf-8",
+    )
+    assert run("list", "busy.py").stdout.startswith("add")

@@ -40,6 +40,24 @@ async def test_a_call_that_runs_is_answered_before_the_server_ends(route: str) -
         assert "Traceback" not in server.log
 
 
+@pytest.mark.parametrize(
+    "numbers", [(signal.SIGHUP,), (signal.SIGTERM, signal.SIGHUP)], ids=["a terminal", "a service manager"]
+)
+async def test_a_hangup_drains_the_server_too(numbers: tuple[signal.Signals, ...]) -> None:
+    route = next(iter(ROUTES))
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with served(*ROUTES[route][2]) as server, holding(server, route) as held:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(held.call)
+                running = await held.hearing.running()
+                for number in numbers:
+                    server.process.send_signal(number)
+                    await refused(server)
+                await running.send(b"done")
+            assert await ended(server) == 0
+        assert held.endings == [("result", "done")]
+
+
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_call_that_outlasts_the_drain_is_answered_by_an_error(route: str) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):

@@ -24,7 +24,7 @@ DEADLINE_SECONDS = 30
 def opened(url: str) -> Iterator[httpx.Client]:
     """A client that has opened the page."""
     parts = urlsplit(url)
-    with httpx.Client(base_url=f"{parts.scheme}://{parts.netloc}", timeout=DEADLINE_SECONDS) as client:
+    with httpx.Client(base_url=f"{parts.scheme}://{parts.netloc}{parts.path}", timeout=DEADLINE_SECONDS) as client:
         assert client.get(f"/?{parts.query}").status_code == 303
         yield client
 
@@ -139,7 +139,7 @@ def test_a_port_that_is_taken_is_an_error(run: Run, start: Start) -> None:
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
 
 
-@pytest.mark.parametrize(("ending", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("ending", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
 def test_the_browser_is_opened_by_a_private_file_that_is_removed(
     start: Start, directory: Path, ending: signal.Signals, code: int
 ) -> None:

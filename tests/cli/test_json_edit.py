@@ -25,7 +25,21 @@ def edited(text: str, section: str = "mcpServers", name: str = "new", value: dic
         (" \n\n", '{\n  "mcpServers": {\n    "new": {\n      "command": "x"\n    }\n  }\n}\n'),
         ("\ufeff", '\ufeff{\n  "mcpServers": {\n    "new": {\n      "command": "x"\n    }\n  }\n}\n'),
         ("{}", '{\n  "mcpServers": {\n    "new": {\n      "command": "x"\n    }\n  }\n}'),
-        ("{ }\n", '{\n  "mcpServers": {\n    "new": {\n      "command": "x"\n    }\n  }\n }\n'),
+        ("{ }\n", '{\n  "mcpServers": {\n    "new": {\n      "command": "x"\n    }\n  }\n}\n'),
+        ('{"mcpServers": { }}\n', '{"mcpServers": {"new": {"command": "x"}}}\n'),
+        ('{"mcpServers": {"new": {"command": "y"}}}', '{"mcpServers": {"new": {"command": "x"}}}'),
+        (
+            '{\n  // a comment\n    "mcpServers": {\n    }\n}',
+            '{\n  // a comment\n    "mcpServers": {\n        "new": {\n            "command": "x"\n        }\n    }\n}',
+        ),
+        (
+            '{ "a": 1,\n  "mcpServers": {\n    "b": {} } }',
+            '{ "a": 1,\n  "mcpServers": {\n    "b": {},\n    "new": {\n      "command": "x"\n    } } }',
+        ),
+        (
+            '{\n\n   "mcpServers": {\n\n      "a": {}\n   }\n}',
+            '{\n\n   "mcpServers": {\n\n      "a": {},\n      "new": {\n         "command": "x"\n      }\n   }\n}',
+        ),
         ('{"a": 1}', '{"a": 1, "mcpServers": {"new": {"command": "x"}}}'),
         ('{"mcpServers": {"a": {}}}', '{"mcpServers": {"a": {}, "new": {"command": "x"}}}'),
         (
@@ -94,7 +108,7 @@ def test_an_entry_of_the_same_name_is_replaced_and_nothing_else() -> None:
 
 def test_of_a_key_that_stands_twice_the_one_that_counts_is_edited() -> None:
     before = '{"mcpServers": {"a": 1}, "mcpServers": {"new": {"command": "old"}, "new": {}}}'
-    assert edited(before) == before.replace('"new": {}', '"new": {\n  "command": "x"\n}')
+    assert edited(before) == before.replace('"new": {}', '"new": {"command": "x"}')
 
 
 def test_a_name_may_have_any_characters() -> None:

@@ -173,7 +173,7 @@ def test_fields_of_nested_parameters_are_shown_and_recursion_ends(run: Run, dire
                 owner: Person
                   …
             by: array of Person
-              name: string  Full\x1b[2J name.
+              name: string  Full\\x1b[2J name.
               friends: array of Person, optional, default []
             letter: "a" or "b" or "c" or "d" or "e" or "f" or "g" or "h" or 2 others
         """)

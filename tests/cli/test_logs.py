@@ -84,3 +84,18 @@ async def test_a_malformed_notification_of_a_server_is_logged_at_the_level_of_ev
     async with opened(python_config(code)) as connection:
         await connection.call_tool("add", {})
     assert ("dropped a malformed notification" in capsys.readouterr().err) == shows
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_secrets_in_urls_that_libraries_request_are_not_logged(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    configure_logging("debug", form)
+    try:
+        url = "https://ada:hunter2@files.example/mcp?token=s3cret-value#part"
+        logging.getLogger("httpx2").info('HTTP Request: POST %s "HTTP/1.1 200 OK"', url)
+    finally:
+        configure_logging("warning")
+    shown = capsys.readouterr().err
+    assert "files.example/mcp" in shown
+    assert "200 OK" in shown
+    assert "hunter2" not in shown
+    assert "s3cret" not in shown

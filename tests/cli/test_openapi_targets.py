@@ -141,6 +141,15 @@ def test_options_without_a_clear_target_are_wrong_usage(
         targets_for(*words)
 
 
+def test_schemas_of_responses_can_be_left_out(run: Run, file: Path) -> None:
+    words = ("list", "app.py:app", "--operations", "*", "--json")
+    assert '"outputSchema"' in run(*words).stdout
+    assert '"outputSchema"' not in run(*words, "--openapi-no-output-schemas").stdout
+    options = OpenApiOptions(openapi_no_output_schemas=True)
+    assert options
+    assert client_entry(OpenApiTarget(str(file), options))["args"][-1] == "--openapi-no-output-schemas"
+
+
 def test_a_command_without_the_options_has_none() -> None:
     assert not given_openapi(click.Context(click.Command("x")))
 

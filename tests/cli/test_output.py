@@ -1,4 +1,4 @@
-"""Output of foreign data: escaped on a terminal, unchanged in a pipe."""
+"""Output of foreign data: reports are escaped everywhere, and data on a terminal; in a pipe, data stay as they are."""
 
 from __future__ import annotations
 
@@ -75,8 +75,20 @@ def test_on_a_terminal_json_stays_the_same_json(
     assert json.loads(seen) == json.loads(run(*command, "--", *server).stdout)
 
 
-@pytest.mark.parametrize("command", [["list"], ["list", "--json"], ["call", "f"]])
-def test_in_a_pipe_it_stays_as_it_is(run: Run, server: list[str], command: list[str]) -> None:
+def test_in_a_pipe_the_text_of_a_result_stays_as_it_is(run: Run, server: list[str]) -> None:
+    done = run("call", "f", "--", *server)
+    assert done.returncode == 0, done.stderr
+    assert NASTY in done.stdout
+
+
+@pytest.mark.parametrize("command", [["list"], ["status"], ["list", "--json"], ["status", "--json"]])
+def test_reports_are_escaped_in_a_pipe_too_which_may_lead_to_a_terminal(
+    run: Run, server: list[str], command: list[str]
+) -> None:
     done = run(*command, "--", *server)
     assert done.returncode == 0, done.stderr
-    assert (json.dumps(NASTY, ensure_ascii=False)[1:-1] if "--json" in command else NASTY) in done.stdout
+    assert all(line.isprintable() for line in done.stdout.splitlines())
+    if "--json" in command:
+        assert json.dumps(NASTY)[1:-1] in json.dumps(json.loads(done.stdout))
+    else:
+        assert SHOWN in done.stdout

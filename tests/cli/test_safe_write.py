@@ -19,14 +19,12 @@ def names_in(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_a_new_file_is_written_with_its_directories_and_the_usual_permissions(tmp_path: Path) -> None:
-    usual = tmp_path / "usual"
-    usual.touch()
+def test_a_new_file_is_written_with_its_directories_for_its_user_alone(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "file.json"
     assert replace_file(path, b"new") is None
     assert path.read_bytes() == b"new"
     assert names_in(path.parent) == ["file.json"]
-    assert path.stat().st_mode == usual.stat().st_mode
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_file_is_replaced_under_its_permissions_and_kept_beside(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_what_cannot_be_served_is_one_line(run: Run, arguments: list[str], code:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_though_streams_are_open(start: Start, number: int, code: int) -> None:
     with start(*SERVE, "http") as process:
         url = urlsplit(process.url())
@@ -248,7 +248,7 @@ def test_requests_are_logged_only_while_debugging(start: Start) -> None:
 def test_the_faster_loop_and_parser_are_used_where_they_are_installed(start: Start, directory: Any) -> None:
     (directory / "loop.py").write_text(
         "import asyncio, sys\nfrom bridge import tool\n@tool\nasync def parts() -> str:\n"
-        "    parser = 'uvicorn.protocols.http.httptools_impl'\n"
+        "    parser = 'bridge.hosting.httptools_parser'\n"
         "    return f'{type(asyncio.get_running_loop()).__module__} {parser in sys.modules}'\n"
     )
     with start("serve", "loop.py", "--port", "0", "--transport", "http", "--no-sse") as process:

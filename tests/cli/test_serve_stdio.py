@@ -141,7 +141,8 @@ def test_so_are_keys_issuers_operations_workers_and_limits_of_http(run: Run) -> 
     typed = {
         "--forward-headers": "x-one", "--api-key": "k" * 32, "--api-keys": "keys", "--oauth-issuer": "https://a.example",
         "--resource-url": "https://b.example", "--required-scope": "read", "--tool-scope": "add=write", "--rate": "1/1",
-        "--max-streams": "1", "--max-sessions": "1", "--max-header-bytes": "2048", "--max-connections": "1",
+        "--max-streams": "1", "--max-sessions": "1", "--session-idle": "1",
+        "--max-header-bytes": "2048", "--max-connections": "1",
         "--admin-port": "0", "--admin-host": "127.0.0.1", "--drain-delay": "1", "--drain-timeout": "1",
         "--redis-url": "redis://nowhere", "--workers": "2", "--state-keys": "s" * 32,
     }  # fmt: skip

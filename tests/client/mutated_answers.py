@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 from pydantic_core import from_json
 
-from bridge.client.connection.call import CallOptions
 from bridge.client.connection.connection import Connection
+from bridge.client.connection.running_call import CallOptions
 from bridge.errors import ServerAnswerError, ServerError, ServerRefusedError
 from bridge.tools.context import InvocationContext
 from bridge.wire.tools import ReceivedResult
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
     from tests.client.raw_http import RawServer, Request
 
-FIRST_PLAIN_ID = 2**30
+ID_DIGITS = 10
 CALL_SECONDS = 3
 DEADLINE_SECONDS = 60
 
@@ -61,7 +61,6 @@ HEADERS = [
     *("Connection: close", "Retry-After: 0", "Mcp-Session-Id: other", "Content-Type: text/plain"),
     *("Content-Encoding: identity", "Content-Encoding: br", "WWW-Authenticate: Bearer", "X-Long: " + "x" * 3000),
 ]
-NOT_RUN = {401, 403, *range(300, 400)}
 LOCATIONS = ["/moved", "http://127.0.0.1:1/", ""]
 LENGTHS = {"length": 0, "longer": 9, "shorter": -9}
 FRAMINGS = [*LENGTHS, "length", "chunked", "chunked", "close", "HTTP/1.0"]
@@ -210,10 +209,9 @@ class Answer(NamedTuple):
 
 def _with_ids(text: bytes, request: Request) -> bytes:
     """Text with the request's IDs, and blanks before it, so that it is equally long on both ways."""
-    width = len(b"%d" % FIRST_PLAIN_ID)
     for name, value in ((b'"@id"', request.call_id), (b'"@token"', request.token)):
         number = b"%d" % value
-        text = b" " * (text.count(name) * (width - len(number))) + text.replace(name, number)
+        text = b" " * (text.count(name) * (ID_DIGITS - len(number))) + text.replace(name, number)
     return text
 
 
@@ -231,13 +229,12 @@ class Outcome(NamedTuple):
 
 
 class Pair:
-    """Connections to one server, with the fast path and without; both stay open while they are usable."""
+    """Connections to one server, over own HTTP connections and by the HTTP client; both stay open while usable."""
 
     def __init__(self) -> None:
         self.opened = 0
         """Number of times that they were opened."""
         self._server: RawServer
-        self._is_plain = False
         self._connections: list[Connection] = []
         self._stack = AsyncExitStack()
         self._answer: Answer | None = None
@@ -251,22 +248,23 @@ class Pair:
             yield pair
 
     async def outcomes(self, answer: Answer) -> tuple[Outcome, Outcome]:
-        """Outcomes of a call with this response: with the fast path, and without."""
+        """Outcomes of a call with this response: over an own connection, and by the HTTP client."""
         with anyio.fail_after(DEADLINE_SECONDS):
             if not self._connections:
                 await self._open()
-            plain, sdk = [await self._outcome(connection, answer) for connection in self._connections]
-            if not (isinstance(plain.next_result[0], dict) and isinstance(sdk.next_result[0], dict) and self._is_plain):
+            own, by_client = [await self._outcome(connection, answer) for connection in self._connections]
+            results = own.next_result[0], by_client.next_result[0]
+            if not (all(isinstance(each, dict) for each in results) and is_direct(self._connections[0])):
                 self._connections.clear()
                 await self._stack.aclose()
-        return plain, sdk
+        return own, by_client
 
     async def _open(self) -> None:
         self.opened += 1
         for fast_path in (True, False):
             config = self._server.config(timeout_seconds=CALL_SECONDS, fast_path=fast_path)
             connection = await self._stack.enter_async_context(Connection(config))
-            await connection.request("ping")  # the template of the fast path
+            assert is_direct(connection) is fast_path
             self._connections.append(connection)
 
     def _pieces(self, request: Request) -> list[bytes | None]:
@@ -276,15 +274,16 @@ class Pair:
         self._server.requests.clear()
         self._answer, heard = answer, Heard()
         result = await _result(connection, heard)
-        ids = [each.call_id for each in self._server.calls]
-        assert (ids[0] >= FIRST_PLAIN_ID) == connection.config.fast_path
-        # The server ran nothing: the SDK repeats what was sent without it.
-        is_sent_again = answer.status in NOT_RUN and [each >= FIRST_PLAIN_ID for each in ids[:2]] == [True, False]
+        ids = {each.call_id for each in self._server.calls}  # after a redirect, the same request is sent again
         self._answer = None
         next_result = await _result(connection, Heard())
-        if connection.config.fast_path:
-            self._is_plain = self._server.calls[-1].call_id >= FIRST_PLAIN_ID
-        return Outcome(result, heard.progressed, heard.logged, len(ids) - is_sent_again, next_result)
+        return Outcome(result, heard.progressed, heard.logged, len(ids), next_result)
+
+
+def is_direct(connection: Connection) -> bool:
+    """Return True if requests are sent over own connections."""
+    session = connection._last_session
+    return session is not None and bool(getattr(session.link, "_is_direct", False))
 
 
 async def _result(connection: Connection, heard: Heard) -> Any:

@@ -129,7 +129,7 @@ class RawServer:
     def _pieces(self, request: Request) -> Sequence[bytes | asyncio.Event | None]:
         method = request.message.get("method")
         is_resumed = request.method == "GET" and "last-event-id" in request.headers
-        if method in {"tools/call", "resources/read"} or is_resumed:
+        if method in {"tools/call", "resources/read", "tasks/get"} or is_resumed:
             return self._answer(request)
         if request.method != "POST":
             return [http(405, b"")]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from bridge.client import (
     Connection,
     ConnectionState,
     HttpTransport,
+    McpToolProvider,
     ReconnectPolicy,
     ServerConfig,
 )
@@ -287,3 +289,27 @@ async def test_a_server_that_comes_up_late_is_found(remote: RemoteServer) -> Non
         await states.wait_for(ConnectionState.CONNECTING, ConnectionState.FAILED, READY)
         assert connection.last_error is None
         await connection.aclose()
+
+
+async def test_the_reason_why_a_silent_server_cannot_be_reached_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    attempts: list[float] = []
+    third = anyio.Event()
+
+    async def wait(wanted: anyio.Event, seconds: float) -> None:
+        attempts.append(seconds)
+        if len(attempts) == 3:
+            third.set()
+        await anyio.lowlevel.checkpoint()
+
+    with caplog.at_level(logging.INFO, "bridge.client"), socket.create_server(("127.0.0.1", 0)) as silent:
+        config = http_config(silent.getsockname()[1], connect_timeout_seconds=0.1)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            provider = McpToolProvider(config, reconnect=ReconnectPolicy(wait=wait))
+            await provider.open(wait=False)
+            await third.wait()
+            await provider.aclose()
+    logged = [record.message for record in caplog.records if "cannot reach the server 'remote'" in record.message]
+    assert len(logged) == 1
+    assert "0.1" in logged[0]

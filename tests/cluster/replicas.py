@@ -30,6 +30,7 @@ class Replicas:
         self.kills = 0
         self._redis_url = redis_url
         self._running: dict[int, tuple[ServerProcess, ExitStack]] = {}
+        self._started = anyio.Event()
 
     async def __aenter__(self) -> Self:
         async with anyio.create_task_group() as starting:
@@ -54,9 +55,13 @@ class Replicas:
         server = await anyio.to_thread.run_sync(partial(stack.enter_context, context))
         self.ports[index] = int(server.origin.rpartition(":")[2])
         self._running[index] = (server, stack)
+        self._started.set()
 
     async def kill(self) -> int:
-        """Kill the one that has run longest by SIGKILL; return which it was."""
+        """Kill the one that has run longest by SIGKILL, as soon as one runs; return which it was."""
+        while not self._running:
+            self._started = anyio.Event()
+            await self._started.wait()
         index = self.running[0]
         server, stack = self._running.pop(index)
         server.process.kill()

@@ -28,6 +28,7 @@ DEADLINE_SECONDS = 180
 KILLS_OF_A_MINUTE = 60
 SHORT_KILLS = 3
 CALLS_BETWEEN = 20
+ANSWERS_OF_EACH = 20
 CALLERS = 2
 
 
@@ -57,7 +58,7 @@ class Show:
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
-        """Context during which clients of both eras call."""
+        """Context during which clients of both eras call; it ends when each has had `ANSWERS_OF_EACH`."""
         async with self.replicas, AsyncExitStack() as stack:
             balancer = Balancer(self.replicas.ports, is_sticky=False)
             await stack.enter_async_context(balancer.running())
@@ -75,6 +76,8 @@ class Show:
                     for caller in range(CALLERS):
                         calling.start_soon(self._keep_calling, client, caller)
                 yield
+                while any(len(client.answered) < ANSWERS_OF_EACH for client in self.clients):
+                    await self.more(1)
                 self._is_over = True
 
     async def more(self, calls: int) -> None:
@@ -103,7 +106,6 @@ class Show:
             for call, text in client.answered.items():
                 assert text in {call, f"{call} {client.name}"}
             assert len(client.unknown) <= self.replicas.kills * CALLERS
-            assert len(client.answered) > CALLS_BETWEEN
 
 
 async def test_calls_go_on_while_replicas_are_killed(tmp_path: Path) -> None:
@@ -129,8 +131,6 @@ async def test_calls_go_on_while_every_second_for_a_minute_a_replica_is_killed(
             begun_at = anyio.current_time()
             for second in range(1, KILLS_OF_A_MINUTE + 1):
                 await anyio.sleep_until(begun_at + second)
-                while not show.replicas.running:
-                    await anyio.lowlevel.checkpoint()
                 starting.start_soon(show.replicas.start, await show.replicas.kill())
         show.check()
     for client in show.clients:

@@ -203,6 +203,64 @@ async def test_local_resources_and_prompts_come_first(era: str, server_era: str)
         assert [each["name"] for each in (await connection.list_items(PROMPTS)).items] == ["review", "notes_review"]
 
 
+async def test_a_local_template_reads_its_uris_whatever_a_server_lists(era: str, server_era: str) -> None:
+    @resource("users://{who}")
+    def user(who: str) -> str:
+        return f"local {who}"
+
+    @resource("users://1")
+    def first() -> str:
+        return "remote"
+
+    @resource("users://{who}/of/{team}")
+    def member(who: str, team: str) -> str:
+        return "remote"
+
+    @resource("users://1/photo")
+    def photo() -> str:
+        return "remote"
+
+    @resource("users://{who}/{part}")
+    def part(who: str, part: str) -> str:
+        return "local part"
+
+    server = served(Features(resources=ResourceBox(first, member, photo)), server_era)
+    local = Features(resources=ResourceBox(user, part))
+    async with between(server, era=era, local=local) as (_, connection):
+        read = {}
+        for uri in ("users://1", "users://2", "users://1/photo", "users://1/of/a"):
+            (content,) = (await connection.request("resources/read", {"uri": uri}))["contents"]
+            read[uri] = content["text"]
+        listed = [each["uri"] for each in (await connection.list_items(RESOURCES)).items]
+    assert read == {
+        "users://1": "local 1",
+        "users://2": "local 2",
+        "users://1/photo": "local part",
+        "users://1/of/a": "remote",
+    }
+    assert listed == []
+
+
+async def test_a_box_of_both_reads_local_templates_first(era: str, server_era: str) -> None:
+    @resource("users://{who}")
+    def user(who: str) -> str:
+        return f"local {who}"
+
+    @resource("users://1")
+    def first() -> str:
+        return "remote"
+
+    async with McpToolProvider(served(Features(resources=ResourceBox(first)), server_era)) as provider:
+        await provider.resources.list()
+        features = Features.of(ResourceBox(user), provider.resources)
+        published = Publisher(features, name="both", state_keys=STATE_KEYS)
+        pin: Any = era
+        config = ServerConfig(name="both", transport=MemoryTransport(published.server), protocol=pin)
+        async with Connection(config) as connection:
+            (content,) = (await connection.request("resources/read", {"uri": "users://1"}))["contents"]
+    assert content["text"] == "local 1"
+
+
 async def test_all_who_watch_share_one_subscription(era: str, server_era: str) -> None:
     features = Features(
         tools=FEATURES.tools, resources=ResourceBox(*FEATURES.resources or ()), prompts=FEATURES.prompts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from bridge.client.provider import McpToolProvider
 from bridge.client.remote_tool import RemoteExecutor, remote_tool
+from bridge.client.uris import UriNames
 from bridge.gateway.proxy import ProxyExecutor
 from bridge.gateway.suspended_calls import SuspendedCalls
 from bridge.gateway.tasks import GatewayTasks
@@ -39,9 +41,9 @@ def anyio_backend() -> str:
     return "asyncio"  # plain requests need it
 
 
-def gateway_to(connection: Connection) -> FastPath:
+def gateway_to(connection: Connection, uris: UriNames | None = None) -> FastPath:
     """The fast path of a server with the proxy of one tool."""
-    tool = remote_tool(LISTED, connection, validates_results=False)
+    tool = remote_tool(LISTED, connection, validates_results=False, uris=uris)
     assert isinstance(tool.executor, RemoteExecutor)
     proxy = ProxyExecutor(tool.executor, connection, SuspendedCalls(), GatewayTasks(McpToolProvider()))
     return FastPath(ServerCore(ToolBox([replace(tool, executor=proxy)]), name="gateway", version="2"))
@@ -78,6 +80,38 @@ async def test_the_bytes_of_a_result_are_passed_on_and_nothing_of_it_is_built(
         expected["io.modelcontextprotocol/serverInfo"] = {"name": "gateway", "version": "2"}
     assert result.get("_meta", {}) == expected
     assert result.get("resultType") == ("complete" if era == MODERN else None)
+
+
+LINK = '{"type":"resource_link","uri":"b://evil","name":"n"}'
+TEXT = '{"type":"text","text":""}'
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        ([LINK], ["b://evil"]),
+        ([LINK.replace("resource_link", r"\u0072esource_link")], ["b://evil"]),
+        ([LINK.replace("uri", r"u\u0072i").replace("_", r"\u005F")], ["b://evil"]),
+        ([LINK.replace(",", ',"uri":"b://other",', 1)], ["b://evil"]),
+        ([LINK.replace("}", ',"resource":{"uri":"b://x","text":""}}')], ["b://evil", "b://x"]),
+        ([LINK, TEXT], []),
+        ([LINK.replace("resource", r"r\u0065source"), TEXT], []),
+    ],
+)
+@pytest.mark.parametrize("era", ["legacy", MODERN])
+async def test_every_uri_in_a_result_is_a_local_one(blocks: list[str], expected: list[str], era: str) -> None:
+    """Several members have the same name: clients may read any of them."""
+
+    def answer(request: Request) -> list[bytes | None]:
+        members = ",".join([f'"content":[{block}]' for block in blocks])
+        text = f'{{"jsonrpc":"2.0","id":{request.call_id},"result":{{{members},"resultType":"complete"}}}}'
+        return [http(200, text.encode(), Content_Type="application/json")]
+
+    uris = UriNames()
+    uris.assign({"raw": "always"}, {})
+    async with raw_server(MODERN, answer) as server, opened(server.config()) as connection:
+        response = (await answered(gateway_to(connection, uris), era)).decode()
+    assert re.findall(r'"(?:uri|u\\u0072i)":"([^"]*)"', response) == [f"raw+{uri}" for uri in expected]
 
 
 async def test_structured_content_that_an_older_client_cannot_take_is_left_out() -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.errors import ServerRefusedError
-from bridge.server.protocol import URL_ELICITATION_REQUIRED, CallRefused, ProtocolError
+from bridge.protocol.messages import CallRefused, ProtocolError
+from bridge.protocol.versions import URL_ELICITATION_REQUIRED
 from bridge.tools.content import Text
 from bridge.tools.questions import Elicitation, InputRequired
 from bridge.tools.tool import ToolExecutionResult

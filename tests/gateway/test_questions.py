@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from mcp.server import Server as McpServer
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+    ListToolsResult,
+    TextContent,
+    Tool,
+)
 
 from bridge.client import CallOptions, ClientHandlers, Connection, McpToolProvider, MemoryTransport, ServerConfig
 from bridge.gateway import Gateway
@@ -35,6 +47,8 @@ from tests.server.tools import made
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+
+    from mcp.server.context import ServerRequestContext
 
     from bridge.tools.context import InvocationContext
     from bridge.tools.questions import Answer, Question
@@ -166,6 +180,48 @@ async def test_a_question_and_its_answer_pass_whole(kind: str, server_era: str, 
         answered, answer = plain(answered), plain(answer)
     assert asked == question
     assert answered == answer
+
+
+class Unchecked(McpServer[Any]):
+    """The official SDK's server, which checks no answer, with a tool that asks for a colour and returns the answer."""
+
+    def __init__(self) -> None:
+        super().__init__("unchecked", on_list_tools=self._list, on_call_tool=self._ask)
+
+    async def _list(self, context: ServerRequestContext[Any], params: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="ask", input_schema={"type": "object"})])
+
+    async def _ask(
+        self, context: ServerRequestContext[Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        question = ElicitRequest(params=ElicitRequestFormParams(message="Which one?", requested_schema=FORM))
+        answer: Any
+        if context.protocol_version == MODERN:
+            if params.input_responses is None:
+                return InputRequiredResult(input_requests={"it": question}, request_state="s")
+            answer = params.input_responses["it"]
+        else:
+            answer = await context.session.send_request(question, ElicitResult)
+        return CallToolResult(content=[TextContent(type="text", text=f"{answer.action} {answer.content}")])
+
+
+@SERVER_ERAS
+@ERAS
+@pytest.mark.parametrize("corrected", [None, "blue"])
+async def test_an_answer_that_does_not_fit_is_asked_again_and_does_not_reach_the_server(
+    server_era: Any, caller_era: str, corrected: str | None
+) -> None:
+    asked: list[str] = []
+
+    async def choose(question: Any, context: InvocationContext) -> ElicitationAnswer:
+        asked.append(question.message)
+        return ElicitationAnswer("accept", {"colour": "green" if len(asked) == 1 else corrected or ["red"]})
+
+    server = ServerConfig(name="unchecked", transport=MemoryTransport(Unchecked()), protocol=server_era)
+    async with asking(server, caller_era, ClientHandlers(elicitation=choose)) as connection:
+        found = text_of(await connection.call_tool("ask", {}))
+    assert found == ("decline None" if corrected is None else "accept {'colour': 'blue'}")
+    assert asked == ["Which one?", 'Which one?\n(colour: expected one of the choices, not "green")']
 
 
 async def test_a_page_that_a_modern_server_names_without_an_id_has_one_for_an_older_caller() -> None:

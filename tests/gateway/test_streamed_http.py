@@ -78,14 +78,13 @@ async def test_nothing_is_written_into_a_response_that_has_begun(protocol: str) 
             writer.write(read_request("1.1"))
             received = await reader.readexactly(len(PART) // 2)
             writer.write(b"this is not HTTP\r\n\r\n")
-            if protocol == "h11":  # answers what follows, once the response has ended
-                arrived.set()
+            arrived.set()  # what follows is answered once the response has ended
             received += await reader.read()
             writer.close()
             await none_runs(caller)
     body, ending, rest = received.partition(END_OF_HEAD)[2].partition(LAST_CHUNK)
-    assert bool(ending) is (protocol == "h11")
-    assert rest.startswith(b"HTTP/1.1 400") is (protocol == "h11")
+    assert ending
+    assert rest.startswith(b"HTTP/1.1 400")
     assert b"HTTP/1.1" not in body
 
 
@@ -148,3 +147,22 @@ async def test_a_number_before_contents_that_no_parser_reads_is_an_error() -> No
 
     async with serving(MODERN, answer) as server, callers(server) as caller:
         assert "out of range" in (await caller.answer())["error"]["message"]
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r", b"\r\n"])
+@pytest.mark.parametrize("width", [1, 7, 4096])
+async def test_an_event_of_several_lines_is_passed_on_whole(newline: bytes, width: int) -> None:
+    def answer(asked: Request) -> Any:
+        first, last = text_of(asked, is_first=False)
+        lines = [b"data", b"data:", last[:-1].replace(b", ", b"," + newline + b"data: "), b"x: }", b"data:}", b"id: 9"]
+        ending = newline.join([lines[2], *lines[:2], *lines[3:], b"", b"data: next", b"", b""])
+        start = len(PART)
+        tail = [ending[at : at + width] for at in range(start, len(ending), width)]
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        parts = [b"id: 1\ndata: " + first, ending[:start], *tail]
+        return [head, *(b"%x\r\n%b\r\n" % (len(part), part) for part in parts), b"0\r\n\r\n"]
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with serving(MODERN, answer) as server, callers(server) as caller:
+            (item,) = (await caller.answer())["result"]["contents"]
+    assert item["blob"] == (PART * 2).decode()

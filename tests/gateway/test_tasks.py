@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ import pytest
 from bridge import Caller, ElicitationAnswer, InvocationContext, OutcomeUnknownError, ServerConfig
 from bridge.client import ClientHandlers, HttpTransport, McpToolProvider, ReconnectPolicy
 from bridge.gateway.tasks import GatewayTasks
-from bridge.server.protocol import ProtocolError
+from bridge.protocol.messages import ProtocolError
 from bridge.tools.task import Task
 from bridge.wire.tasks import REQUIRED_CAPABILITIES
 from tests.client.conftest import RemoteServer
+from tests.client.raw_http import MODERN, http, raw_server
 from tests.client.reports import listening
 from tests.client.tasks.test_remote_tasks import SERVED, Gate, Progress, by_name, gate
 from tests.gateway.conftest import write_config
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.types import Json
+    from tests.client.raw_http import Request
     from tests.client.reports import Reports
 
 __all__ = ["gate"]  # a fixture
@@ -194,6 +197,16 @@ def test_a_subscription_announces_the_states_of_tasks_of_servers(gateway: Remote
         states.close()  # type: ignore[attr-defined]  # a generator
 
 
+def test_an_answer_that_does_not_fit_is_refused_by_the_gateway(gateway: RemoteServer) -> None:
+    with TaskClient(origin_of(gateway)) as client:
+        task_id = client.created("one_greet")
+        client.state(task_id, "input_required")
+        for _ in range(3):  # the server would take the second one for a decline
+            refused = client.update(task_id, first={"action": "accept", "content": {"name": ["Ada"]}})
+            assert (refused["code"], "name: expected text" in refused["message"]) == (-32602, True)
+        assert client.get(task_id)["inputRequests"].keys() == {"first"}
+
+
 def test_a_caller_that_does_not_support_tasks_gets_the_result(gateway: RemoteServer) -> None:
     with TaskClient(origin_of(gateway), capabilities={"elicitation": {"form": {}}}) as client:
         assert client.call("one_add", a=1, b=2)["structuredContent"] == {"result": 3}
@@ -323,6 +336,24 @@ async def test_a_task_of_another_gateway_with_the_same_keys_is_refused() -> None
         await other.get(task_id, ada)
     with pytest.raises(ProtocolError, match="there is no task"):
         await other.get(task_id, bob)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@LIMITED
+async def test_an_error_about_a_task_stays_short_whatever_its_id_is() -> None:
+    message = f"no task 'a', a-b or a; {'a ' * 500_000}"
+    error = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32602, "message": message}}
+
+    def answer(request: Request) -> list[bytes]:
+        return [http(200, json.dumps(error | {"id": request.call_id}).encode(), Content_Type="application/json")]
+
+    async with raw_server(MODERN, answer) as server, McpToolProvider([server.config()]) as provider:
+        tasks, context = GatewayTasks(provider), InvocationContext()
+        task_id = tasks.created({"resultType": "task", "taskId": "a", "status": "working"}, "raw", context)["taskId"]
+        with pytest.raises(ProtocolError) as refused:
+            await tasks.get(task_id, context)
+    assert str(refused.value).startswith(f"no task '{task_id}', a-b or {task_id}; {task_id} a a")
+    assert len(str(refused.value)) < 1100 + 3 * len(task_id)
 
 
 @LIMITED

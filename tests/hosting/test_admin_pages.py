@@ -151,6 +151,14 @@ def test_a_host_for_the_admin_port_does_nothing_without_one_and_that_is_said_onc
         assert [each for each in process.seen if "has no effect" in each] == [line]
 
 
+def test_a_path_does_nothing_over_sse_and_that_is_said(start: Start) -> None:
+    arguments = ["--transport", "sse", "--port", "0", "--path", "/tools"]
+    with start("serve", "calculator.py", *arguments) as process:
+        assert process.url().endswith("/sse")
+        line = "bridge serve: --path has no effect; add --transport http, since SSE is served at /sse"
+        assert line in process.seen
+
+
 def test_tools_are_not_served_where_the_server_tells_of_itself(run: Run) -> None:
     done = run("serve", "calculator.py", *SERVE, "--path", "/readyz")
     assert done.returncode == 2

@@ -6,16 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
-from bridge.hosting import httptools_protocol
 from bridge.hosting.connection_limits import ConnectionLimits
-from bridge.hosting.serve import http_protocol
+from bridge.hosting.h11_parser import H11Parser
+from bridge.hosting.httptools_parser import HttptoolsParser
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits, Rate
 from tests.cli.bounding import CALL, add, answer, answers, connected, served
+from tests.hosting.connections import FakeLoop
+from tests.hosting.connections import connected as made
 from tests.server import http_server
 from tests.server.http_mutations import modern
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 BEGINNING = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 BOUNDS = ConnectionLimits()
+PARSERS = pytest.mark.parametrize("protocol", ["direct", "h11"])
 
 
 def adding(a: int, *, key: str | None = None, **headers: str) -> bytes:
@@ -38,13 +39,13 @@ def adding(a: int, *, key: str | None = None, **headers: str) -> bytes:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Lengths of the data that was parsed."""
     found: list[int] = []
-    feed = httptools_protocol.PlainParser.feed_data
+    for parser in (HttptoolsParser, H11Parser):
 
-    def noted(self: Any, data: bytes) -> None:
-        found.append(len(data))
-        feed(self, data)
+        def noted(self: Any, data: bytes, feed: Any = parser.feed) -> Any:
+            found.append(len(data))
+            return feed(self, data)
 
-    monkeypatch.setattr(httptools_protocol.PlainParser, "feed_data", noted)
+        monkeypatch.setattr(parser, "feed", noted)
     return found
 
 
@@ -52,8 +53,9 @@ def results(found: list[tuple[bytes, Any]]) -> list[Any]:
     return [body["result"]["structuredContent"]["result"] for _, body in found]
 
 
-def test_a_head_is_parsed_once_and_each_body_counts(parsed: list[int]) -> None:
-    with served("direct", BOUNDS) as port, connected(port) as connection:
+@PARSERS
+def test_a_head_is_parsed_once_and_each_body_counts(protocol: str, parsed: list[int]) -> None:
+    with served(protocol, BOUNDS) as port, connected(port) as connection:
         for a in range(10, 30):
             connection.sendall(adding(a))
             assert results(answers(connection, 1)) == [a]
@@ -84,9 +86,10 @@ def test_a_connection_keeps_only_some_heads(parsed: list[int]) -> None:
     assert len(parsed) >= 9 + 1 + 2 - 1
 
 
+@PARSERS
 @pytest.mark.parametrize("cut", [20, CALL.index(b"\r\n\r\n") + 4, len(CALL) - 3])
-def test_a_request_that_comes_in_pieces_is_read_whole(cut: int) -> None:
-    with served("direct", BOUNDS) as port, connected(port) as connection:
+def test_a_request_that_comes_in_pieces_is_read_whole(protocol: str, cut: int) -> None:
+    with served(protocol, BOUNDS) as port, connected(port) as connection:
         for parts in ((CALL,), (CALL[:cut], CALL[cut:]), (CALL,), (CALL + CALL[:cut], CALL[cut:])):
             for part in parts:
                 connection.sendall(part)
@@ -109,7 +112,7 @@ def test_a_request_that_comes_in_pieces_is_read_whole(cut: int) -> None:
 def test_a_known_head_inside_of_another_request_is_no_request(beginning: bytes) -> None:
     """Otherwise a proxy in front of the server would see other requests than the server."""
     found = []
-    for protocol in ("direct", "httptools"):
+    for protocol in ("direct", "httptools", "h11"):
         with served(protocol, BOUNDS) as port, connected(port) as connection:
             connection.sendall(CALL)
             answers(connection, 1)
@@ -123,7 +126,7 @@ def test_a_known_head_inside_of_another_request_is_no_request(beginning: bytes) 
             status = connection.recv(65_536).partition(b"\r\n")[0]
             assert not status.startswith(b"HTTP/1.1 200 ")
             found.append(status)
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
 
 
 def test_a_rate_and_a_credential_are_checked_each_time() -> None:
@@ -162,64 +165,17 @@ def test_a_revoked_key_is_refused_at_once_on_a_connection_that_knows_its_head() 
                 assert head.split()[1] == status
 
 
-class FakeLoop:
-    """Time and timers of an event loop."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.timers: list[tuple[float, Callable[[], None]]] = []
-
-    def time(self) -> float:
-        return self.now
-
-    def call_later(self, delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        self.timers.append((self.now + delay, callback))
-        return asyncio.TimerHandle(self.now + delay, callback, (), asyncio.get_event_loop())
-
-    def run_until(self, now: float) -> None:
-        while due := [timer for timer in self.timers if timer[0] <= now]:
-            self.timers.remove(due[0])
-            self.now = due[0][0]
-            due[0][1]()
-        self.now = now
-
-
-class FakeTransport(asyncio.Transport):
-    """A connection whose client reads everything."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written: list[bytes] = []
-        self.is_closed = False
-
-    def write(self, data: Any) -> None:
-        self.written.append(data)
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
 @pytest.mark.anyio
 async def test_a_connection_is_closed_when_it_was_idle_since_its_last_request() -> None:
     app = http_app([add])
-    config = uvicorn.Config(
-        app, http=http_protocol(app.pre_asgi_handler(lambda: True)), log_config=None, access_log=False
-    )
-    config.load()
-    loop, transport = FakeLoop(), FakeTransport()
-    protocol: Any = config.http_protocol_class
-    connection = protocol(config=config, server_state=ServerState(), app_state={}, _loop=loop)
-    listing = modern("tools/list").raw
+    loop, listing = FakeLoop(), modern("tools/list").raw
     async with app.router.lifespan_context(app):
-        connection.connection_made(transport)
+        connection, transport = made(app, handler=app.pre_asgi_handler(lambda: True), loop=loop, timeout_keep_alive=5)
         for seconds in (0, 4, 8, 12):
-            loop.run_until(100 + seconds)
+            loop.run_until(seconds)
             connection.data_received(listing)
         assert len(transport.written) == 4
-        loop.run_until(100 + 12 + 4.5)
+        loop.run_until(12 + 4.5)
         assert not transport.is_closed
-        loop.run_until(100 + 12 + config.timeout_keep_alive)
+        loop.run_until(12 + 5)
         assert transport.is_closed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
-from contextlib import ExitStack
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Annotated, Any
 
 import anyio
@@ -15,21 +15,17 @@ import pytest
 from pydantic import AfterValidator
 
 from bridge.errors import ToolError
+from bridge.hosting.connection import Connection
 from bridge.hosting.eager_tasks import EagerTasks
-from bridge.server import Publisher, http_app
-from bridge.server.auth import ApiKey, ApiKeys
-from bridge.server.auth.identity import caller_of_request
-from bridge.server.limits import Limits
+from bridge.server import http_app
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
-from bridge.tools.questions import Elicitation, InputRequired
 from bridge.tools.schema.parameters import ToolMemoryId
 from bridge.tools.toolbox import ToolBox
 from tests.cli.bounding import answers, connected
 from tests.server import http_server
 from tests.server.http_mutations import Sessions, handshake, modern
-from tests.server.http_server import call, events, open_session, whole_client
-from tests.server.tools import NAME_FORM
+from tests.server.http_server import call, open_session, whole_client
 
 DEADLINE_SECONDS = 10
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -117,6 +113,95 @@ CALLS: list[dict[str, Any]] = [
         for kind in ("value", "refusal", "crash", "exit", "cancelled", "mismatch", "value")
     ),
 ]
+
+
+class Incomparable:
+    """A value like an array: its comparison has no truth value."""
+
+    __hash__ = None  # type: ignore[assignment]  # as of arrays
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth value is ambiguous")
+
+
+unit: ContextVar[Any] = ContextVar("unit", default=None)
+
+
+@tool
+async def remember(value: str, *, waits: bool = False) -> str:
+    """Set a context variable; return the type of its value before."""
+    found = type(unit.get()).__name__
+    unit.set(Incomparable() if value == "array" else {"float": 1.0, "int": 1}[value])
+    if waits:
+        await asyncio.sleep(0)
+    return found
+
+
+@tool
+async def remember_in_context(context: InvocationContext, value: str, *, waits: bool = False) -> str:
+    """Set it like the other."""
+    assert context.account
+    return await remember(value, waits=waits)
+
+
+@tool(timeout_seconds=DEADLINE_SECONDS)
+async def remember_in_time(value: str, *, waits: bool = False) -> str:
+    """Set it like the others, within a time limit."""
+    return await remember(value, waits=waits)
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+@pytest.mark.parametrize("name", ["remember", "remember_in_context", "remember_in_time"])
+def test_values_of_context_variables_are_not_compared_and_reach_no_other_call(
+    name: str, era: str, steps: list[str]
+) -> None:
+    app, context, numbered = http_app(ToolBox(remember, remember_in_context, remember_in_time)), Context(), Context()
+    context.run(unit.set, Incomparable())
+    numbered.run(unit.set, True)  # equal to the others, and no other
+    expected = []
+    for inherited in (Context(), context, numbered):
+        with http_server.serving(app, http="direct", context=inherited) as origin:
+            with httpx.Client() as client:
+                session = open_session(client, origin + "/mcp")["mcp-session-id"]
+            expected.append(type(inherited.get(unit)).__name__)
+            with connected(httpx.URL(origin).port or 0) as connection:
+                for value in ("array", "float", "int", "array"):
+                    for waits in (False, False, False, True):  # a spare task needs a turn of the loop
+                        message = call(name, {"value": value, "waits": waits})
+                        in_session = handshake(Sessions(session, "", ""), message)
+                        draft = in_session if era == "handshake" else modern("tools/call", **message["params"])
+                        connection.sendall(draft.raw)
+                        ((head, body),) = answers(connection, 1)
+                        assert head.startswith(b"HTTP/1.1 200 "), body
+                        assert body["result"]["content"][0]["text"] == expected[-1]
+                connection.shutdown(socket.SHUT_WR)
+                assert connection.recv(65_536) == b"", "each request has one response"
+    assert expected == ["NoneType", "Incomparable", "bool"]
+    assert len(steps) > len(expected)
+
+
+def test_a_response_is_written_once_even_if_what_follows_it_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    raw = modern("tools/call", name="one").raw
+    with http_server.serving(http_app(ToolBox(one)), http="direct") as origin:
+        port = httpx.URL(origin).port or 0
+        with connected(port) as connection:
+            for _ in range(2):  # a spare task needs a turn of the loop
+                connection.sendall(raw)
+                answers(connection, 1)
+        monkeypatch.setattr(Connection, "complete", fail)
+        with connected(port, raw) as connection:
+            ((head, body),) = answers(connection, 1)
+            assert (head.split()[1], body["result"]["content"][0]["text"]) == (b"200", "1")
+            assert connection.recv(65_536) == b""
+    assert "a bug" in caplog.text
 
 
 class Held:
@@ -230,168 +315,3 @@ def test_a_started_function_gets_the_context_that_it_gets_in_asgi(era: str, step
     assert found[0]["meta"] == {"traceparent": TRACE}
     assert found[0]["account"]
     assert steps.count("facts") == steps.count("memory") == 1
-
-
-@tool
-async def who(*, waits: bool) -> str:
-    """Return the caller of the current request, before and after a wait."""
-    caller = caller_of_request()
-    if waits:
-        await asyncio.sleep(0)
-    assert caller is not None
-    assert caller == caller_of_request()
-    return caller.name
-
-
-@tool
-async def who_in_context(context: InvocationContext, *, waits: bool) -> str:
-    """Return the caller like the other."""
-    assert context.caller is not None
-    assert context.caller.name == await who(waits=waits)
-    return context.caller.name
-
-
-@pytest.mark.parametrize("name", ["who", "who_in_context"])
-def test_calls_with_a_key_start_at_once_each_as_its_caller(name: str, steps: list[str]) -> None:
-    keys = {"one": "1" * 40, "two": "2" * 40}
-    app = http_app(ToolBox(who, who_in_context), auth=ApiKeys(*(ApiKey(*each) for each in keys.items())))
-    order = ["one", "one", "one", "one", "two", "two", "two", "two", "one", "two"]
-    found = []
-    with http_server.serving(app, http="direct") as origin, whole_client() as client:
-        for number, caller in enumerate(order):
-            sent = http_server.modern(call(name, {"waits": number % 2 == 1}))
-            headers = http_server.modern_headers(sent) | {"authorization": f"Bearer {keys[caller]}"}
-            response = client.post(origin + "/mcp", json=sent, headers=headers)
-            found.append(http_server.answer(response)["result"]["content"][0]["text"])
-    assert found == order
-    assert steps.count("_in_context") > 2
-
-
-@tool
-async def ask(context: InvocationContext, *, is_raised: bool) -> str:
-    """Ask in the first step."""
-    question = Elicitation("Who are you?", NAME_FORM)
-    if is_raised:
-        raise InputRequired({"name": question})
-    return str((await context.ask({"name": question}))["name"])
-
-
-@pytest.mark.parametrize("is_raised", [True, False])
-def test_a_question_in_the_first_step_of_a_function_ends_the_call_in_the_modern_era(
-    steps: list[str], *, is_raised: bool
-) -> None:
-    asking = http_server.modern(call("ask", {"is_raised": is_raised}), {"elicitation": {}})
-    with http_server.serving(http_app(ToolBox(one, ask)), http="direct") as origin, whole_client() as client:
-        for message in (http_server.modern(call("one")), asking):
-            answered = client.post(origin + "/mcp", json=message, headers=http_server.modern_headers(message))
-    result = http_server.answer(answered)["result"]
-    assert result["resultType"] == "input_required"
-    assert result["inputRequests"]["name"]["params"]["message"] == "Who are you?"
-    assert steps[0] == "ask"
-
-
-def test_a_question_in_the_first_step_of_a_function_is_asked_in_a_session(steps: list[str]) -> None:
-    message = call("ask", {"is_raised": False})
-    with http_server.serving(http_app(ToolBox(one, ask)), http="direct") as origin, whole_client() as client:
-        headers = open_session(client, origin + "/mcp", {"elicitation": {}})
-        client.post(origin + "/mcp", json=call("one"), headers=headers).raise_for_status()
-        with client.stream("POST", origin + "/mcp", json=message, headers=headers) as response:
-            said = events(response.iter_lines())
-            declined = {"jsonrpc": "2.0", "id": next(said)["id"], "result": {"action": "decline"}}
-            client.post(origin + "/mcp", json=declined, headers=headers).raise_for_status()
-            (text,) = next(said)["result"]["content"]
-    assert "decline" in text["text"]
-    assert steps[0] == "ask"
-
-
-def test_a_program_may_choose_the_memory_id_of_a_call_with_a_context() -> None:
-    publisher = Publisher(ToolBox(one, memory), name="chosen", memory_id_of=lambda context: f"of {context.account}")
-    app = http_app(None, publisher=publisher)
-    with http_server.serving(app, http="direct") as origin, whole_client() as client:
-        for message in (call("one"), call("memory")):
-            sent = http_server.modern(message)
-            response = client.post(origin + "/mcp", json=sent, headers=http_server.modern_headers(sent))
-    assert http_server.answer(response)["result"]["content"][0]["text"] == "of 127.0.0.1"
-
-
-def test_what_a_call_says_after_it_has_ended_at_once_reaches_nobody(steps: list[str]) -> None:
-    contexts: list[InvocationContext] = []
-
-    @tool
-    async def leave(context: InvocationContext) -> str:
-        """Return at once."""
-        contexts.append(context)
-        return "left"
-
-    with (
-        http_server.serving(http_app(ToolBox(one, leave)), http="direct") as origin,
-        whole_client() as client,
-    ):
-        for message in (call("one"), call("leave", _meta={"progressToken": "p"})):
-            sent = http_server.modern(message)
-            response = client.post(origin + "/mcp", json=sent, headers=http_server.modern_headers(sent))
-            assert response.headers["content-type"] == "application/json"
-
-    async def say_more() -> None:
-        with anyio.fail_after(DEADLINE_SECONDS):
-            await contexts[0].progress(1)
-            await contexts[0].roots()
-
-    with pytest.raises(ToolError, match="has ended"):
-        anyio.run(say_more)
-    assert "leave" in steps
-
-
-@pytest.mark.parametrize("with_context", [True, False])
-def test_a_waiting_function_is_cancelled_when_its_client_goes_and_goes_on_in_a_session(
-    held: Held, steps: list[str], *, with_context: bool
-) -> None:
-    function = held.tool_with_context() if with_context else held.tool()
-    with http_server.serving(http_app(ToolBox(one, function)), http="direct") as origin:
-        port = httpx.URL(origin).port or 0
-        with httpx.Client() as client:
-            session = open_session(client, origin + "/mcp")["mcp-session-id"]
-        raws = [modern("tools/call", name="hold", arguments={}).raw]
-        raws.append(handshake(Sessions(session, "", ""), call("hold")).raw)
-        for raw, cancelled in zip(raws, (["cancelled"], []), strict=True):
-            held.ended.clear()
-            held.outcomes.clear()
-            for _ in range(2):  # a spare task needs a turn of the loop
-                with connected(port) as connection:
-                    connection.sendall(modern("tools/call", name="one", arguments={}).raw)
-                    answers(connection, 1)
-            with connected(port) as connection:
-                connection.sendall(raw)
-                assert held.begun.acquire(timeout=DEADLINE_SECONDS)
-            if not cancelled:
-                held.let_go()
-            assert held.ended.wait(DEADLINE_SECONDS)
-            assert held.outcomes == cancelled
-    assert steps[1::2] == ["hold_in_context" if with_context else "hold"] * len(raws)
-    assert [context.cancelled for context in held.contexts] == [True, False] * with_context
-
-
-@pytest.mark.parametrize("with_context", [True, False])
-@pytest.mark.parametrize("bound", ["max_calls", "concurrency", "tool_concurrency"])
-def test_limits_of_calls_hold_for_plain_functions(bound: str, held: Held, *, with_context: bool) -> None:
-    function = held.tool_with_context() if with_context else held.tool()
-    limits = {
-        "max_calls": None,
-        "concurrency": Limits(concurrency=2),
-        "tool_concurrency": Limits(tool_concurrency={"hold": 2}),
-    }
-    publisher = Publisher(
-        ToolBox(function), name="limited", limits=limits[bound], max_calls=4 if bound == "max_calls" else None
-    )
-    app = http_app(None, publisher=publisher)
-    with http_server.serving(app, http="direct") as origin, ExitStack() as stack:
-        port = httpx.URL(origin).port or 0
-        raw = modern("tools/call", name="hold", arguments={}).raw
-        waiting = [stack.enter_context(connected(port, raw)) for _ in range(2)]
-        for _ in waiting:
-            assert held.begun.acquire(timeout=DEADLINE_SECONDS)
-        with connected(port, raw) as connection:
-            ((head, body),) = answers(connection, 1)
-        assert "at once" in json.dumps(body), head
-        held.let_go()
-        assert [answers(each, 1)[0][1]["result"]["isError"] for each in waiting] == [False, False]

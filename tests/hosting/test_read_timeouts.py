@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bridge.hosting.connection_limits import ConnectionLimits
-from bridge.hosting.protocols import with_read_timeouts
 from bridge.tools.function import tool
 from tests.cli import bounding
 from tests.cli.bounding import CALL, DEADLINE_SECONDS, PROTOCOLS, answer, connected
+from tests.hosting.connections import GET, POST, FakeLoop
+from tests.hosting.connections import connected as made
 from tests.server.http_mutations import modern
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
     from contextlib import AbstractContextManager
+
+    from bridge.hosting.connection import Connection
+    from tests.hosting.connections import FakeTransport
 
 LONG = 1000.0
 SHORT = 0.05
@@ -140,111 +142,81 @@ def test_a_call_takes_what_time_it_takes(protocol: str) -> None:
         assert answer(connection).startswith(b"HTTP/1.1 200 ")
 
 
-class Loop:
-    """An event loop whose time a test advances."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.timers: list[tuple[float, Callable[[], None]]] = []
-
-    def time(self) -> float:
-        return self.now
-
-    def call_later(self, seconds: float, act: Callable[[], None]) -> Any:
-        timer = (self.now + seconds, act)
-        self.timers.append(timer)
-        return SimpleNamespace(cancel=lambda: self.timers.remove(timer))
-
-    def pass_to(self, now: float) -> None:
-        self.now = now
-        for timer in [timer for timer in self.timers if timer[0] <= now]:
-            self.timers.remove(timer)
-            timer[1]()
+def receiving() -> tuple[Connection, FakeTransport, FakeLoop]:
+    limits = ConnectionLimits(max_silence_seconds=9, max_head_seconds=10, max_body_pause_seconds=10)
+    loop = FakeLoop()
+    return *made(limits=limits, loop=loop), loop
 
 
-class Receiving:
-    """Attributes of uvicorn's protocols for a connection that receives a body."""
-
-    timeout_keep_alive_task = None
-
-    def __init__(self) -> None:
-        self.loop = Loop()
-        self.cycle: Any = None
-        self.flow = SimpleNamespace(read_paused=False)
-
-    def connection_made(self, transport: Any) -> None:
-        self.transport = transport
-
-    def connection_lost(self, error: Exception | None) -> None:
-        pass
-
-    def data_received(self, data: bytes) -> None:
-        self.cycle = SimpleNamespace(response_complete=False, response_started=False, more_body=data != b"end")
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
-class Transport:
-    def __init__(self) -> None:
-        self.written: list[bytes | None] = []
-
-    def is_closing(self) -> bool:
-        return None in self.written
-
-    def write(self, data: bytes) -> None:
-        self.written.append(data)
-
-    def close(self) -> None:
-        self.written.append(None)
+@pytest.mark.anyio
+async def test_a_body_may_take_long_while_parts_of_it_come() -> None:
+    connection, transport, loop = receiving()
+    for now, data in ((0, POST), (8, b"a"), (16, b"b"), (24, b"c")):
+        loop.run_until(now)
+        connection.data_received(data)
+    loop.run_until(33)
+    assert (transport.written, transport.is_closed) == ([], False)
+    loop.run_until(34)
+    assert (transport.written[0][:13], transport.is_closed) == (b"HTTP/1.1 408 ", True)
 
 
-def receiving() -> tuple[Any, Transport]:
-    bounds = ConnectionLimits(max_silence_seconds=9, max_head_seconds=10, max_body_pause_seconds=10)
-    transport = Transport()
-    connection = with_read_timeouts(Receiving, bounds, b"too late")()
-    connection.connection_made(transport)
-    return connection, transport
+@pytest.mark.anyio
+async def test_a_body_that_is_not_read_is_not_late() -> None:
+    connection, transport, loop = receiving()
+    connection.data_received(POST.replace(b"10", b"100000"))
+    connection.data_received(b"a" * 90_000)
+    assert transport.is_reading_paused
+    loop.run_until(15)
+    connection.resume_reading()
+    loop.run_until(24)
+    assert not transport.is_closed
+    loop.run_until(25)
+    assert (transport.written[0][:13], transport.is_closed) == (b"HTTP/1.1 408 ", True)
 
 
-def test_a_body_may_take_long_while_parts_of_it_come() -> None:
-    connection, transport = receiving()
-    for now in (0, 8, 16, 24):
-        connection.loop.pass_to(now)
-        connection.data_received(b"part")
-    connection.loop.pass_to(33)
-    assert transport.written == []
-    connection.loop.pass_to(34)
-    assert transport.written == [b"too late", None]
+@pytest.mark.anyio
+async def test_nothing_is_written_into_an_answer_that_has_begun() -> None:
+    connection, transport, loop = receiving()
+    connection.data_received(POST)
+    assert connection._reply is not None
+    connection._reply.begin(200, [])
+    loop.run_until(1)
+    del transport.written[:]
+    loop.run_until(10)
+    assert (transport.written, transport.is_closed) == ([], True)
 
 
-def test_a_body_that_is_not_read_is_not_late() -> None:
-    connection, transport = receiving()
-    connection.data_received(b"part")
-    connection.flow.read_paused = True
-    connection.loop.pass_to(15)
-    connection.flow.read_paused = False
-    connection.loop.pass_to(24)
-    assert transport.written == []
-    connection.loop.pass_to(25)
-    assert transport.written == [b"too late", None]
-
-
-def test_nothing_is_written_into_an_answer_that_has_begun() -> None:
-    connection, transport = receiving()
-    connection.data_received(b"part")
-    connection.cycle.response_started = True
-    connection.loop.pass_to(10)
-    assert transport.written == [None]
-
-
-@pytest.mark.parametrize("sent", [[b"end"], [b"part", b"end"]])
-def test_no_timer_is_left_of_a_request_that_came_whole(sent: list[bytes]) -> None:
-    connection, _ = receiving()
+@pytest.mark.anyio
+@pytest.mark.parametrize("sent", [[POST + 10 * b"a"], [POST[:20], POST[20:], 10 * b"a"]])
+async def test_a_request_that_came_whole_takes_its_time(sent: list[bytes]) -> None:
+    connection, transport, loop = receiving()
     for data in sent:
         connection.data_received(data)
-    assert connection.loop.timers == []
+    loop.run_until(1000)
+    assert (transport.written, transport.is_closed, loop.timers) == ([], False, [])
 
 
-def test_no_timer_is_left_of_a_connection_that_is_gone() -> None:
-    connection, _ = receiving()
-    connection.data_received(b"part")
+@pytest.mark.anyio
+async def test_part_of_the_next_head_is_timed_once_its_turn_has_come() -> None:
+    connection, transport, loop = receiving()
+    connection.data_received(GET + GET[:10])
+    loop.run_until(1000)
+    assert connection._reply is not None
+    connection._reply.respond(200, [], b"")
+    loop.run_until(1009)
+    assert not transport.is_closed
+    loop.run_until(1010)
+    assert (transport.written[-1][:13], transport.is_closed) == (b"HTTP/1.1 408 ", True)
+
+
+@pytest.mark.anyio
+async def test_no_timer_is_left_of_a_connection_that_is_gone() -> None:
+    connection, _, loop = receiving()
+    connection.data_received(POST)
     connection.connection_lost(None)
-    assert connection.loop.timers == []
+    assert all(timer.cancelled() for timer in loop.timers)

@@ -97,6 +97,14 @@ class OpenPage:
         assert response.status_code == 200, response.text
         return response.json()
 
+    async def frame(self, number: int, part: object) -> httpx.Response:
+        """Fetch a document of a request."""
+        return await self.client.get(self.at(f"{self.tokens.frames_path(number)}/{part}"))
+
+    def at(self, path: str) -> httpx.URL:
+        """Address of a path outside that of the page."""
+        return self.client.base_url.copy_with(path=path)
+
     async def start(self, method: str, server: str = "travel", **params: Any) -> int:
         """Send a request to a server; returns its number."""
         sent = await self.post("/requests", {"server": server, "method": method, "params": params})
@@ -121,8 +129,8 @@ async def inspecting(
     own = origin or Origin(argument=TRAVEL, is_python=True)
     inspector = Inspector([(config, own) for config in configs], model=model)
     bound = sockets.bind(sockets.resolve("127.0.0.1", 0))
-    url = sockets.url_of("127.0.0.1", bound[0].getsockname()[1], "")
     tokens = AccessTokens(lambda token: None)
+    url = sockets.url_of("127.0.0.1", bound[0].getsockname()[1], tokens.path)
     config = uvicorn.Config(inspector_app(inspector, tokens), lifespan="off", log_config=None, ws="none")
     begun = asyncio.Event()
     begun.set()

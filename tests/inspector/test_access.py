@@ -45,10 +45,10 @@ async def test_the_token_opens_the_page_and_leaves_the_address(client: httpx.Asy
     client.cookies.clear()
     token = tokens.unused()
     opened = await client.get("/", params={"token": token})
-    assert (opened.status_code, opened.headers["location"]) == (303, "/")
+    assert (opened.status_code, opened.headers["location"]) == (303, f"{tokens.path}/")
     cookie = opened.headers["set-cookie"]
     assert cookie.startswith(f"bridge-inspect-{client.base_url.port}={tokens.cookie_secret};")
-    assert {"HttpOnly", "SameSite=strict"} <= set(re.split(r"; *", cookie))
+    assert {"HttpOnly", "SameSite=strict", f"Path={tokens.path}/"} <= set(re.split(r"; *", cookie))
     for _ in range(2):
         page = await client.get("/")
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -60,7 +60,7 @@ async def test_a_token_opens_the_page_once(client: httpx.AsyncClient, tokens: Ac
     token = tokens.unused()
     assert (await client.get("/", params={"token": token})).status_code == 303
     again = await client.get("/", params={"token": token})
-    assert (again.status_code, again.headers["location"]) == (303, "/")  # this browser has the page
+    assert (again.status_code, again.headers["location"]) == (303, f"{tokens.path}/")  # this browser has the page
     assert "set-cookie" not in again.headers
     client.cookies.clear()
     for _ in range(2):
@@ -92,7 +92,7 @@ async def test_a_browser_that_comes_from_a_local_file_signs_in(client: httpx.Asy
     headers = {"sec-fetch-site": "cross-site"}
     assert (await client.get("/", params={"token": "wrong"}, headers=headers)).status_code == 403
     opened = await client.get("/", params={"token": tokens.unused()}, headers=headers)
-    assert (opened.status_code, 'content="0;url=/"' in opened.text) == (200, True)
+    assert (opened.status_code, 'content="0;url=./"' in opened.text) == (200, True)
     assert (await client.get("/", headers=headers)).status_code == 403
     assert (await client.get("/", headers={"sec-fetch-site": "same-origin"})).status_code == 200
 
@@ -114,6 +114,19 @@ async def test_nothing_is_served_without_the_token(client: httpx.AsyncClient, pa
     assert (refused.status_code, "bridge inspect" in refused.text) == (403, True)
     client.cookies.set(f"bridge-inspect-{client.base_url.port}", "another", domain="127.0.0.1")
     assert (await client.get(path)).status_code == 403
+
+
+async def test_the_cookie_is_of_no_use_without_the_random_path(page: OpenPage) -> None:
+    cookie = {"cookie": f"bridge-inspect-{page.client.base_url.port}={page.tokens.cookie_secret}"}
+    assert len(page.tokens.path) > 40
+    assert page.tokens.path != AccessTokens(lambda token: None).path
+    for path in (*PATHS, f"{page.tokens.path}x/", page.tokens.path, "/frames/1/0"):
+        assert (await page.client.get(page.at(path), headers=cookie)).status_code == 403
+    posted = await page.client.post(page.at("/requests/clear"), json={}, headers=cookie)
+    assert posted.status_code == 403
+    token = {"token": page.tokens.unused()}
+    assert (await page.client.get(page.at("/"), params=token)).status_code == 403
+    assert page.tokens.unused() == token["token"]
 
 
 async def test_a_wrong_token_opens_nothing(client: httpx.AsyncClient, tokens: AccessTokens) -> None:
@@ -139,7 +152,7 @@ async def test_pages_of_other_origins_are_refused_even_of_this_machine(client: h
 
 
 async def test_the_page_itself_is_admitted(client: httpx.AsyncClient) -> None:
-    own = str(client.base_url).rstrip("/")
+    own = str(client.base_url.copy_with(path="/")).rstrip("/")
     headers = {"origin": own, "sec-fetch-site": "same-origin"}
     assert (await client.post("/messages/clear", json={}, headers=headers)).status_code == 200
 

@@ -142,14 +142,20 @@ async def test_servers_know_that_the_page_shows_apps_and_their_documents_have_th
         assert "'io.modelcontextprotocol/ui'" in answer["result"]["content"][0]["text"]
         number = await page.start("resources/read", uri="ui://spy")
         await page.ended(number)
-        assert (await page.get(f"/requests/{number}/app"))["domains"] == {"connectDomains": ["https://api.example"]}
-        frame = await page.client.get(f"/frames/{number}/app")
+        asked = await page.get(f"/requests/{number}/app")
+        assert asked["domains"] == {"connectDomains": ["https://api.example"]}
+        assert asked["frame"] == f"{page.tokens.frames_path(number)}/app"
+        frame = await page.frame(number, "app")
         assert directives(frame.headers["content-security-policy"])["connect-src"] == "https://api.example"
         assert frame.headers["x-dns-prefetch-control"] == "off"
-        document = await page.client.get(f"/frames/{number}/0")
+        document = await page.frame(number, 0)
         assert "default-src 'none'" in document.headers["content-security-policy"]
         assert "api.example" not in document.headers["content-security-policy"]
         other = await page.call("broken")
         await page.ended(other)
-        for path in (f"/requests/{other}/app", f"/frames/{other}/app", "/frames/99/app"):
-            assert (await page.client.get(path)).status_code == 404
+        for missing in (
+            await page.client.get(f"/requests/{other}/app"),
+            await page.frame(other, "app"),
+            await page.frame(99, "app"),
+        ):
+            assert missing.status_code == 404

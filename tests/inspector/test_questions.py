@@ -130,6 +130,16 @@ async def test_a_malformed_answer_leaves_the_question_open(page: OpenPage) -> No
     assert await text_of(page, number) == "payment: decline"
 
 
+async def test_an_answer_that_does_not_fit_its_form_leaves_the_question_open(page: OpenPage) -> None:
+    number, question = await asked(page, "cancel_journey", {"reference": "J-1"})
+    answer = {"action": "accept", "content": {"reason": "illness", "refund": "false"}}
+    wrong = await page.client.post(f"/questions/{question['number']}", json={"answer": answer})
+    assert (wrong.status_code, "refund: expected yes or no" in wrong.text) == (400, True)
+    assert page.inspector.questions.open_questions() == [question]
+    await page.post(f"/questions/{question['number']}", {"answer": {"action": "decline"}})
+    assert await text_of(page, number) == "The journey stays booked (decline)."
+
+
 async def test_the_answer_to_a_form_is_checked_by_its_schema(page: OpenPage) -> None:
     _, question = await asked(page, "cancel_journey", {"reference": "J-1"})
     body = {"question": question["number"], "arguments": {"reason": "boredom", "refund": True}}

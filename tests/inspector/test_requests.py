@@ -75,16 +75,28 @@ async def test_resources_templates_and_prompts_are_read(page: OpenPage) -> None:
 async def test_a_resource_is_a_document_in_a_sandbox(page: OpenPage) -> None:
     number = await page.start("resources/read", uri="travel://timetable/%3Cb%3Erome")
     await page.ended(number)
-    document = await page.client.get(f"/frames/{number}/0")
+    document = await page.frame(number, 0)
     assert document.text == "Trains to <b>rome: 8:00, 12:00"
     directives = [each.strip() for each in document.headers["content-security-policy"].split(";")]
     assert {"sandbox allow-scripts", "default-src 'none'", "frame-ancestors 'self'"} <= set(directives)
-    assert (await page.client.get(f"/frames/{number}/1")).status_code == 404
+    assert (await page.frame(number, 1)).status_code == 404
     call = await page.call("distance", {"start": "A"})
     await page.ended(call)
-    assert (await page.client.get(f"/frames/{call}/0")).status_code == 404
+    assert (await page.frame(call, 0)).status_code == 404
+    own = page.tokens.frames_path(number)
+    key = own.split("/")[2]
     page.client.cookies.clear()
-    assert (await page.client.get(f"/frames/{number}/0")).status_code == 403
+    for path in (
+        f"{own}0/0",
+        f"/frames/{key}/{call}/0",
+        f"/frames/x/{number}/0",
+        f"/frames/{number}/0",
+        f"{own}/0/0",
+        own,
+    ):
+        assert (await page.client.get(page.at(path))).status_code == 403
+    assert (await page.client.get(f"/requests/{number}")).status_code == 403
+    assert (await page.frame(number, 0)).text == document.text  # whoever has its address has the document
 
 
 async def test_a_wrong_request_of_the_page_is_refused(page: OpenPage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.inspector.snippets import Origin, as_call_line, as_test
 from tests import forks
@@ -35,10 +38,38 @@ CONFIG = Origin(argument="mcp.json#files", prefix="files_")
         (CONFIG, {"a": [1]}, """bridge call 'mcp.json#files' files_add --json '{"a": [1]}'"""),
         (URL, {}, "bridge call https://x.example/mcp add --header 'Authorization: ${AUTHORIZATION}'"),
         (PYTHON, {"a": "$(rm -rf ~)'"}, """bridge call tools.py add 'a=$(rm -rf ~)'"'"''"""),
+        (PYTHON, {"--header": "X: ${KEY}"}, """bridge call tools.py add --json '{"--header": "X: ${KEY}"}'"""),
+        (PYTHON, {"-": 1}, """bridge call tools.py add --json '{"-": 1}'"""),
+        (PYTHON, {"": 1}, """bridge call tools.py add --json '{"": 1}'"""),
+        (PYTHON, {"a": "b\n"}, """bridge call tools.py add --json '{"a": "b\\n"}'"""),
+        (PYTHON, {"a": "\x1b[201~\x03"}, """bridge call tools.py add --json '{"a": "\\u001b[201~\\u0003"}'"""),
+        (PYTHON, {"a\x7f": "\u202e"}, """bridge call tools.py add --json '{"a\\u007f": "\\u202e"}'"""),
     ],
 )
 def test_a_call_is_a_line_for_the_shell(origin: Origin, arguments: Any, line: str) -> None:
     assert as_call_line(origin, "add", arguments) == line
+
+
+@pytest.mark.parametrize("tool", ["--header=X: ${KEY}", "-h", "=ls", "", "a\nb", "a\x1b[201~"])
+def test_a_name_that_a_command_line_cannot_have_makes_no_line(tool: str) -> None:
+    assert as_call_line(PYTHON, tool, {"a": 1}).startswith("# bridge call cannot name this tool")
+    assert as_call_line(CONFIG, "-h", {}) == "bridge call 'mcp.json#files' files_-h"
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text())), st.text())
+def test_no_word_of_a_server_becomes_an_option_or_reaches_a_terminal_unseen(arguments: Any, tool: str) -> None:
+    line = as_call_line(PYTHON, tool, arguments)
+    assert line.isprintable()
+    words = shlex.split(line)[3:]
+    if line.startswith("# "):
+        return
+    assert words[0] == tool
+    if "--json" in words:
+        assert words[1] == "--json"
+        assert json.loads(words[2]) == arguments
+    else:
+        assert not any(word.startswith("-") for word in words)
+        assert [word.partition("=")[0] for word in words[1:]] == list(arguments)
 
 
 @pytest.mark.parametrize("origin", [PYTHON, COMMAND, URL, CONFIG])

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop.counterpart import ROUTES, Route, connected, serving
+from bridge import ToolBox
+from bridge.server import http_app
+from tests.interop.counterpart import ROUTES, TRIO_ROUTES, Route, connected, serving
+from tests.interop.tools import TOOLS
+from tests.server import hypercorn_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -22,7 +26,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="module", params=ROUTES, ids=str)
+@pytest.fixture(scope="module", params=[*ROUTES, *TRIO_ROUTES], ids=str)
 def route(request: pytest.FixtureRequest) -> Route:
     """Each transport, with each way to negotiate over it."""
     route: Route = request.param
@@ -37,15 +41,29 @@ def origin() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def paging_origin() -> Iterator[str]:
+def trio_origin() -> Iterator[str]:
+    """The same tools on trio."""
+    with hypercorn_server.serving(http_app(TOOLS)) as origin:
+        yield origin
+
+
+@pytest.fixture
+def paging_origin(route: Route) -> Iterator[str]:
     """A server over HTTP whose list has several pages."""
-    with serving("--page-size", str(PAGE_SIZE)) as origin:
+    is_on_trio = route in TRIO_ROUTES
+    listed = [tool for tool in TOOLS if tool.name != "guest"]  # which other tests add to the list
+    options = ("--page-size", str(PAGE_SIZE))
+    paging = (
+        hypercorn_server.serving(http_app(ToolBox(*listed), page_size=PAGE_SIZE)) if is_on_trio else serving(*options)
+    )
+    with paging as origin:
         yield origin
 
 
 @pytest.fixture(scope="module")
-async def connection(route: Route, origin: str) -> AsyncIterator[Counterpart]:
+async def connection(route: Route, request: pytest.FixtureRequest) -> AsyncIterator[Counterpart]:
     """The official client, connected."""
+    origin = request.getfixturevalue("trio_origin" if route in TRIO_ROUTES else "origin")
     async with connected(route, origin) as counterpart:
         yield counterpart
 

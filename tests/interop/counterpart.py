@@ -45,7 +45,12 @@ class Route:
     @property
     def is_modern(self) -> bool:
         """Era of the route: SSE exists only in the handshake era."""
-        return self.mode != "legacy" and self.transport != "sse"
+        return self.mode != "legacy" and not self.is_sse
+
+    @property
+    def is_sse(self) -> bool:
+        """True for a stream of the first protocol version."""
+        return self.transport.endswith("sse")
 
     def __str__(self) -> str:
         return f"{self.transport}-{self.mode}"
@@ -53,6 +58,8 @@ class Route:
 
 ROUTES = [Route(transport, mode) for transport in ("stdio", "http") for mode in ("auto", "legacy", MODERN)]
 ROUTES += [Route("sse", "auto"), Route("sse", "legacy")]
+TRIO_ROUTES = [*(Route("trio", mode) for mode in ("auto", "legacy", MODERN)), Route("trio-sse", "legacy")]
+"""Routes to an app in a server that runs on trio."""
 
 
 @dataclass(slots=True)
@@ -127,7 +134,7 @@ async def connected(route: Route, origin: str, *options: str, target: str = TOOL
                 server: Any = stdio_client(
                     StdioServerParameters(command=program, args=arguments, cwd=processes.ROOT), errlog=log
                 )
-            case "sse":
+            case "sse" | "trio-sse":
                 server = sse_client(f"{origin}/sse")
             case _:
                 server = f"{origin}/mcp"
@@ -148,4 +155,4 @@ async def connected(route: Route, origin: str, *options: str, target: str = TOOL
                 yield counterpart
         except* anyio.BrokenResourceError:
             # The SDK's client over SSE raises that where a message comes while it closes.
-            assert route.transport == "sse"
+            assert route.is_sse

@@ -61,6 +61,15 @@ def test_files_and_mappings_are_read(tmp_path: Path) -> None:
         (b"- 1", "it is no object"),
         (b"a: &a [*a]", "contains itself"),
         (b"a: " + b"[" * 50_000, "nested too deeply"),
+        (b"a: *none", "the alias 'none' names nothing"),
+        (b"a: 1\n--- b", "there are several documents"),
+        (b"? [a]\n: b", "a key is no text"),
+        (b"a: !!binary YQ==", "the tag 'tag:yaml.org,2002:binary' is of no value of JSON"),
+        (b"a: !!int x", "does not have the tag"),
+        (b"a: .inf", "the number '.inf' is of no value of JSON"),
+        (b"a: 1e999", "the number '1e999' is of no value of JSON"),
+        (b"a: {<<: b}", "merge key"),
+        (b"a: " + b"9" * 1_000_000, "a number has 1,000,000 digits"),
         (b"a: !!python/object/apply:os.system [id]", "is neither JSON nor YAML"),
         (b"\xff\xfe\x00", "is neither JSON nor YAML"),
         (b'{"a":' * 300 + b"1" + b"}" * 300, "is not valid JSON|nested too deeply"),
@@ -83,6 +92,75 @@ def test_aliases_that_multiply_are_refused_since_schemas_are_written_without_the
     lines = b"".join(b"l%d: &l%d [%s]\n" % (n, n, b",".join([b"*l%d" % (n - 1)] * 9)) for n in levels)
     with pytest.raises(DefinitionError, match="too many values"):
         parse_document(b"openapi: 3.1.0\nl0: &l0 [" + text + b"]\n" + lines, "bomb.yaml")
+
+
+def test_scalars_have_the_types_of_the_core_schema() -> None:
+    text = b"""
+        texts: [1:30, 190:20:30, 1_000, 0b1, yes, No, on, 2001-01-01, =, '1', !!str 2, ! 3, "true", +, ., -.e3]
+        integers: [0, -1, +2, 010, 0o17, 0xff, !!int "5"]
+        floats: [1.5, .5, 5., 1e3, -1.2E-3, !!float 1]
+        nulls: [~, null, NULL, ]
+        truths: [true, False]
+    """
+    parsed = parse_document(text, "a.yaml")
+    assert parsed["texts"][:9] == ["1:30", "190:20:30", "1_000", "0b1", "yes", "No", "on", "2001-01-01", "="]
+    assert parsed["texts"][9:] == ["1", "2", "3", "true", "+", ".", "-.e3"]
+    assert parsed["integers"] == [0, -1, 2, 10, 15, 255, 5]
+    assert parsed["floats"] == [1.5, 0.5, 5.0, 1000.0, -0.0012, 1.0]
+    assert parsed["nulls"] == [None, None, None]
+    assert parsed["truths"] == [True, False]
+
+
+def test_keys_are_texts_as_they_are_written() -> None:
+    text = b"--- {200: a, 1.10: b, yes: c, null: d, 0x10: e, &k key: f, other: *k, *k : g, '<<': h}"
+    assert parse_document(text, "a.yaml") == {
+        "200": "a",
+        "1.10": "b",
+        "yes": "c",
+        "null": "d",
+        "0x10": "e",
+        "key": "g",
+        "other": "key",
+        "<<": "h",
+    }
+
+
+def test_merge_keys_add_what_an_object_does_not_have() -> None:
+    text = b"""
+        first: &first {a: 1, b: 1}
+        second: &second {<<: *first, b: 2, c: 2}
+        one: {b: 3, <<: *first}
+        several: {<<: [*second, *first, {d: 4}], e: 5}
+    """
+    parsed = parse_document(text, "a.yaml")
+    assert parsed["second"] == {"a": 1, "b": 2, "c": 2}
+    assert parsed["one"] == {"a": 1, "b": 3}
+    assert parsed["several"] == {"a": 1, "b": 2, "c": 2, "d": 4, "e": 5}
+
+
+MERGES = b"l0: &l0 {a: 1}\n" + b"".join(
+    b"l%d: &l%d {<<: [%s]}\n" % (n, n, b",".join([b"*l%d" % (n - 1)] * 9)) for n in range(1, 12)
+)
+"""Each object merges the one before nine times, whose merge keys PyYAML merges again each time."""
+WIDE = (
+    b"wide: &wide {" + b",".join(b"k%d: 1" % n for n in range(2_000)) + b"}\nall: ["
+    + b",".join([b"{<<: *wide}"] * 2_000) + b"]"
+)  # fmt: skip
+"""Four million values, by two thousand merge keys."""
+
+
+def test_nested_merge_keys_take_linear_time() -> None:
+    assert parse_document(MERGES, "a.yaml")["l11"] == {"a": 1}
+
+
+def test_merge_keys_that_multiply_are_refused() -> None:
+    with pytest.raises(DefinitionError, match="too many values"):
+        parse_document(WIDE, "a.yaml")
+
+
+def test_numbers_of_many_parts_are_texts() -> None:
+    text = b"1" + b":59" * 300_000
+    assert parse_document(b"a: " + text, "a.yaml") == {"a": text.decode()}
 
 
 def test_missing_and_long_files_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

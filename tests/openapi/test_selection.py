@@ -31,6 +31,9 @@ def chosen(*patterns: str) -> list[str]:
         (["tag:p*", "deletePet", "getPet"], ["listPets", "createPet", "getPet", "deletePet"]),
         (["*Pet"], ["createPet", "getPet", "renamePet", "deletePet"]),
         (["???Pet"], ["getPet"]),
+        (["*Pet", "!getPet"], ["createPet", "renamePet", "deletePet"]),
+        (["! delete*", "*Pet", "!* /pets/{id}"], ["createPet"]),
+        (["tag:p*", "!tag:pets", "deletePet"], ["deletePet"]),
     ],
 )
 def test_operations_are_chosen_by_name_path_and_tag(patterns: list[str], names: list[str]) -> None:
@@ -47,6 +50,58 @@ def test_nothing_is_published_unless_it_is_named_and_the_error_lists_what_there_
 def test_a_pattern_that_matches_nothing_is_an_error_that_names_the_nearest() -> None:
     with pytest.raises(DefinitionError, match="matches 'getPett'; did you mean 'getPet'"):
         chosen("listPets", "getPett")
+
+
+def test_exclusions_alone_choose_nothing_and_those_that_match_nothing_are_errors() -> None:
+    with pytest.raises(DefinitionError, match="none is published unless it is named"):
+        chosen("!getPet")
+    with pytest.raises(DefinitionError, match="matches '!getPett'; did you mean 'getPet'"):
+        chosen("*", "!getPett")
+    with pytest.raises(DefinitionError, match="are left out by patterns after '!'"):
+        chosen("*Pet", "!*")
+
+
+UPLOAD: Json = {"operationId": "upload", "servers": [{"url": "https://uploads.example.com"}], "responses": {}}
+XML: Json = {
+    "operationId": "store",
+    "requestBody": {"required": True, "content": {"application/xml": {}}},
+    "responses": {},
+}
+MIXED = document(paths={"/x": {"get": {"operationId": "x", "responses": {}}, "post": UPLOAD, "put": XML}})
+
+
+@pytest.mark.parametrize("patterns", [["*"], ["* /x"], ["???*", "x"]])
+def test_operations_that_are_not_supported_are_left_out_of_wildcards(
+    patterns: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert [tool.name for tool in from_openapi(MIXED, patterns)] == ["x"]
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 2
+    assert "PUT /x" in warnings[0]
+    assert "POST /x has a server of its own on another host, https://uploads.example.com" in warnings[1]
+
+
+def test_operations_that_are_left_out_by_hand_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert [tool.name for tool in from_openapi(MIXED, ["*", "!POST /x", "!store"])] == ["x"]
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("pattern", ["upload", "POST /x", "store"])
+def test_an_operation_that_is_named_and_not_supported_is_an_error(pattern: str) -> None:
+    with pytest.raises(DefinitionError, match=r"POST /x|PUT /x"):
+        from_openapi(MIXED, ["*", pattern])
+
+
+def test_operations_of_which_none_is_supported_are_an_error() -> None:
+    with pytest.raises(DefinitionError, match="PUT /x"):
+        from_openapi(MIXED, ["upl*", "sto*"])
+
+
+def test_many_operations_that_are_left_out_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    paths: Json = {f"/{number}": {"post": UPLOAD} for number in range(50)}
+    from_openapi(document(paths={**paths, "/x": {"get": {"operationId": "x", "responses": {}}}}), ["*"])
+    assert len(caplog.records) == 21
+    assert caplog.records[-1].getMessage().startswith("30 further operations of")
 
 
 def test_the_list_of_a_large_document_is_cut_and_its_control_characters_are_escaped() -> None:

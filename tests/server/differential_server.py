@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from bridge.hosting import httptools_protocol
-from bridge.hosting.chunked_body import Header, response_head
+from bridge.hosting import connection, plain_calls
+from bridge.hosting.plain_calls import headers_of
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
@@ -22,6 +22,7 @@ from tests.server.differential_tools import features
 if TYPE_CHECKING:
     from starlette.types import Message
 
+    from bridge.hosting.reply import Header
     from bridge.server.http.requests import Request
 
 _answered = FastHttp.answered
@@ -47,8 +48,8 @@ async def _marked(self: FastHttp, request: Request) -> bool:
         request.send = send
 
 
-def _marked_head(status: int, default: list[Header]) -> bytes:
-    return response_head(status, [*default, (b"x-fast", b"1")])
+def _marked_headers(session_id: str | None) -> tuple[Header, ...]:
+    return (*headers_of(session_id), (b"x-fast", b"1"))
 
 
 LIMITS = Limits(
@@ -77,7 +78,8 @@ def main() -> None:
     )
     http = options.http
     if http == "direct":
-        httptools_protocol.response_head = _marked_head  # type: ignore[attr-defined]  # as above
+        for module in (connection, plain_calls):
+            module.headers_of = _marked_headers  # type: ignore[attr-defined]  # as above
         http = http_protocol(app.pre_asgi_handler(lambda: True))
     config = uvicorn.Config(app, http=http, ws="none", log_config=None, timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:

@@ -6,7 +6,7 @@ import logging
 import sys
 from typing import Any
 
-from bridge.server.protocol import is_request
+from bridge.protocol.messages import is_request
 from bridge.server.publisher import Publisher
 from bridge.server.stdio.fast import FastStdio
 from bridge.server.stdio.process import take_standard_streams

@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from contextlib import contextmanager
+from contextvars import Context
 from http.client import HTTPResponse
 from typing import TYPE_CHECKING, Any
 
@@ -52,20 +53,24 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def serving(app: Starlette, *, http: Any = "h11") -> Iterator[str]:
+def serving(
+    app: Starlette, *, http: Any = "h11", context: Context | None = None, access_log: bool = False
+) -> Iterator[str]:
     """Serve an app in this block; yields its origin, such as ``http://127.0.0.1:4711``.
 
     Args:
         app: The app.
         http: As for uvicorn; ``direct`` is the protocol of ``bridge serve``.
+        context: Context variables of the server; None for none.
+        access_log: True to log each request.
     """
     if http == "direct":
         assert isinstance(app, BridgeApp)
         http = http_protocol(app.pre_asgi_handler(lambda: True))
-    config = uvicorn.Config(app, log_config=None, ws="none", http=http, access_log=False)
+    config = uvicorn.Config(app, log_config=None, ws="none", http=http, access_log=access_log)
     server = _Server(config, app)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread = threading.Thread(target=(context or Context()).run, args=(server.run, [listener]), daemon=True)
         thread.start()
         assert server.listens.wait(DEADLINE_SECONDS)
         try:

@@ -2,23 +2,25 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
-from mcp import Client, MCPError
+from anyio import to_thread
+from mcp import Client
 from mcp_types import (
     CreateMessageResult,
+    CreateMessageResultWithTools,
     ElicitRequestFormParams,
     ElicitResult,
     ListRootsResult,
     LoggingMessageNotificationParams,
     Root,
     TextContent,
+    ToolUseContent,
 )
 
-from bridge.errors import ToolError
-from bridge.server.channel import missing_capability
 from bridge.server.publisher import Publisher
 from bridge.tools.content import Text
 from bridge.tools.function import tool
@@ -33,12 +35,42 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, CreateMessageRequestParams, ElicitRequestParams
 
     from bridge.tools.context import InvocationContext
-    from bridge.tools.questions import Question
 
 MODES = ["legacy", "auto"]
 DEADLINE_SECONDS = 10
 
+SURE_FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
+WRONG_THEN_RIGHT: list[list[Any]] = [
+    [{"sure": "false"}, {"sure": False}],
+    [{}, {"sure": False}],
+    [None, {"sure": False}],
+    [{"sure": "false"}, {"sure": "true"}],
+    [{"sure": 1}, None],
+]
+
 pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Sure:
+    """A form with a box to tick."""
+
+    sure: bool
+
+
+class Size(Enum):
+    """Choices."""
+
+    SMALL = "small"
+    LARGE = "large"
+
+
+@dataclass
+class Order:
+    """A form with a choice."""
+
+    size: Size
+    count: int = 1
 
 
 @dataclass
@@ -137,6 +169,93 @@ class TestInBothEras:
         async with Person().client(made("greedy", body), mode=mode) as client:
             assert text(await client.call_tool("greedy", {})) == "{'name': 'Ada 1'}"
 
+    async def test_the_answer_has_the_type_that_was_asked_for(self, mode: Any) -> None:
+        async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+            order = (await context.elicit("Order?", Order)).data
+            size = (await context.elicit("Size?", Size)).data
+            sizes = (await context.elicit("Sizes?", list[Size])).data
+            name = (await context.elicit("Name?", str)).data
+            thread = await to_thread.run_sync(lambda: context.blocking.elicit("Sure?", bool).data)
+            return order, size, sizes, name, thread
+
+        async def fill_in(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            contents: dict[str, Any] = {
+                "Order?": {"size": "small", "count": 2},
+                "Size?": {"value": "large"},
+                "Sizes?": {"value": ["small", "large"]},
+                "Name?": {"value": "Ada"},
+                "Sure?": {"value": True},
+            }
+            return ElicitResult(action="accept", content=contents[params.message])
+
+        publisher = Publisher(ToolBox(made("order", body)), name="tests")
+        async with Client(publisher.server, mode=mode, elicitation_callback=fill_in) as client:
+            found = text(await client.call_tool("order", {}))
+        assert found == str((Order(Size.SMALL, 2), Size.LARGE, [Size.SMALL, Size.LARGE], "Ada", True))
+
+    @pytest.mark.parametrize("form", [Sure, SURE_FORM])
+    @pytest.mark.parametrize("contents", WRONG_THEN_RIGHT, ids=repr)
+    async def test_a_form_that_does_not_fit_is_asked_again_once(self, mode: Any, form: Any, contents: Any) -> None:
+        asked: list[str] = []
+
+        async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+            answer = await context.elicit("Sure?", form)
+            assert answer == (await context.ask({"question-1": Elicitation("Sure?", SURE_FORM)}))["question-1"]
+            return answer.action, answer.content, answer.data
+
+        async def fill_in(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            asked.append(params.message)
+            return ElicitResult(action="accept", content=contents[len(asked) - 1])
+
+        publisher = Publisher(ToolBox(made("sure", body)), name="tests")
+        async with Client(publisher.server, mode=mode, elicitation_callback=fill_in) as client:
+            found = text(await client.call_tool("sure", {}))
+        if contents[-1] == {"sure": False}:
+            assert found == str(("accept", {"sure": False}, Sure(False) if form is Sure else {"sure": False}))
+        else:
+            assert found == str(("decline", None, None))
+        assert [each.splitlines()[0] for each in asked] == ["Sure?", "Sure?"]
+        assert asked[1].startswith("Sure?\n(sure: ")
+
+    async def test_a_refusal_has_no_content(self, mode: Any) -> None:
+        async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+            answer = await context.elicit("Sure?", Sure)
+            return answer.action, answer.content, answer.data
+
+        async def fill_in(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            return ElicitResult(action="decline", content={"sure": True})
+
+        publisher = Publisher(ToolBox(made("sure", body)), name="tests")
+        async with Client(publisher.server, mode=mode, elicitation_callback=fill_in) as client:
+            assert text(await client.call_tool("sure", {})) == str(("decline", None, None))
+
+    @pytest.mark.parametrize("form", [list[str], {"name": "str"}, {"type": "object", "properties": {"a": 1}}])
+    @pytest.mark.parametrize("way", ["elicit", "ask"])
+    async def test_a_form_that_cannot_be_sent_is_an_error_with_the_remedy(self, mode: Any, way: str, form: Any) -> None:
+        async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+            await (context.elicit("?", form) if way == "elicit" else context.ask({"a": Elicitation("?", form)}))
+
+        async with Person().client(made("ask", body), mode=mode) as client:
+            result = await client.call_tool("ask", {})
+        assert result.is_error
+        assert "a form" in text(result)
+        assert "a dataclass" in text(result) or "a field is text" in text(result)
+
+    async def test_a_model_may_only_request_tools_that_it_was_offered(self, mode: Any) -> None:
+        async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+            await context.sample([SamplingMessage("user", (Text("6 * 7"),))], max_tokens=9)
+
+        async def sample(
+            context: ClientRequestContext, params: CreateMessageRequestParams
+        ) -> CreateMessageResultWithTools:
+            wanted = ToolUseContent(type="tool_use", id="1", name="rm", input={})
+            return CreateMessageResultWithTools(role="assistant", content=wanted, model="deep")
+
+        publisher = Publisher(ToolBox(made("ask", body)), name="tests")
+        async with Client(publisher.server, mode=mode, sampling_callback=sample) as client:
+            result = await client.call_tool("ask", {})
+        assert (result.is_error, "'rm', which was not offered" in text(result)) == (True, True)
+
     async def test_tasks_of_a_function_may_ask(self, mode: Any) -> None:
         person = Person()
 
@@ -215,111 +334,3 @@ class TestInBothEras:
         async with Person().client(made("work", body), mode=mode, logging_callback=log, log_level="info") as client:
             await client.call_tool("work", {})
         assert said == [("notice", {"a": [1]}, "part")]
-
-
-async def leveled(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
-    for level in ("debug", "info", "warning", "error"):
-        await context.log(level, level)
-    return "done"
-
-
-async def test_a_session_of_the_handshake_era_gets_all_messages_until_it_sets_a_level() -> None:
-    said: list[Any] = []
-
-    async def log(params: LoggingMessageNotificationParams) -> None:
-        said.append(params.data)
-
-    publisher = Publisher(ToolBox(made("work", leveled)), name="tests")
-    async with (
-        Client(publisher.server, mode="legacy", logging_callback=log) as client,
-        Client(publisher.server, mode="legacy", logging_callback=log) as other,
-    ):
-        await client.call_tool("work", {})
-        with pytest.warns(UserWarning, match="deprecated"):
-            await client.set_logging_level("warning")
-        await client.call_tool("work", {})
-        assert said == ["debug", "info", "warning", "error", "warning", "error"]
-        said.clear()
-        await other.call_tool("work", {})
-        assert said == ["debug", "info", "warning", "error"]
-
-
-async def test_a_request_of_the_modern_era_gets_the_messages_that_it_asks_for() -> None:
-    said: list[Any] = []
-
-    async def log(params: LoggingMessageNotificationParams) -> None:
-        said.append(params.data)
-
-    server = Publisher(ToolBox(made("work", leveled)), name="tests").server
-    async with Client(server, logging_callback=log, log_level="error") as client:
-        await client.call_tool("work", {})
-    async with Client(server, logging_callback=log) as client:
-        await client.call_tool("work", {})
-    assert said == ["error"]
-
-
-async def test_a_client_of_the_handshake_era_that_cannot_be_asked_is_a_tool_error() -> None:
-    async with Client(Publisher(ToolBox(GREET), name="tests").server, mode="legacy") as client:
-        result = await client.call_tool("greet", {})
-    assert result.is_error
-    assert text(result) == "this call needs a client with the capability elicitation.form"
-
-
-async def test_a_client_of_the_handshake_era_that_fails_to_answer_is_a_tool_error() -> None:
-    async def refuse(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        raise MCPError(-1, "not today")
-
-    server = Publisher(ToolBox(GREET), name="tests").server
-    async with Client(server, mode="legacy", elicitation_callback=refuse) as client:
-        result = await client.call_tool("greet", {})
-    assert result.is_error
-    assert text(result) == "the client did not answer 'elicitation/create': not today"
-
-
-async def test_a_client_of_the_modern_era_that_cannot_be_asked_is_told_what_it_lacks() -> None:
-    async with Client(Publisher(ToolBox(GREET), name="tests").server) as client:
-        try:
-            await client.call_tool("greet", {})
-        except MCPError as error:
-            refusal = error
-    assert refusal.code == -32021
-    assert refusal.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
-
-
-FORM = Elicitation("?", NAME_FORM)
-URL = UrlElicitation("?", "https://example.com", "1")
-MODEL = Sampling((), 1)
-
-
-@pytest.mark.parametrize(
-    ("question", "declared", "missing"),
-    [
-        (FORM, {"elicitation": {}}, None),
-        (FORM, {"elicitation": {"form": {}}}, None),
-        (FORM, {"elicitation": {"form": {}, "url": {}}}, None),
-        (FORM, {"elicitation": {"url": {}}}, {"elicitation": {"form": {}}}),
-        (FORM, {}, {"elicitation": {"form": {}}}),
-        (URL, {"elicitation": {}}, {"elicitation": {"url": {}}}),
-        (URL, {"elicitation": {"url": {}}}, None),
-        (URL, {"sampling": {}}, {"elicitation": {"url": {}}}),
-        (MODEL, {"sampling": {}}, None),
-        (MODEL, {}, {"sampling": {}}),
-        (Roots(), {"roots": {}}, None),
-        (Roots(), {}, {"roots": {}}),
-    ],
-)
-async def test_what_a_client_must_declare(question: Question, declared: Any, missing: Any) -> None:
-    assert missing_capability(question, declared) == missing
-
-
-async def test_a_tool_error_is_what_a_question_after_the_end_gets() -> None:
-    contexts: list[InvocationContext] = []
-
-    async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
-        contexts.append(context)
-        return "done"
-
-    async with Person().client(made("work", body), mode="legacy") as client:
-        await client.call_tool("work", {})
-        with pytest.raises(ToolError, match="the call has ended"):
-            await contexts[0].elicit("late?", NAME_FORM)

@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridge.protocol.messages import error_message, result_message
+from bridge.protocol.versions import CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, PROTOCOL_VERSION_KEY
 from bridge.server.core import ServerCore
 from bridge.server.fast_path import FastPath
 from bridge.server.methods.method import PlainRequest
 from bridge.server.methods.plain_calls import PlainCalls
-from bridge.server.protocol import (
-    CAPABILITIES_KEY,
-    CLIENT_INFO_KEY,
-    LOG_LEVEL_KEY,
-    PROTOCOL_VERSION_KEY,
-    error_message,
-    result_message,
-)
 from bridge.server.publisher import Publisher
 from bridge.server.telemetry_fast_path import ObservedResponder
 from bridge.tools.context import InvocationContext

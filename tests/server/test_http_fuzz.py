@@ -108,7 +108,7 @@ async def test_a_server_that_gets_thousands_of_spoiled_requests_answers_each_and
     assert not re.search(r"^(?:ERROR|CRITICAL|Traceback)", server.log, re.MULTILINE), server.log
 
 
-OF_CONNECTIONS = {"JoiningProtocol", "RequestResponseCycle"}
+OF_CONNECTIONS = {"ServedConnection", "AsgiRequest", "Reply"}
 OF_SESSIONS = {"JSONRPCDispatcher", "ServerRunner", "StreamableHTTPServerTransport"}
 
 

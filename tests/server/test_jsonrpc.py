@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.server.protocol import (
+from bridge.protocol.messages import (
     MalformedMessageError,
     id_of_request,
     is_request,

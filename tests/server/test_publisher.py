@@ -10,8 +10,8 @@ from mcp import Client, MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, TextContent
 
 from bridge.errors import ToolError
+from bridge.protocol.messages import CallRefused, ProtocolError
 from bridge.server.auth.access import Access, ToolScopes
-from bridge.server.protocol import CallRefused, ProtocolError
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy

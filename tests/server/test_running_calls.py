@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 
+import anyio
 import pytest
 
+from bridge.protocol.messages import ProtocolError
 from bridge.server.running_calls import RunningCalls
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +71,22 @@ async def test_a_call_that_somebody_else_cancels_was_not_ended() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_on_another_event_loop_nothing_is_entered() -> None:
-    running = RunningCalls()
-    with running.entered():
-        assert len(running) == 0
+async def test_on_trio_a_call_is_cancelled_and_answered_by_an_error() -> None:
+    running, started, errors = RunningCalls(), anyio.Event(), list[str]()
+
+    async def call() -> None:
+        try:
+            with running.entered("ada"):
+                started.set()
+                await anyio.sleep_forever()
+        except ProtocolError as error:
+            errors.append(error.message)
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await started.wait()
+            assert (len(running), running.count_of("ada")) == (1, 1)
+            assert running.end() == 1
+    assert errors == ["the server ended while the call ran, and cancelled it: its outcome is unknown"]
+    assert len(running) == 0

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def server(serving: StdioProcess) -> Iterator[StdioProcess]:
         b"\x00",
         '{"jsonrpc": "2.0", "id": 1, "method": "ping"}'.encode("utf-16-le"),
         b"[" * 20_000,
-        b"[" * 20_000 + b"]" * 20_000,
+        *([b"[" * 20_000 + b"]" * 20_000] if sys.version_info < (3, 14) else []),  # which parses 65,000 levels
         b'{"a":' * 20_000,
         b'{"jsonrpc": "2.0", "id": ' + b"1" * 5000 + b', "method": "ping"}',
         b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": ' + b"1" * 5000 + b"}}",
@@ -165,12 +166,12 @@ def test_a_line_may_end_as_on_windows(server: StdioProcess) -> None:
     assert "result" in server.answer(json.dumps(call("crlf", "add", a=1, b=1)).encode() + b"\r", "crlf")
 
 
-@pytest.mark.parametrize("depth", [150, 250, 400])
+@pytest.mark.parametrize("depth", [150, 250, 400, 950, 9_000, 30_000])
 def test_a_deeply_nested_argument_is_answered(server: StdioProcess, depth: int) -> None:
-    nested: Any = 1
-    for _ in range(depth):
-        nested = [nested]
-    answer = server.answer(call(1, "echo", value=nested))
+    """Python parses 900 to 65,000 levels, depending on its version."""
+    text = json.dumps(call(1, "echo", value="HERE")).encode()
+    server.send(text.replace(b'"HERE"', b"[" * depth + b"]" * depth))
+    answer = server.receive()
     assert "result" in answer or "error" in answer
 
 

@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from bridge import ToolBox, ToolError, tool
+from bridge.protocol.versions import CLIENT_INFO_KEY
 from bridge.server.http.app import http_app
-from bridge.server.protocol import CLIENT_INFO_KEY
 from bridge.telemetry.conventions import SERVER_OPERATION_DURATION, SERVER_SESSION_DURATION
 from bridge.telemetry.observer import Observer
 from bridge.telemetry.switch import enabled

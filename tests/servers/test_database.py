@@ -183,7 +183,7 @@ async def test_a_database_in_write_ahead_mode_can_be_read_while_it_is_written(lo
         ("SELECT '\0'", "SQLite says: the query contains a null character"),
         ("SELECT " + "1," * 100_000 + "1", "SQLite says: query string is too large"),
         ("SELECT zeroblob(1000001)", "a value has more than 1000000 bytes"),
-        ("SELECT " + "(" * 2_000 + "1" + ")" * 2_000, "SQLite says: "),
+        ("SELECT " + "abs(" * 2_000 + "1" + ")" * 2_000, "SQLite says: "),
     ],
 )
 async def test_what_sqlite_cannot_do_is_explained_to_the_model(database: Loaded, sql: str, expected: str) -> None:
@@ -220,6 +220,77 @@ async def test_a_statement_that_takes_too_long_is_interrupted(load: Load, file: 
     database = load("database", DATABASE_FILE=file, DATABASE_SECONDS=1)
     with anyio.fail_after(DEADLINE_SECONDS):
         assert (await refusal(database, FOREVER)).startswith("the statement ran longer than 1 seconds")
+
+
+SLOW_STEPS = {
+    "instr": "instr(printf('%.*c', 999999, 'a'), printf('%.*c', 499999, 'a') || 'b')",
+    "replace": "length(replace(printf('%.*c', 999999, 'a'), printf('%.*c', 499999, 'a') || 'b', 'c'))",
+    "trim": "length(trim(printf('%.*c', 999999, 'a'), printf('%.*c', 50000, 'b') || 'a'))",
+    "like": "(printf('%.*c', 999999, 'a') LIKE ('%' || printf('%.*c', 49000, 'a') || 'b'))",
+}
+
+
+@pytest.mark.parametrize("step", SLOW_STEPS)
+async def test_a_step_that_sqlite_does_not_interrupt_ends_with_its_process(
+    load: Load, file: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of these steps takes SQLite seconds to minutes, and there are twenty."""
+    database = load("database", DATABASE_FILE=file, DATABASE_SECONDS=1)
+    started = _started_processes(database, monkeypatch)
+    sql = "SELECT " + ", ".join(f"{SLOW_STEPS[step]} + {number}" for number in range(20))
+    with anyio.fail_after(DEADLINE_SECONDS):
+        assert (await refusal(database, sql)).startswith("the statement ran longer than 1 seconds")
+    assert not any(process.is_usable for process in started)
+    assert await rows(database, "SELECT 1") == [[1]]
+
+
+async def test_a_change_that_is_killed_leaves_a_database_that_can_be_read(
+    load: Load, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = load("database", DATABASE_FILE=file, DATABASE_SECONDS=1, DATABASE_WRITABLE=1)
+    started = _started_processes(database, monkeypatch)
+    sql = f"UPDATE customers SET name = {SLOW_STEPS['instr']} + {SLOW_STEPS['instr']} + {SLOW_STEPS['instr']}"
+    with anyio.fail_after(DEADLINE_SECONDS):
+        assert (await refusal(database, sql, tool="execute")).startswith("the statement ran longer than 1 seconds")
+    assert not started[0].is_usable
+    assert await rows(database, "SELECT name FROM customers ORDER BY id") == [["Zoë"], ["王"]]
+
+
+async def test_statements_wait_for_a_process_and_the_idle_ones_are_used_again(
+    load: Load, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = load("database", DATABASE_FILE=file)
+    started = _started_processes(database, monkeypatch)
+    results: list[Any] = []
+
+    async def count(number: int) -> None:
+        results.append(await rows(database, "SELECT ?", [number]))
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as calls:
+            for number in range(30):
+                calls.start_soon(count, number)
+    assert sorted(results) == [[[number]] for number in range(30)]
+    running = [process for process in started if process.is_usable]
+    assert len(running) <= database.module.IDLE_PROCESSES
+    for process in running:
+        process.end()
+    assert await rows(database, "SELECT 1") == [[1]]
+
+
+def _started_processes(database: Loaded, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The processes that run statements from now on."""
+    started: list[Any] = []
+    kind = database.module.StatementProcess
+
+    def start() -> Any:
+        started.append(kind())
+        return started[-1]
+
+    for process in database.module._idle:
+        process.end()
+    monkeypatch.setattr(database.module, "StatementProcess", start)
+    return started
 
 
 async def test_too_much_memory_is_refused_and_the_next_query_runs(database: Loaded) -> None:

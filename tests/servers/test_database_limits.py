@@ -161,10 +161,7 @@ async def test_a_change_that_fails_changes_nothing(database: Loaded, file: Path,
     assert stored(file) == UNCHANGED
 
 
-async def test_a_change_waits_for_another_writer_and_then_says_that_it_is_busy(
-    database: Loaded, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database.module, "LOCK_SECONDS", 0.01)
+async def test_a_change_waits_for_another_writer_and_then_says_that_it_is_busy(database: Loaded, file: Path) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         result = await database.call("execute", sql="DELETE FROM t")

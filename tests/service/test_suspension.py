@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge import InvocationParameters, ToolAnnotations, ToolMemoryId, tool
+from bridge import InvocationParameters, ToolAnnotations, ToolMemoryId, ToolProvider, compensated, tool, tools_from
 from bridge.errors import DefinitionError, WireError
 from bridge.service.ai_service import ai_service, resume
 from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspended, SuspendedInvocation
@@ -18,12 +18,14 @@ from bridge.service.events import InvocationListener
 from bridge.service.interface import MemoryId
 from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.messages import AiMessage
+from bridge.testing import connected
 from tests.processes import ROOT
-from tests.service.fakes import FakeModel, assistant, call, calls
+from tests.service.fakes import FakeModel, ask, assistant, call, calls
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bridge import Tool, ToolProviderRequest
     from bridge.service.events import Result
 
 pytestmark = pytest.mark.anyio
@@ -164,6 +166,74 @@ async def test_tools_that_ran_while_the_response_came_in_do_not_run_again() -> N
     assert isinstance(events[-1], CompleteResponse)
     assert bookings.looked == 1
     assert [each.request.id for each in stream.result.tool_executions] == ["1", "2"]
+
+
+class Mutable(ToolProvider):
+    """Provides the tools of an object as long as it is up."""
+
+    def __init__(self, tools: object, *, is_dynamic: bool) -> None:
+        self.is_dynamic = is_dynamic
+        self.is_up = True
+        self._tools = tools
+
+    async def provide_tools(self, request: ToolProviderRequest) -> list[Tool]:
+        assert request.user_message.text == "Hello"
+        return tools_from(self._tools) if self.is_up else []
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+@pytest.mark.parametrize("option", ["tools", "tool_providers"])
+async def test_an_approved_call_of_a_provided_tool_runs(way: str, option: str, is_dynamic: bool) -> None:
+    bookings = Bookings()
+    provider = Mutable(bookings, is_dynamic=is_dynamic)
+    options: Any = {option: [provider], "approval": LATER}
+    with pytest.raises(InvocationSuspended) as caught:
+        await ask(assistant(calls(call("cancel", booking="B-1"), call("look")), **options), way)
+    resumed = await resume(assistant("done", **options), through_json(caught.value.state), {0: Decision.yes()})
+    if way == "streamed":
+        assert isinstance([event async for event in resumed][-1], CompleteResponse)
+        resumed = resumed.result
+    assert [each.result.text for each in resumed.tool_executions] == ["B-1 is cancelled", "B-1, B-2"]
+    assert [booking for booking, _ in bookings.cancelled] == ["B-1"]
+
+
+async def test_a_call_of_an_imported_tool_runs_if_its_server_is_there() -> None:
+    bookings = Bookings()
+    async with connected(bookings) as provider:
+        service = assistant(calls(call("cancel", booking="B-1")), tools=provider, approval=LATER)
+        with pytest.raises(InvocationSuspended) as caught:
+            await service.chat("Hello")
+    async with connected(bookings) as provider:
+        other = assistant("done", tools=[provider], approval=LATER)
+        await resume(other, caught.value.state, {0: Decision.yes()})
+    assert [booking for booking, _ in bookings.cancelled] == ["B-1"]
+
+
+async def test_a_call_that_undoes_is_known_after_the_invocation_was_continued() -> None:
+    undone: list[str] = []
+
+    @tool
+    async def rebook(booking: str) -> str:
+        undone.append(booking)
+        return "rebooked"
+
+    provider = Mutable([compensated(Bookings().cancel, undo="rebook"), rebook], is_dynamic=True)
+    with pytest.raises(InvocationSuspended) as caught:
+        await assistant(calls(call("cancel", booking="B-1")), tools=[provider], approval=LATER).chat("Hello")
+    service = assistant(RuntimeError("the model failed"), tools=[provider], approval=LATER)
+    with pytest.raises(RuntimeError, match="the model failed"):
+        await resume(service, caught.value.state, {0: Decision.yes()})
+    assert undone == ["B-1"]
+
+
+async def test_an_approved_call_of_a_tool_that_is_gone_does_not_run() -> None:
+    provider = Mutable(Bookings(), is_dynamic=True)
+    service = assistant(calls(call("cancel", booking="B-1")), "done", tools=[provider], approval=LATER)
+    with pytest.raises(InvocationSuspended) as caught:
+        await service.chat("Hello")
+    provider.is_up = False
+    result = await resume(service, caught.value.state, {0: Decision.yes()})
+    assert "there is no tool named 'cancel'" in result.tool_executions[0].result.text
 
 
 async def test_an_exception_handler_on_the_way_does_not_eat_it() -> None:

@@ -92,6 +92,7 @@ def test_an_unknown_method_has_no_series_of_its_own(observer: Observer) -> None:
     [
         ({"isError": True}, "tool_error"),
         ({"isError": False}, None),
+        ({"isError": True, "_meta": {"io.github.mcp-toolbridge/retryAfterSeconds": 1}}, "refused"),
         ({"resultType": "input_required"}, None),
         ({}, None),
         (None, None),
@@ -113,9 +114,10 @@ def test_the_record_of_an_ended_call_reaches_the_sinks() -> None:
     observer.serve(series, 7, None, None, details).end_cancelled()
     (record,) = sink.records
     assert (record.pop("time"), record.pop("duration_ms")) is not None
+    assert len(record.pop("request_id")) == 24
     assert record == {
         "event": "call",
-        "request_id": 7,
+        "client_request_id": 7,
         "tool": "add",
         "server": "github",
         "caller": "alice",
@@ -143,7 +145,8 @@ def test_records_keep_the_order_in_which_calls_ended() -> None:
     series = observer.series("tools/call", "add", CLIENT)
     for number in range(1000):
         observer.serve(series, number, None, None, observer.call_details("add", None, None, "http", {})).end()
-    assert [record["request_id"] for record in sink.records] == list(range(1000))
+    assert [record["client_request_id"] for record in sink.records] == list(range(1000))
+    assert len({record["request_id"] for record in sink.records}) == 1000
     assert set(sink.batches) == {BATCH_SIZE, 1000 % BATCH_SIZE}
 
 

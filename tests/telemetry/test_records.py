@@ -36,7 +36,7 @@ def ended(
     started_at: float = 1_790_000_000.5,
     duration_seconds: float = 0.25,
 ) -> EndedCall:
-    return EndedCall(details, request_id, started_at, duration_seconds, error_type, trace_id)
+    return EndedCall(details, "of-our-own", started_at, duration_seconds, error_type, trace_id, request_id)
 
 
 def read(call: EndedCall) -> dict[str, Any]:
@@ -62,7 +62,8 @@ def test_a_record_has_the_start_the_caller_the_tool_and_the_outcome() -> None:
     assert read(ended(details, trace_id="4b", error_type="tool_error")) == {
         "time": "2026-09-21T14:13:20.500Z",
         "event": "call",
-        "request_id": 7,
+        "request_id": "of-our-own",
+        "client_request_id": 7,
         "tool": "add",
         "server": None,
         "caller": "alice",
@@ -120,7 +121,7 @@ def test_any_client_text_gives_one_line_of_json(
     line = call_record(ended(details, request_id=request_id)).line
     assert "\n" not in line
     record = json.loads(line)
-    assert (record["tool"], record["server"], record["caller"], record["request_id"]) == (
+    assert (record["tool"], record["server"], record["caller"], record["client_request_id"]) == (
         clip(called, 128),
         server,
         caller and clip(caller),
@@ -150,7 +151,9 @@ def test_nothing_in_a_record_ends_its_line_or_controls_a_terminal(nasty: str) ->
         assert all(each.isprintable() for each in line)
         record: dict[str, Any] = json.loads(line)
         assert record["event"] == "call"
-        assert {record["tool"], record["server"], record["caller"], record["request_id"], record["error"]} == {text}
+        assert {record["tool"], record["server"], record["caller"], record["client_request_id"], record["error"]} == {
+            text
+        }
         assert list(record["arguments"]) == [text]
 
 
@@ -159,7 +162,7 @@ def test_a_lone_surrogate_is_recorded_escaped() -> None:
     for arguments in (recorded_names([half]), recorded_arguments({half: half})):
         line = call_record(ended(CallDetails(half, None, half, "http", arguments), request_id=half)).line
         record = json.loads(line)
-        assert (record["tool"], record["caller"], record["request_id"], *record["arguments"]) == (half,) * 4
+        assert (record["tool"], record["caller"], record["client_request_id"], *record["arguments"]) == (half,) * 4
         assert line.isascii()
 
 

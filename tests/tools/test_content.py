@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bridge.errors import DefinitionError
 from bridge.tools.content import Audio, File, Image, ResourceLink, Text, text_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_blocks_are_compared_by_value() -> None:
@@ -70,3 +69,17 @@ def test_the_text_of_content_is_that_of_its_text_blocks() -> None:
     assert text_of((Text("a"), Image(b"x"), Text("b"))) == "a\nb"
     assert text_of((Image(b"x"),)) == ""
     assert text_of(()) == ""
+
+
+@pytest.mark.parametrize("kind", [Image, Audio, File])
+@pytest.mark.parametrize("data", [Path("a.png"), 3, None])
+def test_a_path_in_the_place_of_bytes_is_refused_with_the_remedy(kind: Any, data: Any) -> None:
+    with pytest.raises(DefinitionError, match=rf"{kind.__name__} must be .*{kind.__name__}\.from_path"):
+        kind("file:///a", data) if kind is File else kind(data)
+
+
+def test_text_in_the_place_of_an_image_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="the data of Image must be bytes; read a file by"):
+        Image("a.png")  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(DefinitionError, match="the media type of Image"):
+        Image(b"", 3)  # type: ignore[arg-type]  # the mistake

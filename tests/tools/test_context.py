@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any, assert_type
 
 import anyio
 import anyio.to_thread
 import pytest
 
 from bridge.errors import ToolError
-from bridge.tools.channel import LOG_LEVELS
+from bridge.tools.channel import LOG_LEVELS, LocalChannel
 from bridge.tools.content import Text
 from bridge.tools.context import Caller, InvocationContext, InvocationParameters
 from bridge.tools.questions import (
@@ -226,3 +227,35 @@ async def test_what_waits_for_answers_is_no_exception_and_says_for_which() -> No
 
 async def test_a_callers_claims_are_not_shown() -> None:
     assert "secret" not in repr(Caller("a", frozenset({"read"}), {"token": "secret"}))
+
+
+class Size(Enum):
+    SMALL = "small"
+
+
+class Recording(LocalChannel):
+    """Channel of a program that answers by itself."""
+
+    def __init__(self, **content: object) -> None:
+        self.content = content
+
+    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
+        return {key: ElicitationAnswer("accept", self.content) for key in questions}
+
+
+async def test_answers_are_typed_by_what_was_asked_for() -> None:
+    context = InvocationContext(channel=Recording(value="small"))
+    size = await context.elicit("Size?", Size)
+    assert_type(size.data, Size | None)
+    assert size.data is Size.SMALL
+    text = await context.elicit("Size?", str)
+    assert_type(text.data, str | None)
+    assert text.data == "small"
+    form = await context.elicit("Size?", {"type": "object", "properties": {}})
+    assert_type(form.data, dict[str, Any] | None)
+    assert form.data == {"value": "small"}
+
+
+async def test_answers_of_programs_are_checked_too() -> None:
+    answer = await InvocationContext(channel=Recording(value="true")).elicit("Sure?", bool)
+    assert (answer, answer.data) == (ElicitationAnswer("decline"), None)

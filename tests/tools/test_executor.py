@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
@@ -12,7 +13,8 @@ import anyio.from_thread
 import pytest
 from pydantic import AfterValidator, BaseModel
 
-from bridge.errors import ArgumentsError, ToolError
+from bridge import Tool, ToolSpecification, guarded
+from bridge.errors import ArgumentsError, DefinitionError, ToolError
 from bridge.tools.arguments.reader import LARGE_BYTES
 from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.executors import (
@@ -276,3 +278,62 @@ async def test_the_event_loop_goes_on_while_large_arguments_are_read(kind: str) 
         await anyio.wait_all_tasks_blocked()
         passed.set()
     assert results == [str(LARGE_BYTES)]
+
+
+SPECIFICATION = ToolSpecification(name="show")
+
+
+class Plain:
+    """An executor of another program."""
+
+    def __init__(self, returned: Any) -> None:
+        self.returned = returned
+        self.thread = threading.current_thread()
+
+
+class Blocking(Plain):
+    def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> Any:
+        self.thread = threading.current_thread()
+        return self.returned
+
+
+class Async(Plain):
+    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> Any:
+        return self.returned
+
+
+class Delegating(Plain):
+    def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> Any:
+        return Async(self.returned).execute(request, context)
+
+
+@pytest.mark.parametrize("kind", [Blocking, Async, Delegating])
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [("text", "text"), (None, "Success"), ({"a": 1}, '{"a":1}'), (ToolExecutionResult.of_text("result"), "result")],
+)
+async def test_an_executor_may_be_synchronous_and_return_anything(kind: type[Plain], returned: Any, text: str) -> None:
+    executor = kind(returned)
+    made: Any = Tool(SPECIFICATION, executor)  # type: ignore[arg-type]  # what an untyped program passes
+    assert (await execute(made)).text == text
+    assert (await execute(guarded(made, output_guardrails=lambda _: None))).text == text
+    assert (executor.thread is threading.main_thread()) is (kind is not Blocking)
+
+
+async def test_tools_with_one_executor_are_equal() -> None:
+    executor = Async("text")
+    assert Tool(SPECIFICATION, executor) == Tool(SPECIFICATION, executor)
+    assert Tool(SPECIFICATION, executor) != Tool(SPECIFICATION, Async("text"))
+
+
+@pytest.mark.parametrize(
+    ("executor", "problem"),
+    [
+        (Async, "the executor of 'show' is the class .* give an instance"),
+        (SimpleNamespace(execute=lambda request: "text"), r"must have a method execute\(request, context\)"),
+        (SimpleNamespace(execute=3), r"must have a method execute\(request, context\)"),
+    ],
+)
+async def test_another_executor_is_refused(executor: Any, problem: str) -> None:
+    with pytest.raises(DefinitionError, match=problem):
+        Tool(SPECIFICATION, executor)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.errors import DefinitionError
+from bridge.errors import DefinitionError, ToolError
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute
 from bridge.tools.function import tool, tools_from
@@ -194,3 +194,50 @@ def test_safe_names_are_safe_distinct_and_know_no_order(names: list[str], order:
     shuffled = list(names)
     order.shuffle(shuffled)
     assert safe_names(shuffled) == safe
+
+
+async def drops(request: ToolExecutionRequest, context: InvocationContext, call_next: CallNext) -> None:
+    await call_next(request, context)
+
+
+async def takes_two(request: ToolExecutionRequest, call_next: CallNext) -> Any:
+    return await call_next(request, InvocationContext())
+
+
+@pytest.mark.parametrize(
+    ("middleware", "problem"),
+    [
+        (drops, "never returns a result; return that of call_next"),
+        (takes_two, "called with 3 arguments, the request, the context and call_next"),
+        (None, "a middleware must be a function"),
+    ],
+)
+def test_a_wrong_middleware_is_refused_at_once(middleware: Any, problem: str) -> None:
+    with pytest.raises(DefinitionError, match=problem):
+        wrapped(both(), middleware)
+
+
+@pytest.mark.anyio
+async def test_a_middleware_that_sometimes_returns_nothing_is_named() -> None:
+    async def forgetful(request: Any, context: Any, call_next: Any) -> Any:
+        if request.name == "a":
+            return await call_next(request, context)
+        return None
+
+    first, second = wrapped(both(), forgetful)
+    assert (await execute(ToolBox(first), ToolExecutionRequest("a", {}), InvocationContext())).text == "a"
+    result = await execute(ToolBox(second), ToolExecutionRequest("b", {}), InvocationContext())
+    assert re.search("the middleware .*forgetful.* returned None; return a ToolExecutionResult", result.text)
+
+
+@pytest.mark.anyio
+async def test_a_middleware_may_raise_always_or_be_no_coroutine_function() -> None:
+    async def refuses(request: Any, context: Any, call_next: Any) -> Any:
+        raise ToolError("closed")
+
+    def delegates(request: Any, context: Any, call_next: Any) -> Any:
+        return call_next(request, context)
+
+    for middleware, text in ((refuses, "closed"), (delegates, "a")):
+        box = ToolBox(*wrapped(both(), middleware))
+        assert (await execute(box, ToolExecutionRequest("a", {}), InvocationContext())).text == text

@@ -55,6 +55,22 @@ def test_other_uris_are_those_of_the_contents_and_no_others(
     assert json.loads(wire.written()) == expected
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        '{"uri" :"b://evil","text":"","uri":"a://b"}',
+        '{"uri":"a://b","text":"","uri" :"a://b"}',
+        '{"uri"\t:"b://evil","uri":"a://b","text":""}',
+        '{"\\u0075ri":"b://evil","uri":"a://b","text":""}',
+        '{"u\\u0072i":"b://evil","uri":"a://b","text":""}',
+    ],
+)
+def test_no_other_uri_stands_beside_the_one_that_was_read(item: str) -> None:
+    text = f'{{"contents":[{item}]}}'
+    wire = ReceivedContents.of(json.loads(text), text.encode()).with_uris(local).passed_on()
+    assert wire.written() == b'{"contents":[{"uri":"docs+a://b","text":""}]}'
+
+
 @pytest.mark.parametrize("ending", ["", ',"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{}'])
 @pytest.mark.parametrize("beginning", ["", '"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"}},'])
 def test_large_contents_are_not_written_anew(beginning: str, ending: str) -> None:

@@ -14,7 +14,7 @@ from bridge.cli.options import chat_model_of, group_values, header_option, optio
 from bridge.cli.reporting import logging_option
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import TargetCommand, given_targets
-from bridge.hosting.process import exit_process, run_interruptible
+from bridge.hosting.process import run_interruptible
 
 
 @click.command(cls=TargetCommand, short_help="Talk to a chat model that uses the tools of TARGETs.")
@@ -68,4 +68,4 @@ def command(
     output = os.dup(1)
     os.dup2(2, 1)
     options = group_values(ConversationOptions, settings)
-    return exit_process(run_interruptible(converse, meant, chat_model, options, Display(output)))
+    return run_interruptible(converse, meant, chat_model, options, Display(output))

@@ -16,6 +16,7 @@ from prompt_toolkit.key_binding import KeyBindings
 
 from bridge.cli.chat.commands import COMMANDS
 from bridge.cli.interaction.lines import EditedInput, edit_session
+from bridge.private_files import PRIVATE_MODE, open_private
 from bridge.text import clip, escape_controls
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from bridge.server.features import Features
 
-MODE = 0o600
-"""Permissions of the history: only its owner may read and write it."""
 MAX_BYTES = 1024 * 1024
 """Length above which the older half of the history is dropped at the start of a conversation."""
 _COMMAND = re.compile(r"/([\w.-]*)")
@@ -78,17 +77,12 @@ def _locked(history: Path) -> FileLock:
 
     Entering it raises an OSError after a second.
     """
-    return FileLock(history.with_name(f"{history.name}.lock"), timeout=_LOCK_SECONDS, mode=MODE)
+    return FileLock(history.with_name(f"{history.name}.lock"), timeout=_LOCK_SECONDS, mode=PRIVATE_MODE)
 
 
 def _prepare(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), MODE)
-    try:
-        if hasattr(os, "fchmod"):
-            os.fchmod(file, MODE)  # `os.open` does not change the mode of an existing file
-    finally:
-        os.close(file)
+    os.close(open_private(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)))
     with _locked(path):
         if path.stat().st_size > MAX_BYTES:
             _drop_older_half(path)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.cli.reporting import CommandError
 from bridge.client.config.document import blank_comments, parse_jsonc
+from bridge.private_files import open_private
 from bridge.text import with_count
 
 if TYPE_CHECKING:
@@ -31,10 +32,9 @@ _BLANK = re.compile(r"\s*")
 _BLANK_OR_COMMENTS = re.compile(r"(?:\s|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _LINE_INDENT = re.compile(r"[ \t]*")
 _REST_OF_LINE_COMMENT = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*(?=[\r\n]))")
-_FIRST_INDENT = re.compile(r"\{[^\S\n]*\r?\n([ \t]+)")
+_FIRST_MEMBER = re.compile(r"\{\s*\n([ \t]+)\S")
 _DEFAULT_INDENT = "  "
 _logger = logging.getLogger("bridge.cli")
-_NEW_FILE_MODE = 0o666  # restricted by the umask
 _LOCK_SECONDS = 30.0
 
 
@@ -92,9 +92,14 @@ class _Layout:
     def __init__(self, text: str) -> None:
         self.text = text
         self.plain = blank_comments(_without_mark(text))
-        first = _FIRST_INDENT.search(self.plain)
-        self.step = first[1] if first else _DEFAULT_INDENT
+        self.step = next(filter(None, map(self._step_at, _FIRST_MEMBER.finditer(self.plain))), _DEFAULT_INDENT)
+        self.is_one_line = "\n" not in text.strip() and not re.fullmatch(r"\s*\{\s*\}\s*", self.plain)
         self.newline = "\r\n" if "\r\n" in text else "\n"
+
+    def _step_at(self, match: re.Match[str]) -> str:
+        """Further indentation of the first member of an object; empty if it is not clear."""
+        outer = self.indent_at(match.start())
+        return match[1].removeprefix(outer) if match[1].startswith(outer) and match[0][-1] != "}" else ""
 
     def with_member(self, section: str, name: str, value: Mapping[str, Any]) -> str:
         root = self.plain.index("{")
@@ -142,9 +147,12 @@ class _Layout:
         close = self.skip(start + 1)
         outer = self.indent_at(start)
         place = start + 1 + len(self.text[start + 1 : close].rstrip())
-        closing = "" if "\n" in self.text[place:close] else self.newline + outer
+        if self.is_one_line:
+            return self.text[:place] + label + self.dumped(value, outer) + self.text[close:]
+        closing = self.text[place:close] if "\n" in self.text[place:close] else self.newline + outer
         indent = outer + self.step
-        return self.put(place, self.newline + indent + label + self.dumped(value, indent) + closing)
+        addition = self.newline + indent + label + self.dumped(value, indent) + closing
+        return self.text[:place] + addition + self.text[close:]
 
     def put(self, place: int, addition: str) -> str:
         return self.text[:place] + addition + self.text[place:]
@@ -168,7 +176,9 @@ class _Layout:
         return self.text[start : _end_of(_LINE_INDENT, self.text, start)]
 
     def dumped(self, value: Any, indent: str) -> str:
-        """Serialise a value with indented lines."""
+        """Serialise a value with indented lines; in a text of one line, on that line."""
+        if self.is_one_line:
+            return json.dumps(value, ensure_ascii=False)
         return json.dumps(value, indent=self.step, ensure_ascii=False).replace("\n", self.newline + indent)
 
 
@@ -237,7 +247,8 @@ def regular_file(path: Path) -> Path:
 def replace_file(path: Path, data: bytes) -> Path | None:
     """Replace a file's content, and keep a backup next to it, which is returned; None if there was no file.
 
-    The new content is complete on disk before it replaces the old one, with the same permissions. Symbolic links are
+    The new content is complete on disk before it replaces the old one, with the same permissions; a new file, which may
+    get secrets, is for its user alone. Symbolic links are
     followed, and missing directories are created.
 
     Raises:
@@ -271,9 +282,7 @@ def _free_name(path: Path, suffix: str) -> Path:
 
 def _written(path: Path, data: bytes, mode: int | None) -> Path:
     """Create a file and sync it to disk; it is removed on failure."""
-    descriptor = os.open(
-        path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode or _NEW_FILE_MODE
-    )
+    descriptor = open_private(path, os.O_WRONLY | os.O_EXCL | getattr(os, "O_BINARY", 0))
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
             file.write(data)

@@ -46,6 +46,7 @@ class QuestionAnswerer:
     Attributes:
         asker: Name of what asks, for people: ``the tool 'x'``.
         before_asking: Called before the terminal is used for a question, such as to hide a progress bar.
+        refusals: Reasons of the refused questions, which were printed.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class QuestionAnswerer:
     ) -> None:
         self.asker = "a server"
         self.before_asking: Callable[[], object] = lambda: None
+        self.refusals: list[str] = []
         self._lines = lines
         self._model = model
         self._roots = roots
@@ -112,7 +114,7 @@ class QuestionAnswerer:
             ToolError: There is none.
         """
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise _refusal(f"{self.asker} asks the user {what}, but this is not a terminal, so nobody can answer")
+            raise self._refusal(f"{self.asker} asks the user {what}, but this is not a terminal, so nobody can answer")
         self.before_asking()
         self._lines = self._lines or line_input()
         return self._lines
@@ -152,7 +154,9 @@ class QuestionAnswerer:
 
     async def _sampled(self, question: Sampling, context: InvocationContext) -> SamplingAnswer:
         if self._model is None:
-            raise _refusal(f"{self.asker} asks for a completion of a chat model; give one with --model PROVIDER:NAME")
+            raise self._refusal(
+                f"{self.asker} asks for a completion of a chat model; give one with --model PROVIDER:NAME"
+            )
         from bridge.models.sampling import sampling_with  # noqa: PLC0415 - only with a model
 
         size = f"{with_count(len(question.messages), 'message')}, at most {question.max_tokens} tokens"
@@ -174,14 +178,14 @@ class QuestionAnswerer:
 
     async def _listed(self, _context: InvocationContext) -> Sequence[Root]:
         if self._roots is None:
-            raise _refusal(f"{self.asker} asks for your folders; give them with --root FOLDER")
+            raise self._refusal(f"{self.asker} asks for your folders; give them with --root FOLDER")
         return [Root(path.resolve().as_uri(), path.resolve().name or str(path)) for path in self._roots]
 
-
-def _refusal(reason: str) -> ToolError:
-    """Refuse a question; the server gets the reason, and may not pass it on."""
-    print_message(f"bridge: {reason}", "warning")
-    return ToolError(reason)
+    def _refusal(self, reason: str) -> ToolError:
+        """Refuse a question; the server gets the reason, and may not pass it on."""
+        self.refusals.append(reason)
+        print_message(f"bridge: {reason}", "warning")
+        return ToolError(reason)
 
 
 def _quoted(text: str) -> str:

@@ -14,7 +14,7 @@ from bridge.cli.reporting import logging_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, with_features
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import TargetCommand
-from bridge.cli.terminal import write_data, write_json
+from bridge.cli.terminal import write_json, write_report
 from bridge.hosting.process import redirect_stdout
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def command(ctx: click.Context, /, target: str | None, as_json: bool, full: bool
     if isinstance(data, dict):
         write_json(data)
     elif data:
-        write_data(data, is_heading=_is_heading)
+        write_report(data, is_heading=_is_heading)
 
 
 def _as_json(features: Features) -> dict[str, Any]:

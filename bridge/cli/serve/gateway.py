@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.cli.status import status_as_json
@@ -32,6 +33,7 @@ def serve_gateway(
     *,
     forward_headers: Sequence[str],
     reload: bool,
+    start_seconds: float,
 ) -> Serving:
     """Build a gateway of remote targets, and of local ones, whose tools run in this process.
 
@@ -40,7 +42,8 @@ def serve_gateway(
         remote: The remote targets.
         options: Options of their servers.
         forward_headers: Names of callers' headers that are forwarded.
-        reload: True to follow changes of configurations.
+        reload: True to follow changes of configurations, and of the lock files of their servers.
+        start_seconds: Seconds to wait at the start for servers that are not required.
 
     Raises:
         ConfigError: A configuration, or the lock file, is invalid.
@@ -59,11 +62,19 @@ def serve_gateway(
 
     features = load_features(local) if local else Features()
     try:
-        gateway = Gateway(read(), local=features, prefix=options.prefix, forward_headers=forward_headers)
+        servers = read()
+        gateway = Gateway(
+            servers,
+            local=features,
+            prefix=options.prefix,
+            forward_headers=forward_headers,
+            start_seconds=start_seconds,
+        )
     except DefinitionError as error:
         raise TargetError(str(error)) from error
     own = lifespan_of(features) or nullcontext
-    files = [target.path for target in remote if isinstance(target, ConfigTarget)]
+    files = {target.path for target in remote if isinstance(target, ConfigTarget)}
+    files |= {Path(lock) for lock in (options.pins, *(server.lock for server in servers)) if lock is not None}
     changes = watch_files(files) if reload and files else None
 
     @asynccontextmanager

@@ -67,6 +67,11 @@ class LimitsOptions:
         "of the caller with most; others are answered 503.",
         default=10_000,
     )
+    session_idle: int = count_setting(
+        "SECONDS",
+        "Over HTTP: seconds after which a session that nobody uses is ended; its client opens another.",
+        default=1800,
+    )
     max_header_bytes: int = count_setting(
         "BYTES",
         "Over HTTP: maximum length of a request's target and headers; longer ones are answered 431.",

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from bridge.server.publisher import Publisher
 
 
+START_SECONDS = 10.0
+"""Default of ``--start-wait``, as in `bridge.gateway.gateway`, whose import takes most of a second."""
+
+
 class _Transport(click.Choice[str]):
     """Transport name; other known names get a hint."""
 
@@ -82,6 +86,12 @@ class ServeOptions:
     forward_headers: tuple[str, ...] = texts_setting(
         help="Headers of a caller to forward to servers with URLs, except credentials. Repeatable."
     )
+    start_wait: float = setting(
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        default=START_SECONDS,
+        help="Seconds to wait at the start for servers that are not required; tools of slower ones are added later.",
+    )
     auth: AuthOptions = group_setting(AuthOptions)
     limits: LimitsOptions = group_setting(LimitsOptions)
     tasks: TaskServeOptions = group_setting(TaskServeOptions)
@@ -123,6 +133,7 @@ def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
     }
     if options.transport != "stdio":
         needed["admin_host"] = (options.operations.admin_port is not None, "--admin-port")
+        needed["path"] = (options.transport == "http", "--transport http, since SSE is served at /sse")
     for option in typed_options(ctx):
         is_there, others = needed.get(option.name or "", (True, ""))
         if not is_there:
@@ -136,7 +147,12 @@ def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
         from bridge.cli.serve.gateway import serve_gateway  # noqa: PLC0415 - importing the SDK takes most of a second
 
         return serve_gateway(
-            local, remote, options.upstream, forward_headers=options.forward_headers, reload=options.reload
+            local,
+            remote,
+            options.upstream,
+            forward_headers=options.forward_headers,
+            reload=options.reload,
+            start_seconds=options.start_wait,
         )
     features = load_features(local)
     return Serving(features, lifespan_of(features), version=version_of(local))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.prompts.prompt import Prompt
     from bridge.server.features import Features
     from bridge.tools.tool import Tool, ToolExecutionResult
+    from bridge.types import Feature
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
 """Default maximum seconds of a server, call or read."""
@@ -53,9 +54,9 @@ def with_features(
     found = servers.servers_for_command(target, options)
 
     async def connected() -> T:
-        async with servers.provided_tools(found, answerer) as provider:
-            await provider.resources.list()
-            await provider.prompts.list()
+        features: tuple[Feature, ...] = ("resources", "prompts")
+        providing = servers.provided_tools(found, answerer, features=features, timeout_seconds=options.timeout)
+        async with providing as provider:
             return await work(Features(tools=provider.tools, resources=provider.resources, prompts=provider.prompts))
 
     return run_interruptible(connected)

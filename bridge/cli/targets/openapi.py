@@ -31,13 +31,15 @@ class OpenApiOptions:
     """Chosen operations of one document or application, its base URL and its credentials."""
 
     operations: tuple[str, ...] = ()
-    """Operations to publish: operationIds, ``METHOD /path`` or ``tag:NAME``."""
+    """Operations to publish: operationIds, ``METHOD /path`` or ``tag:NAME``; those after ``!`` are left out."""
     openapi_server: str | None = None
     """Base URL of the API; None for that of the document."""
     openapi_auth: tuple[str, ...] = ()
     """``SCHEME=VALUE``, with references to variables."""
     openapi_header: tuple[str, ...] = ()
     """``NAME: VALUE``, with references to variables."""
+    openapi_no_output_schemas: bool = False
+    """Publish no schemas of responses."""
 
     def __repr__(self) -> str:
         return f"OpenApiOptions(operations={self.operations!r}, openapi_server={self.openapi_server!r})"
@@ -47,7 +49,8 @@ class OpenApiOptions:
         words = [f"--operations={each}" for each in self.operations]
         words += [f"--openapi-server={self.openapi_server}"] if self.openapi_server else []
         words += [f"--openapi-auth={each}" for each in self.openapi_auth]
-        return words + [f"--openapi-header={each}" for each in self.openapi_header]
+        words += [f"--openapi-header={each}" for each in self.openapi_header]
+        return words + (["--openapi-no-output-schemas"] if self.openapi_no_output_schemas else [])
 
     def redacted(self) -> OpenApiOptions:
         """Hide secrets that are no references, for display only."""
@@ -63,7 +66,7 @@ class OpenApiOptions:
         return bool(self.openapi_server or self.openapi_auth or self.openapi_header)
 
     def __bool__(self) -> bool:
-        return bool(self.operations) or self.is_for_one
+        return bool(self.operations) or self.openapi_no_output_schemas or self.is_for_one
 
 
 def _redacted(text: str, separator: str) -> str:
@@ -89,7 +92,8 @@ def openapi_options(function: Any) -> Any:
             "metavar": "OPERATION",
             "multiple": True,
             "help": "Operations of an OpenAPI document or FastAPI application to publish: an operationId, "
-            "'METHOD /path' or tag:NAME, each with * for any text. None is published unless it is named. Repeatable.",
+            "'METHOD /path' or tag:NAME, each with * for any text; '!' before it leaves out what it matches. None is "
+            "published unless it is named. Repeatable.",
         },
         "openapi_server": {
             "metavar": "URL",
@@ -107,6 +111,10 @@ def openapi_options(function: Any) -> Any:
             "help": "Further header of every request to the API of an OpenAPI document; ${NAME} reads a variable. "
             "Repeatable.",
         },
+        "openapi_no_output_schemas": {
+            "is_flag": True,
+            "help": "Publish no schemas of the responses of an OpenAPI document, which may be most of its text.",
+        },
     }
     for name, each in reversed(settings.items()):
         flag = f"--{name.replace('_', '-')}"
@@ -115,7 +123,7 @@ def openapi_options(function: Any) -> Any:
             name,
             envvar=f"BRIDGE_{name.upper()}",
             show_envvar=True,
-            type=_Texts() if each.get("multiple") else str,
+            type=None if each.get("is_flag") else _Texts() if each.get("multiple") else str,
             expose_value=False,
             callback=_keep,
             **each,
@@ -175,6 +183,7 @@ def operation_tools(source: Any, options: OpenApiOptions) -> ToolBox:
             base_url=options.openapi_server,
             credentials=_pairs("--openapi-auth", "=", options.openapi_auth),
             headers=_pairs("--openapi-header", ":", options.openapi_header),
+            output_schemas=not options.openapi_no_output_schemas,
         )
     except DefinitionError as error:
         is_chosen = options.operations or not isinstance(error, NoneChosenError)

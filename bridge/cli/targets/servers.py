@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import click
 
 from bridge.cli.interaction.channel import CommandChannel
@@ -15,17 +17,19 @@ from bridge.cli.reporting import CommandError
 from bridge.cli.targets.target import CommandTarget, ConfigTarget, UrlTarget
 from bridge.client.config.loading import load_config, parse_config
 from bridge.client.config.servers import ServerConfig
+from bridge.client.connection_pool import all_at_once
 from bridge.client.provider import McpToolProvider
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
 from bridge.errors import ServerError, TargetError
 from bridge.hosting.process import print_message, run_interruptible
+from bridge.text import with_count
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute_timed
 from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from bridge.cli.interaction.questions import QuestionAnswerer
     from bridge.cli.options import ServerOptions, UpstreamOptions
@@ -35,6 +39,11 @@ if TYPE_CHECKING:
     from bridge.client.tool_catalog import ServerStatus
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import Tool, ToolExecutionResult
+    from bridge.types import Feature
+
+
+SETTLE_SECONDS = 10.0
+"""Seconds that a short command waits for optional servers; it names those that are missing."""
 
 
 def servers_of(target: RemoteTarget, *, is_alone: bool = True, reads_pins: bool = True) -> list[ServerConfig]:
@@ -137,9 +146,21 @@ def servers_for_command(target: RemoteTarget, options: ServerOptions) -> list[Se
 
 @asynccontextmanager
 async def provided_tools(
-    servers: list[ServerConfig], answerer: QuestionAnswerer | None = None
+    servers: list[ServerConfig],
+    answerer: QuestionAnswerer | None = None,
+    *,
+    name: str | None = None,
+    features: Sequence[Feature] = (),
+    timeout_seconds: float | None = None,
 ) -> AsyncIterator[McpToolProvider]:
     """Connect to servers during this block; unavailable optional servers are logged, questions answered.
+
+    Args:
+        servers: The servers.
+        answerer: Answers questions; None to have none.
+        name: The only tool that is used; None for all. Its prefix may name the only server that is waited for.
+        features: What is listed beside tools.
+        timeout_seconds: Maximum seconds to wait for optional servers; None for `SETTLE_SECONDS`.
 
     Raises:
         ServerError: A required server, or the only one, is unavailable.
@@ -148,10 +169,51 @@ async def provided_tools(
     if len(servers) == 1:
         servers = [replace(servers[0], required=True)]
     handlers = None if answerer is None else answerer.handlers()
-    async with McpToolProvider(servers, handlers=handlers) as provider:
-        if servers and not any(map(is_ready, provider.status())):
-            raise CommandError(f"none of the {len(servers)} servers is available")
+    provider = McpToolProvider(servers, handlers=handlers, features=features)
+    try:
+        await provider.open(wait=False)
+        if name is not None and (owners := provider.owners_of(name)):
+            await settle(provider, math.inf, *owners)
+        else:
+            await _settle(provider, timeout_seconds or SETTLE_SECONDS)
         yield provider
+    finally:
+        with anyio.CancelScope(shield=True):  # each connection bounds its own shutdown
+            await provider.aclose()
+
+
+async def settle(provider: McpToolProvider, seconds: float, *names: str) -> None:
+    """Wait for servers, by default all, and for optional ones at most some seconds; those that fail are logged.
+
+    Raises:
+        ServerError: A required server cannot be reached or listed.
+    """
+    selected = [upstream for name, upstream in provider.upstreams.items() if not names or name in names]
+    optional = [upstream for upstream in selected if not upstream.config.required]
+
+    async def settle_optional() -> None:
+        with anyio.move_on_after(seconds):
+            await all_at_once(upstream.require_settled for upstream in optional)
+
+    required = [upstream.require_settled for upstream in selected if upstream.config.required]
+    await all_at_once([*required, settle_optional])
+
+
+async def _settle(provider: McpToolProvider, seconds: float) -> None:
+    """Wait for all servers, and name those that are too slow.
+
+    Raises:
+        ServerError: A required server is unavailable.
+        CommandError: All are.
+    """
+    await settle(provider, seconds)
+    statuses = provider.status()
+    for status in statuses:
+        if not status.is_listed and status.problem is None:
+            late = f"no answer within {with_count(seconds, 'second')}; --timeout SECONDS waits longer"
+            print_message(f"bridge: without the server {status.name!r}: {late}", "warning")
+    if statuses and not any(map(is_ready, statuses)):
+        raise CommandError(f"none of the {len(statuses)} servers is available")
 
 
 def is_ready(status: ServerStatus) -> bool:
@@ -166,6 +228,7 @@ def call_tool(
     answerer: QuestionAnswerer | None = None,
     *,
     detach: bool = False,
+    timeout_seconds: float | None = None,
 ) -> ToolExecutionResult | str:
     """Call one tool; progress is shown on a terminal, and questions are answered.
 
@@ -178,7 +241,7 @@ def call_tool(
     """
 
     async def work() -> ToolExecutionResult | str:
-        async with provided_tools(servers, answerer) as provider:
+        async with provided_tools(servers, answerer, name=name, timeout_seconds=timeout_seconds) as provider:
             tool = _tool_of(provider, name)
             arguments = arguments_for(tool.specification)
             if detach:

@@ -39,3 +39,17 @@ class UnboundTokenError(SignInError):
             "its authorization server issued a token that is not bound to a key (DPoP), which is required: the server"
             " demands it, or the login was bound before (reset with: bridge logout)"
         )
+
+
+class UnauthorizedError(Exception):
+    """The server demands credentials.
+
+    Attributes:
+        status: HTTP status of the response.
+        why: Reason for the missing credentials; None if sign-in is not configured.
+    """
+
+    def __init__(self, status: int, why: SignInError | None = None) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
+        self.why = why

@@ -134,7 +134,7 @@ class ServerEntry(BaseModel):
         description="The protocol: the handshake era (legacy), or this version; negotiated by default (auto).",
     )
     fast_path: bool | None = Field(
-        default=None, description="Send plain requests over HTTP and stdio without the SDK's session; true by default."
+        default=None, description="Send requests over own HTTP connections where they can carry them; true by default."
     )
     pins: str | None = Field(default=None, description=_PINS)
     pin_mode: PinMode | None = Field(default=None, description=_PIN_MODE)

@@ -80,7 +80,7 @@ class ServerConfig:
     protocol: ProtocolPin = "auto"
     """The protocol version to use."""
     fast_path: bool = True
-    """Send plain requests over HTTP and stdio without the SDK's session."""
+    """Send requests over HTTP connections of its own, where they can carry them."""
     pins: ServerPins | None = None
     """Pins of the reviewed tools, resources and prompts; those that differ are refused or flagged. None for no pins."""
     lock: str | None = field(default=None, compare=False)

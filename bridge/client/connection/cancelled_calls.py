@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from bridge.client.transports.channel import OutgoingRequest
+    from bridge.protocol.peer import PendingRequest
     from bridge.tools.context import InvocationContext
 
 GIVEN_UP_SECONDS = 10.0
@@ -30,26 +30,24 @@ class CancelledCalls:
     """Cancelled calls of one session, until their response or expiry."""
 
     def __init__(self) -> None:
-        self._calls: dict[OutgoingRequest, _GivenUp] = {}  # oldest first
+        self._calls: dict[str, _GivenUp] = {}  # by ID, oldest first
         self._full_at: float | None = None
 
-    def add(self, outgoing: OutgoingRequest) -> None:
-        """Add a call whose cancellation was sent."""
-        if outgoing.call is None or not outgoing.sent:
+    def add(self, request: PendingRequest) -> None:
+        """Add a request whose cancellation was sent."""
+        if request.owner is None or not request.is_sent:
             return
         now = self._forget_old()
         if len(self._calls) < MAX_REMEMBERED:
-            context = outgoing.call.context
-            self._calls[outgoing] = _GivenUp(context.peer, _local_identity(context), now)
+            context = request.owner.context
+            self._calls[str(request.id)] = _GivenUp(context.peer, _local_identity(context), now)
         else:
             self._full_at = now
 
     def answered(self, request_id: object) -> None:
         """Remove the call of a response."""
         self._forget_old()
-        for outgoing in tuple(self._calls):
-            if outgoing.request_id is not None and str(outgoing.request_id) == str(request_id):
-                del self._calls[outgoing]
+        self._calls.pop(str(request_id), None)
 
     def are_all_of(self, context: InvocationContext) -> bool:
         """True if all are of the context's remote client, or of equal local contexts."""
@@ -66,10 +64,10 @@ class CancelledCalls:
     def _forget_old(self) -> float:
         """Remove expired entries; returns the current time."""
         now = monotonic()
-        for outgoing, given_up in tuple(self._calls.items()):
+        for request_id, given_up in tuple(self._calls.items()):
             if now - given_up.at < GIVEN_UP_SECONDS:
                 break
-            del self._calls[outgoing]
+            del self._calls[request_id]
         if self._full_at is not None and now - self._full_at >= GIVEN_UP_SECONDS:
             self._full_at = None
         return now

@@ -2,7 +2,7 @@
 
     Connection ── used by programs, from any task
         ╰── Supervisor ── task that opens, closes and reconnects (`bridge.client.connection.supervisor`)
-              ╰── Session ── one client of the SDK, from handshake to loss (`bridge.client.connection.session`)
+              ╰── Session ── from handshake to loss (`bridge.client.connection.session`)
 
 A call to an unavailable server triggers an attempt to connect, and waits briefly for it. If the connection is lost
 during a call, the call is repeated only if it provably never ran or may be repeated; otherwise it fails immediately.
@@ -14,10 +14,10 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from bridge.client.connection.call import NO_OPTIONS
 from bridge.client.connection.handlers import ClientHandlers
 from bridge.client.connection.list_methods import TOOLS, Listed
-from bridge.client.connection.state import (
+from bridge.client.connection.running_call import NO_OPTIONS
+from bridge.client.connection.status import (
     ConnectionEvents,
     ConnectionState,
     ConnectionStatus,
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.connection.call import CallOptions
-    from bridge.client.connection.calls import CallBeginner
     from bridge.client.connection.list_methods import ListMethod
+    from bridge.client.connection.requests import CallBeginner
+    from bridge.client.connection.running_call import CallOptions
     from bridge.client.connection.session import Session
-    from bridge.client.connection.state import Era, MessageDirection, ServerInfo
+    from bridge.client.connection.status import Era, MessageDirection, ServerInfo
     from bridge.client.connection.supervisor import Supervisor
     from bridge.errors import ServerError
     from bridge.tools.context import InvocationContext
@@ -74,9 +74,9 @@ class Connection:
         self._reconnect = reconnect or ReconnectPolicy()
         self._auth = auth
         self._supervisor: Supervisor | None = None
-        self._call_tool: ToolCaller | None = None  # imports the SDK, at the first opening
-        self.begin_call: CallBeginner | None = None
-        """Sends a call at once; see `bridge.client.connection.calls.begin_call`; None before `open`."""
+        self._call_tool: ToolCaller | None = None  # imported at the first opening
+        self.send_call: CallBeginner | None = None
+        """Sends a call at once; see `bridge.client.connection.requests.send_call`; None before `open`."""
         self._events = ConnectionEvents()
 
     async def open(self, *, wait: bool = True) -> None:
@@ -150,7 +150,7 @@ class Connection:
     def protocol_version(self) -> str | None:
         """MCP version of the last handshake; None before the first."""
         session = self._last_session
-        return session.protocol_version if session else None
+        return session.version if session else None
 
     @property
     def server_info(self) -> ServerInfo | None:
@@ -164,7 +164,7 @@ class Connection:
         return ConnectionStatus(
             name=self.name,
             state=self.state,
-            transport=self.config.transport.kind if session is None else session.channel.kind,
+            transport=self.config.transport.kind if session is None else session.link.kind,
             address=self.config.transport.redacted(),
             era=self.era,
             protocol_version=self.protocol_version,
@@ -236,9 +236,6 @@ class Connection:
     def on_message(self, listener: Callable[[MessageDirection, str], None]) -> Callable[[], None]:
         """Register a listener for the JSON-RPC messages of sessions that are opened from now on.
 
-        Such sessions send every request through the SDK, since the fast path builds no messages. Messages of a server
-        in this process are not reported.
-
         Args:
             listener: Called in the event loop with the direction and the message as JSON; its exceptions are logged.
 
@@ -271,7 +268,7 @@ class Connection:
         Raises:
             ServerError: They cannot be listed.
         """
-        from bridge.client.connection.calls import list_all  # noqa: PLC0415 - imports the SDK
+        from bridge.client.connection.requests import list_all  # noqa: PLC0415 - only for open connections
 
         supervisor = self._opened(f"listing {method.noun}s")
         await supervisor.usable(f"listing {method.noun}s", self.config.connect_wait_seconds)
@@ -341,7 +338,7 @@ class Connection:
             ServerRefusedError: The task has failed.
             ServerAnswerError: The server violates the protocol, or asks something that no handler can answer.
         """
-        from bridge.client.connection.calls import task_result  # noqa: PLC0415 - imports the SDK
+        from bridge.client.connection.requests import task_result  # noqa: PLC0415 - only for open connections
 
         return await task_result(self._opened("waiting for a task"), task_id, context, options)
 
@@ -367,7 +364,7 @@ class Connection:
         Raises:
             ServerError: As for `call_tool`.
         """
-        from bridge.client.connection.calls import request  # noqa: PLC0415 - imports the SDK
+        from bridge.client.connection.requests import request  # noqa: PLC0415 - only for open connections
 
         return await request(self._opened(f"requesting {method}"), method, params or {}, context, options)
 
@@ -383,8 +380,8 @@ class Connection:
         return self._supervisor
 
     def _start(self) -> None:
-        from bridge.client.connection.calls import begin_call, call_tool  # noqa: PLC0415 - imports the SDK
-        from bridge.client.connection.supervisor import Supervisor  # noqa: PLC0415 - imports the SDK
+        from bridge.client.connection.requests import call_tool, send_call  # noqa: PLC0415 - only for open connections
+        from bridge.client.connection.supervisor import Supervisor  # noqa: PLC0415 - only for open connections
 
         self._call_tool = call_tool
         self._supervisor = Supervisor(
@@ -394,6 +391,6 @@ class Connection:
             auth=self._auth,
             events=self._events,
         )
-        self.begin_call = partial(begin_call, self._supervisor)
+        self.send_call = partial(send_call, self._supervisor)
         self._events.change_state(ConnectionState.CONNECTING, None)
         start_detached(self._supervisor.run, f"connection to {self.name}")

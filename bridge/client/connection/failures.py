@@ -9,15 +9,11 @@ import ssl
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mcp import MCPError
-from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
-from pydantic import ValidationError
+import httpx2
 
-from bridge.client.auth.errors import BY_A_KEY
-from bridge.client.connection.session import SessionExpiredError, UnauthorizedError
-from bridge.client.transports.channel import CONNECTION_CLOSED, Cause, TransportFailedError
-from bridge.client.transports.limits import ResponseTooLongError
-from bridge.client.transports.sse_streams import HTTP_ERROR_MESSAGE
+from bridge.client.auth.errors import BY_A_KEY, UnauthorizedError
+from bridge.client.transports.link import Cause, HttpStatusError, SessionExpiredError, TransportFailedError
+from bridge.client.transports.refusals import reason_in
 from bridge.errors import (
     OutcomeUnknownError,
     ServerAnswerError,
@@ -27,15 +23,18 @@ from bridge.errors import (
     ServerRefusedError,
     ServerTimeoutError,
     ServerUnavailableError,
-    WireError,
 )
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.negotiation import VersionError
+from bridge.protocol.peer import PeerLostError
+from bridge.protocol.results import InvalidResultError, reason_of
+from bridge.protocol.versions import UNSUPPORTED_VERSION
 from bridge.text import with_count
 
 if TYPE_CHECKING:
     from bridge.client.auth.errors import SignInError
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.session import Session
-    from bridge.client.transports.channel import OutgoingRequest
 
 _BAD_REQUEST, _SERVER_ERROR = 400, 500
 _MAX_REASON_CHARS = 500
@@ -113,25 +112,21 @@ class ErrorTranslator:
         return ServerAuthError(self._failure(phase, cause))
 
     def refused(
-        self, phase: str, error: MCPError, status: int | None, seen: Exception | None = None
+        self, phase: str, error: ProtocolError, status: int | None, seen: Exception | None = None
     ) -> ServerRefusedError:
         """Error for a call that the server answered with an error; `seen` is the transport's error, if any."""
         cause = self._config.transport.explain_refusal(seen) if seen is not None else None
         if cause is not None:
             return ServerRefusedError(self._failure(phase, cause), error.code, error.message, error.data)
-        words = f"{self._scrubbed(error.message)} ({error.code})"
+        message = (reason_in(seen.response) if isinstance(seen, httpx2.HTTPStatusError) else "") or error.message
+        words = f"{self._scrubbed(message)} ({error.code})"
         if status is not None and status >= _BAD_REQUEST:
             words += f", HTTP {status}"
-        return ServerRefusedError(self._failure(phase, Cause(words)), error.code, error.message, error.data)
+        return ServerRefusedError(self._failure(phase, Cause(words)), error.code, message, error.data)
 
     def unreadable(self, phase: str, error: Exception) -> ServerAnswerError:
         """Error for a response that violates the protocol."""
-        detail = ""
-        if isinstance(error, ValidationError):
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            detail = f": {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        elif isinstance(error, WireError | ResponseTooLongError):
-            detail = f": {error}"
+        detail = f": {reason_of(error) if isinstance(error, InvalidResultError) else error}"
         return ServerAnswerError(self._failure(phase, Cause(f"its response is not valid MCP{detail}")))
 
     def _unavailable(self, phase: str, cause: Cause, session: Session | None = None) -> ServerUnavailableError:
@@ -145,8 +140,8 @@ class ErrorTranslator:
             reason=self._scrubbed(cause.reason),
             address=self._config.transport.redacted(),
             hint=cause.hint,
-            last_words=session.channel.last_words if session is not None else (),
-            exit_code=session.channel.exit_code if session is not None else None,
+            last_words=session.link.last_words if session is not None else (),
+            exit_code=session.link.exit_code if session is not None else None,
             is_permanent=cause.is_permanent,
         )
 
@@ -154,26 +149,15 @@ class ErrorTranslator:
         return self._config.transport.scrub(text[:_MAX_REASON_CHARS])
 
 
-def is_connection_loss(error: MCPError, session: Session, outgoing: OutgoingRequest) -> bool:
-    """True if the error was created locally for a lost connection; servers may use the same error code."""
-    if error.code != CONNECTION_CLOSED:
-        return False
-    if not session.channel.records_requests:
-        return error.message == "Connection closed"
-    return session.channel.is_closed or outgoing.cut_off or (not outgoing.sent and outgoing.status is None)
-
-
 def is_refusal(error: BaseException) -> bool:
     """True if a server answered a handshake, and not with what was expected."""
     leaf = _leaf(error)
-    if isinstance(leaf, MCPError):
-        return leaf.code != CONNECTION_CLOSED and leaf.message != HTTP_ERROR_MESSAGE
-    return isinstance(leaf, ValidationError)
+    return isinstance(leaf, ProtocolError | InvalidResultError | VersionError) and not isinstance(leaf, HttpStatusError)
 
 
-def is_bare_http_error(error: MCPError, status: int | None) -> bool:
+def is_bare_http_error(error: ProtocolError, status: int | None) -> bool:
     """True if a server or proxy failed with an HTTP status and no protocol error."""
-    return status is not None and status >= _SERVER_ERROR and error.message == HTTP_ERROR_MESSAGE
+    return isinstance(error, HttpStatusError) and status is not None and status >= _SERVER_ERROR
 
 
 def _auth(reason: UnauthorizedError) -> Cause:
@@ -192,11 +176,11 @@ def _cause_of_start(error: BaseException, session: Session) -> Cause:
         return _auth(session.reason)
     if isinstance(session.reason, Exception):
         return _cause_of_error(session.reason, session)
-    if (cause := session.channel.explain_start(error)) is not None:
+    if (cause := session.link.explain_start(error)) is not None:
         return cause
-    if isinstance(error, MCPError):
-        return Cause(f"{error.message} ({error.code})", is_permanent=error.code == UNSUPPORTED_PROTOCOL_VERSION)
-    if isinstance(error, ValidationError):
+    if isinstance(error, ProtocolError):
+        return Cause(f"{error.message} ({error.code})", is_permanent=error.code == UNSUPPORTED_VERSION)
+    if isinstance(error, InvalidResultError):
         return Cause("its handshake is not valid MCP", "is it an MCP server?")
     return _cause_of_error(error, session)
 
@@ -205,8 +189,8 @@ def _cause_of_loss(session: Session, error: BaseException | None) -> Cause:
     reason = session.reason or (_leaf(error) if error is not None else None)
     if isinstance(reason, UnauthorizedError):
         return _auth(reason)
-    if reason is None or (isinstance(reason, MCPError) and reason.code == CONNECTION_CLOSED):
-        return session.channel.explain_loss()
+    if reason is None or (isinstance(reason, PeerLostError) and reason.__cause__ is None):
+        return session.link.explain_loss()
     return _cause_of_error(reason, session)
 
 
@@ -215,7 +199,7 @@ def _cause_of_error(error: BaseException, session: Session) -> Cause:
         return error.cause
     if isinstance(error, SessionExpiredError):
         return Cause(str(error))
-    if (cause := session.channel.explain_error(error)) is not None:
+    if (cause := session.link.explain_error(error)) is not None:
         return cause
     if isinstance(error, TimeoutError):
         return Cause("it does not respond to health checks")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import anyio
-from mcp import MCPError
 
-from bridge.client.connection.failures import is_connection_loss
-from bridge.client.transports.channel import OutgoingRequest
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.peer import PeerLostError, PendingRequest
 
 if TYPE_CHECKING:
     from bridge.client.connection.session import Session
-    from bridge.client.connection.state import ReconnectPolicy
+    from bridge.client.connection.status import ReconnectPolicy
 
 
 class HealthMonitor:
@@ -34,13 +33,14 @@ class HealthMonitor:
     async def _check(self) -> None:
         session = self._session
         checked, session.checked, session.suspicion = session.checked, anyio.Event(), anyio.Event()
-        outgoing = OutgoingRequest()
         try:
             with anyio.fail_after(self._reconnect.health_timeout_seconds):
-                await session.ping(outgoing)
-        except MCPError as error:
-            if is_connection_loss(error, session, outgoing):  # any other error shows that the server responds
-                session.fail(error)
+                try:
+                    await session.ping(PendingRequest())
+                except PeerLostError:  # of one connection; the server may take another
+                    await session.ping(PendingRequest())
+        except ProtocolError:
+            pass  # an error shows that the server responds
         except Exception as error:  # noqa: BLE001 - any other exception means no response
             session.fail(error)
         finally:

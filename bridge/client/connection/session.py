@@ -1,93 +1,72 @@
-"""Session: one SDK client, from handshake to loss.
+"""Session: what passes between this client and a server, from handshake to loss.
 
-A connection uses one session after another. A session holds its calls and the reason for its end.
+    request() ──> Peer ──> Link ──> server
+                   ↑         │
+                   ╰─────────╯ receive(): responses, progress, notifications, requests of the server
+
+A connection uses one session after another. A session holds its calls and the reason for its end. What has to be
+awaited for a request, such as a callback for its progress, is awaited by the task that waits for its outcome.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
-from secrets import token_hex
-from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import finalize
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import anyio
-from mcp_types import EmptyResult, JSONRPCError, JSONRPCResponse, Request
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter
+from opentelemetry.context import get_current
+from opentelemetry.propagate import inject
 
-from bridge.client.connection.begun_calls import BegunCalls
+from bridge.client.auth.errors import UnauthorizedError
+from bridge.client.connection.backlog import Backlog
 from bridge.client.connection.cancelled_calls import CancelledCalls
-from bridge.client.connection.state import ServerInfo
-from bridge.client.transports.channel import Channel, OutgoingRequest, as_current_request, current_request
-from bridge.client.transports.limits import key_in
-from bridge.client.transports.plain_responses import BegunRequest
+from bridge.client.connection.direct_calls import DirectCalls
+from bridge.client.connection.status import ServerInfo, Wakeup
+from bridge.client.transports.limits import json_in
+from bridge.client.transports.link import Link, NoLink, SessionExpiredError
+from bridge.protocol.param_headers import param_headers
+from bridge.protocol.peer import Peer, PeerLostError, PendingRequest, cancellation
 from bridge.telemetry import switch
-from bridge.telemetry.instruments import Peer
+from bridge.telemetry.instruments import Peer as PeerLabels
 from bridge.wire.tasks import TASK_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from anyio.abc import TaskGroup
-    from mcp import Client
-    from mcp_types import JSONRPCMessage, JSONRPCNotification, RequestId
 
     from bridge.client.auth.errors import SignInError
-    from bridge.client.connection.call import Call
-    from bridge.client.connection.state import ConnectionEvents, Era, MessageDirection
-    from bridge.client.connection.telemetry import HandshakeTelemetry
-    from bridge.client.transports.channel import ProgressListener, RequestBeginner, RequestSender
+    from bridge.client.connection.direct_calls import DirectCall
+    from bridge.client.connection.running_call import Call
+    from bridge.client.connection.status import ConnectionEvents, Era, MessageDirection, MessageHandler
+    from bridge.protocol.negotiation import Agreement
+    from bridge.protocol.param_headers import HeaderNames
     from bridge.telemetry.observer import Observer
     from bridge.types import Json
 
-
-_Asked = Request[Any, str]
-
-
-class _AskedOfTask(_Asked):
-    """Request for a task, whose ID is also in a header."""
-
-    name_param = "taskId"
-
-
-_AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(Any)  # the SDK has validated it
-
-
-class SessionExpiredError(Exception):
-    """The server no longer knows the session."""
-
-
-class UnauthorizedError(Exception):
-    """The server demands credentials.
-
-    Attributes:
-        status: HTTP status of the response.
-        why: Reason for the missing credentials; None if sign-in is not configured.
-    """
-
-    def __init__(self, status: int, why: SignInError | None = None) -> None:
-        super().__init__(f"HTTP {status}")
-        self.status = status
-        self.why = why
-
-
-class _NoChannel(Channel):
-    """Channel of a session that was not opened."""
-
-    kind = ""
-
-    def open(self) -> NoReturn:
-        """Raise: there is nothing to open."""
-        raise AssertionError
+_NAME_KEYS = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(TASK_METHODS, "taskId"),
+}
+"""Parameters that name the target of a request."""
+_MAX_POSTS = 1000
+"""Maximum messages without a response that are sent at once; further ones are dropped."""
 
 
 class Session:
-    """One session with a server; receives the events of its channel (`ChannelEvents`).
+    """One session with a server; receives the messages and events of its link (`LinkEvents`).
+
+    Args:
+        events: Notified of changes that the server announces.
+        on_message: Receives each message as JSON, with its direction; None for none.
 
     Attributes:
-        channel: The channel to the server, open or being opened.
+        link: The link to the server, open or being opened.
+        peer: The requests under way.
         calls: Running calls.
-        begun: Calls that no task waits for.
+        direct_calls: Calls for whose outcome no task waits.
         cancelled_calls: Recently cancelled calls without a response; None until the first.
         ended: Set when the session must not be used any more.
         left: Set when it has ended and no running call uses it.
@@ -96,23 +75,17 @@ class Session:
         checked: Set after the next health check; replaced for each.
         answers: Number of responses.
         ready_at: Time of the handshake, in the event loop's time.
-        handshake: Telemetry of the handshake, while it runs and is observed.
-        listing: Lock held while items are listed.
-        taken_member: Member of a page that is kept from the SDK; see `bridge.client.connection.listing`.
-        taken_items: Those items, by their key in the page.
-        events: Notified of changes that the server announces.
-        progress_tokens: The SDK's progress tokens of requests that it reads the responses of, by the tokens sent.
-        large: Large messages that were parsed before the SDK, by the key in the short message that replaces them.
-        take_notification: Handles a notification that the SDK does not know; returns False to leave it to the SDK.
-        on_message: Receives each message as JSON, with its direction; None for none. The SDK then sends all requests.
+        backlog: Messages of no call that are being delivered.
+        messages: Handles what the server sends of itself; set before the link is opened.
+        headers: Headers in which arguments are repeated, by tool (MCP 2026-07-28, ``x-mcp-header``).
     """
 
     def __init__(
         self, events: ConnectionEvents, on_message: Callable[[MessageDirection, str], None] | None = None
     ) -> None:
-        self.channel: Channel = _NoChannel()
+        self.link: Link = NoLink()
         self.calls: set[Call] = set()
-        self.begun = BegunCalls()
+        self.direct_calls = DirectCalls()
         self.cancelled_calls: CancelledCalls | None = None
         self.ended = anyio.Event()
         self.left = anyio.Event()
@@ -121,23 +94,71 @@ class Session:
         self.checked = anyio.Event()
         self.answers = 0
         self.ready_at = 0.0
-        self.handshake: HandshakeTelemetry | None = None
-        self.listing = anyio.Lock()
-        self.taken_member: str | None = None
-        self.taken_items: dict[int, list[Any]] = {}
-        self.large: dict[str, JSONRPCMessage] = {}
-        self.progress_tokens: dict[Any, RequestId] = {}
-        self.peer = Peer("memory", "")  # until the handshake
-        self.protocol_version = ""
+        self.headers: dict[str, HeaderNames] = {}
+        self.labels = PeerLabels("memory", "")  # until the handshake
         self.era: Era = "handshake"
         self.info = ServerInfo()
         self.events = events
-        self.on_message = on_message
-        self.take_notification: Callable[[JSONRPCNotification], bool] = lambda _: False
+        self.messages: MessageHandler
+        self._on_message = on_message
+        self.backlog = Backlog()
         self._background_tasks: TaskGroup | None = None
-        self._client: Client | None = None
-        self._send_directly: RequestSender | None = None
-        self._begin_directly: RequestBeginner | None = None
+        self._posts = 0
+        self._is_ready = False
+        self.peer = Peer(
+            json_in,
+            lambda message, of: self.messages.on_request(message, of),  # noqa: PLW0108 - set later
+            lambda message, of: self.messages.on_notification(message, of),  # noqa: PLW0108 - set later
+            lambda message: self.messages.on_malformed(message),  # noqa: PLW0108 - set later
+            self._on_late,
+        )
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def leave(self, call: Call) -> None:
+        """Remove a call that has ended."""
+        self.calls.discard(call)
+        self._leave_if_done()
+
+    def leave_direct(self, call: DirectCall, has_ended: bool) -> None:
+        """Remove a direct call that has ended, or for whose outcome a task waits."""
+        self.direct_calls.discard(call)
+        self.answers += has_ended
+        self._leave_if_done()
+
+    def _leave_if_done(self) -> None:
+        if self.ended.is_set() and not self.has_calls:
+            self.left.set()
+
+    @property
+    def has_calls(self) -> bool:
+        """True while calls run."""
+        return bool(self.calls or self.direct_calls)
+
+    def cancel_request(self, request: PendingRequest) -> None:
+        """Remember a cancelled request that the server may still run."""
+        self.cancelled_calls = self.cancelled_calls or CancelledCalls()
+        self.cancelled_calls.add(request)
+
+    def current_call(self, of: PendingRequest | None) -> Call | None:
+        """The call that a server message belongs to, or one of the same client; None if unknown."""
+        calls = self.current_calls(of)
+        if not calls or (of is not None and of.owner is not None):
+            return calls[0] if calls else None
+        if self.direct_calls:
+            return None
+        if self.cancelled_calls is not None and not self.cancelled_calls.are_all_of(calls[0].context):
+            return None
+        peer = calls[0].context.peer
+        # all of them have the same user
+        is_one = len(calls) == 1 or (peer is not None and all(call.context.peer is peer for call in calls))
+        return calls[0] if is_one else None
+
+    def current_calls(self, of: PendingRequest | None) -> tuple[Call, ...]:
+        """The calls that a server message may belong to."""
+        return tuple(self.calls) if of is None or of.owner is None else (of.owner,)
+
+    # --- events of the link ------------------------------------------------------------------------------------------
 
     def fail(self, reason: Exception | None) -> None:
         """End the session."""
@@ -146,85 +167,60 @@ class Session:
             self.ended.set()
             self.checked.set()
 
-    def leave(self, call: Call | BegunRequest) -> None:
-        """Remove a call that has ended, or a begun one that a task continues."""
-        if isinstance(call, BegunRequest):
-            self.begun.discard(call)
-        else:
-            self.calls.discard(call)
-        if self.ended.is_set() and not self.has_calls:
-            self.left.set()
-
-    @property
-    def has_calls(self) -> bool:
-        """True while calls run."""
-        return bool(self.calls or self.begun)
-
-    def begin(self, params: Json, call: BegunRequest) -> bool:
-        """Send a call without waiting; return False, before anything is sent, if that is not possible."""
-        begin = self._begin_directly
-        if begin is None or switch.observer() is not None or not begin("tools/call", params, call):
-            return False
-        self.begun.add(call)
-        return True
-
-    def cancel_request(self, outgoing: OutgoingRequest) -> None:
-        """Remember a cancelled request that the server may still run."""
-        self.cancelled_calls = self.cancelled_calls or CancelledCalls()
-        self.cancelled_calls.add(outgoing)
-
     @property
     def is_lost(self) -> bool:
         """True if the session ended unintentionally."""
         return self.ended.is_set() and self.reason is not None
 
+    @property
+    def version(self) -> str:
+        """Protocol version of requests; empty before the handshake."""
+        return self.peer.version
+
+    def receive(self, text: bytes, of: PendingRequest | None = None) -> None:
+        """Handle a message; see `bridge.protocol.peer.Peer.receive`."""
+        if self._on_message is not None:
+            self._on_message("received", text.decode(errors="replace"))
+        self.peer.receive(text, of)
+
+    def responded(self, text: bytes) -> PendingRequest | None:
+        """Return the request that a text responds to; see `bridge.protocol.peer.Peer.responded`."""
+        return self.peer.responded(text)
+
+    def pending(self) -> Mapping[int, PendingRequest]:
+        """Requests without an outcome, by ID."""
+        return self.peer.pending
+
+    def fail_pending(self, error: PeerLostError) -> None:
+        """Fail all requests, because no response can be received any more."""
+        self.peer.fail(error)
+
+    async def delivered(self) -> None:
+        """Wait while too many messages are being delivered, unless that delays other calls for long."""
+        for call in [each for each in self.calls if each.is_full]:
+            await self._has_room(call.backlog, call)
+        if self.backlog.is_full:
+            await self._has_room(self.backlog, None)
+
+    async def _has_room(self, backlog: Backlog, call: Call | None) -> None:
+        def delays_others() -> bool:
+            return call is None or call.is_over or len(self.calls) + len(self.direct_calls) > 1
+
+        backlog.drops = not await backlog.has_room(delays_others)
+
     def undelivered(self, error: Exception) -> None:
         """Handle a message that could not be sent, where later ones may be."""
-        if self._client is None:
-            self.reason = error
-        else:
+        if self._is_ready:
             self.suspect()
+        else:
+            self.reason = error
 
     def stream_lost(self, error: Exception) -> None:
         """Handle the loss of the stream that carries all responses."""
-        if self._client is None:
-            self.reason = error
-        else:
+        if self._is_ready:
             self.fail(error)
-
-    def parsed(self, message: JSONRPCMessage, outgoing: OutgoingRequest | None) -> str:
-        """Store a parsed message until it is fetched, or its request is garbage-collected; returns its key."""
-        key = token_hex()
-        self.large[key] = message
-        if outgoing is not None:
-            finalize(outgoing, self.large.pop, key, None).atexit = False
-        return key
-
-    def whole(self, message: JSONRPCMessage) -> JSONRPCMessage:
-        """Return the stored message that a short one refers to; any other message unchanged."""
-        key = key_in(message)
-        if not isinstance(key, str) or (large := self.large.pop(key, None)) is None:
-            return message
-        if isinstance(message, JSONRPCResponse | JSONRPCError):
-            assert isinstance(large, JSONRPCResponse | JSONRPCError)
-            large.id = message.id  # set by the SDK's transport
-        return large
-
-    def report(self, direction: MessageDirection, message: JSONRPCMessage) -> None:
-        """Pass a message to the listener, if there is one."""
-        if self.on_message is not None:
-            self.on_message(direction, message.model_dump_json(by_alias=True, exclude_none=True))
-
-    def handed_over(self, outgoing: OutgoingRequest, request_id: RequestId) -> None:
-        """Map the progress token of a request to that of the SDK, until the request is garbage-collected."""
-        self.progress_tokens[outgoing.plain_id] = request_id
-        finalize(outgoing, self.progress_tokens.pop, outgoing.plain_id, None).atexit = False
-
-    def map_progress_token(self, message: JSONRPCNotification) -> None:
-        """Replace the progress token in a notification by that of the SDK."""
-        if message.method == "notifications/progress" and message.params:
-            token = message.params.get("progressToken")
-            message.params["progressToken"] = self.progress_tokens.get(token, token)
+        else:
+            self.reason = error
 
     def suspect(self) -> None:
         """Request a health check."""
@@ -240,146 +236,164 @@ class Session:
 
     def peer_ended(self) -> None:
         """Handle the end of the server's process."""
-        if self._client is not None:
+        if self._is_ready:
             self.fail(None)
 
     @contextmanager
     def run_background_tasks(self, tasks: TaskGroup) -> Iterator[None]:
-        """Use a task group for background tasks during this block."""
+        """Use a task group for background tasks during this block; afterwards no request has a response."""
         self._background_tasks = tasks
         try:
             yield
         finally:
             self._background_tasks = None
+            self.peer.fail(PeerLostError("the connection was closed"))
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         """Run a background task while the session lasts."""
         if self._background_tasks is not None:
             self._background_tasks.start_soon(function, *arguments)
 
-    def ready(self, client: Client, peer: Peer) -> None:
-        """Store the result of the handshake."""
-        self._client = client
+    def ready(self, agreement: Agreement, labels: PeerLabels) -> None:
+        """Store the outcome of the handshake."""
+        self._is_ready, self.answers = True, 0
         self.ready_at = anyio.current_time()
-        self._send_directly = self.channel.request_sender(client)
-        self._begin_directly = self.channel.request_beginner()
-        self.peer = peer
-        self.protocol_version = client.protocol_version
-        self.era = "modern" if client.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
-        info = client.server_info
-        self.info = ServerInfo(
-            name=info.name if info else None,
-            version=info.version if info else None,
-            title=info.title if info else None,
-            instructions=client.instructions,
-            capabilities=client.server_capabilities.model_dump(mode="json", by_alias=True, exclude_none=True),
-        )
+        self.labels = labels
+        self.era = "modern" if self.peer.is_modern else "handshake"
+        self.info = ServerInfo.of(agreement)
 
-    @property
-    def client(self) -> Client:
-        """The SDK's client."""
-        assert self._client is not None
-        return self._client
-
-    def current_call(self) -> Call | None:
-        """The call that a server message belongs to, or one of the same client; None if unknown."""
-        calls = self.current_calls()
-        if not calls or _named_call() is not None:
-            return calls[0] if calls else None
-        if self.begun:
-            return None
-        if self.cancelled_calls is not None and not self.cancelled_calls.are_all_of(calls[0].context):
-            return None
-        peer = calls[0].context.peer
-        # all of them have the same user
-        is_one = len(calls) == 1 or (peer is not None and all(call.context.peer is peer for call in calls))
-        return calls[0] if is_one else None
-
-    def current_calls(self) -> tuple[Call, ...]:
-        """The calls that a server message may belong to."""
-        named = _named_call()
-        return tuple(self.calls) if named is None else (named,)
+    def _on_late(self, request_id: Any) -> None:
+        if self.cancelled_calls is not None:
+            self.cancelled_calls.answered(request_id)
 
     def request(
         self,
         method: str,
         params: Mapping[str, Any],
-        outgoing: OutgoingRequest,
-        on_progress: ProgressListener | None = None,
+        request: PendingRequest,
+        *,
+        arguments: bytes | None = None,
+        capabilities: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, Json]:
-        """Send a request; the result is validated by the SDK and returned unparsed.
+        """Send a request, and wait for its result.
+
+        Args:
+            method: MCP method.
+            params: Parameters.
+            request: The new request.
+            arguments: JSON of the arguments among the parameters; None if they are not written yet.
+            capabilities: Capabilities that it declares; None for those of this client.
 
         Raises:
-            MCPError: The server responded with an error, or the connection was lost.
-            ValidationError: The result is not valid MCP.
+            ProtocolError: The server responded with an error.
+            PeerLostError: No response can be received.
+            InvalidResultError: The result is not valid MCP.
         """
         if (observer := switch.observer()) is None:
-            return self._request(method, params, outgoing, on_progress)
-        return self._observed(observer, method, params, outgoing, on_progress)
+            self.write(method, params, request, arguments, capabilities)
+            return self.finish(request)
+        return self._observed(observer, method, params, request, arguments, capabilities)
 
     async def _observed(
         self,
         observer: Observer,
         method: str,
         params: Mapping[str, Any],
-        outgoing: OutgoingRequest,
-        on_progress: ProgressListener | None,
+        request: PendingRequest,
+        arguments: bytes | None,
+        capabilities: Mapping[str, Any] | None,
     ) -> Json:
-        with observer.asking(method, params.get("name") if method == "tools/call" else None, self.peer) as asking:
+        with observer.asking(method, params.get("name") if method == "tools/call" else None, self.labels) as asking:
             if asking.meta:
                 params = {**params, "_meta": {**params.get("_meta", {}), **asking.meta}}
-            result = await self._request(method, params, outgoing, on_progress)
+            self.write(method, params, request, arguments, capabilities)
+            result = await self.finish(request)
             asking.answered(result)
             return result
 
-    async def _request(
-        self, method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressListener | None
-    ) -> Json:
-        outgoing.sent = not self.channel.records_requests
-        send = self._send_directly
-        sending = None if send is None else send(method, params, outgoing, on_progress)
-        result = None if sending is None else await sending
-        if result is None:
-            result = await self._request_over_sdk(method, params, outgoing, on_progress)
-        self.answers += 1
-        return result
+    def write(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        request: PendingRequest,
+        arguments: bytes | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write a request, which `finish` sends."""
+        meta: Json | None = None
+        if get_current():
+            inject(meta := {})
+        if (key := _NAME_KEYS.get(method)) is not None:
+            request.name = params.get(key)
+            if self.headers and method == "tools/call" and (names := self.headers.get(params["name"])) is not None:
+                request.headers = param_headers(names, params.get("arguments") or {})
+        self.peer.write(request, method, params, arguments=arguments, capabilities=capabilities, meta=meta)
+        self._report(request.text)
 
-    async def _request_over_sdk(
-        self, method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressListener | None
-    ) -> Json:
-        request = (_AskedOfTask if method in TASK_METHODS else _Asked)(method=method, params=params)
-        try:
-            with as_current_request(outgoing):
-                result: Json = await self.client.session.send_request(
-                    request, _AS_IT_CAME, progress_callback=on_progress
-                )
-        except BaseException:
-            if outgoing.received is not None:  # the SDK has not read it, and will not
-                await outgoing.received.aclose()
-            raise
-        return result
+    def send_directly(self, call: DirectCall) -> bool:
+        """Send a written request that no task waits for; return False, before anything is sent, if it would wait."""
+        if not self.link.send_now(call.request):
+            self.peer.discard(call.request)
+            return False
+        self.direct_calls.add(call)
+        return True
 
-    async def ping(self, outgoing: OutgoingRequest) -> None:
-        """Check that the server responds.
+    async def finish(self, request: PendingRequest) -> Json:
+        """Send a request, unless it was sent, and wait for its outcome; raises as `request`.
 
-        Raises:
-            MCPError: As for `request`.
+        If it is cancelled, the server is notified.
         """
-        method = "server/discover" if self.era == "modern" else "ping"
-        observer = switch.observer()
-        # The SDK propagates the current trace context.
-        with (
-            nullcontext() if observer is None else observer.asking(method, None, self.peer),
-            as_current_request(outgoing),
-        ):
-            if self.era == "modern":
-                await self.client.session.send_discover(self.protocol_version)
-            else:
-                await self.client.session.send_request(_Asked(method="ping", params=None), EmptyResult)
+        wakeup = Wakeup()
+        request.on_change = wakeup.set
+        try:
+            if not (request.is_sent or request.is_over or self.link.send_now(request)):
+                await self.link.send(request)
+            while True:
+                while request.work:
+                    await request.work.popleft()()
+                if request.is_over:
+                    break
+                await wakeup.wait()
+        except BaseException:
+            if not request.is_over:
+                self._abandon(request)
+            raise
+        finally:
+            request.on_change = None
+            self.peer.discard(request)
+        if request.error is not None:
+            raise request.error
         self.answers += 1
+        assert request.result is not None
+        return request.result
 
+    def _abandon(self, request: PendingRequest) -> None:
+        self.link.abandon(request)
+        is_told = self.peer.is_modern and self.link.cancels_by_closing
+        if request.is_sent and self._is_ready and not is_told:
+            self.post_soon(cancellation(request))
 
-def _named_call() -> Call | None:
-    """The call that the transport attributes the current message to."""
-    outgoing = current_request.get()
-    return None if outgoing is None else outgoing.call
+    def post_soon(self, text: bytes) -> None:
+        """Send a message that has no response, without waiting for it."""
+        if self._posts < _MAX_POSTS:
+            self._posts += 1
+            self.start_soon(self._post, text)
+
+    async def _post(self, text: bytes) -> None:
+        try:
+            await self.post(text)
+        finally:
+            self._posts -= 1
+
+    async def post(self, text: bytes) -> None:
+        """Send a message that has no response."""
+        self._report(text)
+        await self.link.post(text)
+
+    async def ping(self, request: PendingRequest) -> None:
+        """Check that the server responds; raises as `request`."""
+        await self.request("server/discover" if self.peer.is_modern else "ping", {}, request)
+
+    def _report(self, text: bytes) -> None:
+        if self._on_message is not None:
+            self._on_message("sent", text.decode())

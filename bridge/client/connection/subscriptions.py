@@ -9,37 +9,49 @@ MCP 2025-11-25, "Resources", Subscriptions; 2026-07-28, "Subscriptions".
 from __future__ import annotations
 
 import logging
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import anyio
-from mcp import MCPError
-from mcp.client.subscriptions import (
-    ListenNotSupportedError,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    SubscriptionLost,
-)
-from mcp_types import INVALID_PARAMS
-from pydantic import ValidationError
 
-from bridge.client.connection.failures import is_connection_loss
-from bridge.client.transports.channel import OutgoingRequest, as_current_request
+from bridge.client.connection.server_messages import CHANGED_LISTS
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.peer import PeerLostError, PendingRequest
+from bridge.protocol.results import InvalidResultError
+from bridge.protocol.versions import INVALID_PARAMS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from anyio.abc import TaskStatus
-    from mcp.client.subscriptions import ServerEvent
 
     from bridge.client.connection.session import Session
-    from bridge.client.connection.state import ConnectionEvents, ReconnectPolicy
-    from bridge.types import Feature
+    from bridge.client.connection.status import ConnectionEvents, ReconnectPolicy
+    from bridge.types import Feature, Json
 
 LASTING_SECONDS = 30.0
 """Seconds after which a lost subscription resets the retry delay."""
 
 _logger = logging.getLogger("bridge.client")
+
+
+def listen(session: Session, notifications: Json, receive: Callable[[Json], None]) -> Coroutine[Any, Any, Json]:
+    """Subscribe until the subscription ends; raises as `Session.request` (MCP 2026-07-28, "Subscriptions").
+
+    Args:
+        session: The session.
+        notifications: The wanted notifications.
+        receive: Called with each of them, the acknowledgement first, in the task that waits.
+    """
+    request = PendingRequest()
+
+    async def handle(message: Json) -> None:
+        receive(message)
+
+    request.on_notification = lambda message: request.defer(partial(handle, message))
+    session.write("subscriptions/listen", {"notifications": notifications}, request)
+    return session.finish(request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,7 @@ class ChangeReceiver:
     """
 
     def __init__(self, session: Session, name: str, reconnect: ReconnectPolicy, events: ConnectionEvents) -> None:
-        self.refused: dict[str, MCPError] = {}
+        self.refused: dict[str, ProtocolError] = {}
         self._session = session
         self._name = name
         self._reconnect = reconnect
@@ -99,6 +111,7 @@ class ChangeReceiver:
 
     async def _subscribe(self) -> None:
         subscribed: set[str] = set()
+        await self._session.link.listening()
         while True:
             changed, wanted = self._wanted.changed, set(self._wanted.uris)
             for uri in wanted ^ subscribed:
@@ -106,11 +119,11 @@ class ChangeReceiver:
                 method = "resources/subscribe" if uri in wanted else "resources/unsubscribe"
                 try:
                     with anyio.fail_after(self._reconnect.health_timeout_seconds):
-                        await self._session.request(method, {"uri": uri}, OutgoingRequest())
-                except MCPError as error:
+                        await self._session.request(method, {"uri": uri}, PendingRequest())
+                except ProtocolError as error:
                     self.refused[uri] = error
-                except (ValidationError, TimeoutError) as error:
-                    self.refused[uri] = MCPError(INVALID_PARAMS, f"no usable response to {method}: {error!r}")
+                except (PeerLostError, InvalidResultError, TimeoutError) as error:
+                    self.refused[uri] = ProtocolError(INVALID_PARAMS, f"no usable response to {method}: {error!r}")
             subscribed = wanted
             self._settle(changed)
             await changed.wait()
@@ -137,59 +150,58 @@ class ChangeReceiver:
     async def _keep_listening(self, wanted: _Filter, *, task_status: TaskStatus[anyio.CancelScope]) -> None:
         """Listen again after each loss, until the scope that ``task_status`` gets is cancelled."""
         session, losses, is_started = self._session, 0, False
+
+        def start() -> None:
+            nonlocal is_started
+            if not is_started:
+                is_started = True
+                task_status.started(scope)
+
+        def receive(message: Json) -> None:
+            if message["method"] != "notifications/subscriptions/acknowledged":
+                self._notify(message)
+                return
+            self._note_refused(wanted, message)
+            if is_started:
+                self._may_have_changed(wanted)
+            start()
+
         with anyio.CancelScope() as scope:
             while not session.ended.is_set():
-                began, outgoing = anyio.current_time(), OutgoingRequest()
+                began = anyio.current_time()
                 try:
-                    async with AsyncExitStack() as stack:
-                        with as_current_request(outgoing):
-                            listening = session.client.listen(
-                                tools_list_changed="tools" in wanted.lists,
-                                resources_list_changed="resources" in wanted.lists,
-                                prompts_list_changed="prompts" in wanted.lists,
-                                resource_subscriptions=sorted(wanted.uris),
-                            )
-                            subscription = await stack.enter_async_context(listening)
-                        self._note_refused(wanted, subscription.honored.resource_subscriptions or ())
-                        if is_started:
-                            self._may_have_changed(wanted)
-                        else:
-                            is_started = True
-                            task_status.started(scope)
-                        async for event in subscription:
-                            self._notify(event)
-                except ListenNotSupportedError:
+                    await self._listen_once(wanted, receive)
+                except ProtocolError as error:
+                    _logger.debug("server %r does not announce changes: %s", self._name, error)
+                    self.refused |= dict.fromkeys(wanted.uris, error)
                     break
-                except MCPError as error:
-                    if not is_connection_loss(error, session, outgoing):
-                        _logger.debug("server %r does not announce changes: %s", self._name, error)
-                        self.refused |= dict.fromkeys(wanted.uris, error)
-                        break
-                except SubscriptionLost:
+                except (PeerLostError, InvalidResultError):
                     pass
-                if not is_started:
-                    is_started = True
-                    task_status.started(scope)
+                start()
                 losses = 1 if anyio.current_time() - began >= LASTING_SECONDS else losses + 1
                 session.suspect()
                 await self._reconnect.wait(session.ended, self._reconnect.delay_seconds(losses))
-        if not is_started:
-            task_status.started(scope)
+        start()
 
-    def _note_refused(self, wanted: _Filter, honored: object) -> None:
-        uris = {str(uri) for uri in cast("list[str]", honored)}
-        refusal = MCPError(INVALID_PARAMS, "it does not announce changes of this resource")
-        self.refused = dict.fromkeys(wanted.uris - uris, refusal)
+    async def _listen_once(self, wanted: _Filter, receive: Callable[[Json], None]) -> None:
+        """Subscribe, and receive notifications until the subscription ends."""
+        notifications: Json = {f"{feature}ListChanged": True for feature in sorted(wanted.lists)}
+        if wanted.uris:
+            notifications["resourceSubscriptions"] = sorted(wanted.uris)
+        await listen(self._session, notifications, receive)
 
-    def _notify(self, event: ServerEvent) -> None:
-        if isinstance(event, ResourceUpdated):
-            self._events.update_listeners.notify(event.uri)
-        elif isinstance(event, ResourcesListChanged):
-            self._events.list_listeners["resources"].notify()
-        elif isinstance(event, PromptsListChanged):
-            self._events.list_listeners["prompts"].notify()
-        else:
-            self._events.list_listeners["tools"].notify()
+    def _note_refused(self, wanted: _Filter, acknowledgement: Json) -> None:
+        honored = (acknowledgement.get("params") or {}).get("notifications")
+        uris = honored.get("resourceSubscriptions") if isinstance(honored, dict) else None
+        refusal = ProtocolError(INVALID_PARAMS, "it does not announce changes of this resource")
+        self.refused = dict.fromkeys(wanted.uris - set(uris if isinstance(uris, list) else ()), refusal)
+
+    def _notify(self, message: Json) -> None:
+        method, uri = message["method"], (message.get("params") or {}).get("uri")
+        if method == "notifications/resources/updated" and isinstance(uri, str):
+            self._events.update_listeners.notify(uri)
+        elif (feature := CHANGED_LISTS.get(method)) is not None:
+            self._events.list_listeners[feature].notify()
 
     def _may_have_changed(self, wanted: _Filter) -> None:
         """Notify the listeners after a time without a subscription."""

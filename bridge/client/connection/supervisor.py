@@ -3,8 +3,8 @@
     connect ──> handshake ──> serve until the session ends ──> leave ──╮
        ╰──────────── failed ────────────> back off, or requested ──────┴──> connect …
 
-The SDK's client must be entered and exited by one task, so each session has its own task. An HTTP session with running
-calls is closed after the last of them; the next session is opened meanwhile.
+A session must be opened and closed by one task, so each has its own. An HTTP session with running calls is closed after
+the last of them; the next session is opened meanwhile.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bridge.client.connection.call import Deadlines
 from bridge.client.connection.failures import ErrorTranslator, is_refusal
 from bridge.client.connection.handshake import open_session
 from bridge.client.connection.health import HealthMonitor
 from bridge.client.connection.listing import list_all_pages
+from bridge.client.connection.running_call import Deadlines
 from bridge.client.connection.session import Session
-from bridge.client.connection.state import ConnectionState
+from bridge.client.connection.status import ConnectionState
 from bridge.client.connection.subscriptions import ChangeReceiver
 from bridge.client.connection.task_notifications import TaskNotifications
 from bridge.errors import ServerAuthError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.client.connection.state import ConnectionEvents, Era, ReconnectPolicy
+    from bridge.client.connection.status import ConnectionEvents, Era, ReconnectPolicy
     from bridge.errors import ServerUnavailableError
 
 _logger = logging.getLogger("bridge.client")
@@ -41,6 +41,8 @@ CLOSE_SECONDS = 3.0
 """Maximum seconds of a session's shutdown; a child's shutdown has its own limit."""
 _LOST_SECONDS = 0.5
 """The same after a lost connection, in seconds."""
+MAX_REQUIRED_DELAY_SECONDS = 10.0
+"""Maximum seconds between attempts to reconnect to a required server."""
 _SETTLE_SECONDS = 0.5
 """Seconds that a child which closed its output has to end, so that its exit code is known."""
 
@@ -75,7 +77,7 @@ class Supervisor:
         self.receiver: ChangeReceiver | None = None
         """Receives the changes of the session; None before the first."""
         self.task_notifications: TaskNotifications | None = None
-        """Notifications of tasks over the session; None if its channel has none."""
+        """Notifications of tasks over the session; None before the first."""
         self._stopping = anyio.Event()
         self._wanted = anyio.Event()
         self._changed = anyio.Event()
@@ -198,6 +200,8 @@ class Supervisor:
                 self._attempts += 1
                 if error.failure.is_permanent:  # tasks that wait get the error
                     self._wanted = anyio.Event()
+                if self.error is None or error.failure.reason != self.error.failure.reason:
+                    _logger.info("cannot reach the server %r: %s", self.config.name, error.failure.reason)
             self.error = error
             self._events.change_state(_state_after(error, was_ready=self.connects > 0), error)
             self._notify()
@@ -211,7 +215,10 @@ class Supervisor:
         if error.failure.is_permanent:
             await self._wanted.wait()
         else:
-            await self._reconnect.wait(self._wanted, self._reconnect.delay_seconds(failures))
+            seconds = self._reconnect.delay_seconds(failures)
+            if self.config.required:  # without it, the process is not ready, so that no call wants it
+                seconds = min(seconds, MAX_REQUIRED_DELAY_SECONDS)
+            await self._reconnect.wait(self._wanted, seconds)
         is_wanted, self._wanted = self._wanted.is_set(), anyio.Event()
         return is_wanted
 
@@ -229,7 +236,7 @@ class Supervisor:
         )
         try:
             with scope:
-                last_kind = self.last.channel.kind if self.last is not None else None
+                last_kind = self.last.link.kind if self.last is not None else None
                 async with open_session(
                     session,
                     self.config,
@@ -244,7 +251,7 @@ class Supervisor:
                     try:
                         await self._serve(session, receiver)
                         lost = self._lost(session)
-                        if session.has_calls and session.channel.finishes_calls and not self._stopping.is_set():
+                        if session.has_calls and session.link.finishes_calls and not self._stopping.is_set():
                             task_status.started(lost)
                             is_reported = True
                             self._finishing.add(session)
@@ -279,7 +286,7 @@ class Supervisor:
         self._wanted = anyio.Event()  # the request is fulfilled
         if (observer := switch.observer()) is not None:
             observer.connected(self.config.name)
-        self.task_notifications = TaskNotifications(session) if session.channel.records_requests else None
+        self.task_notifications = TaskNotifications(session)
         self.receiver = ChangeReceiver(session, self.config.name, self._reconnect, self._events)
         self._events.change_state(ConnectionState.READY, None)
         self._notify()
@@ -303,7 +310,7 @@ class Supervisor:
         if (observer := switch.observer()) is not None:
             is_lost = not self._stopping.is_set()
             seconds = anyio.current_time() - session.ready_at
-            observer.disconnected(session.peer, seconds, type(error).__name__ if is_lost else None)
+            observer.disconnected(session.labels, seconds, type(error).__name__ if is_lost else None)
         if not self._stopping.is_set():
             _logger.info("lost the server %r: %s", self.config.name, error.failure.reason)
             self._events.change_state(_state_after(error, was_ready=True), error)
@@ -312,7 +319,7 @@ class Supervisor:
     async def _settle(self, session: Session) -> None:
         """Wait briefly for the exit code of an ended child."""
         if not self._stopping.is_set():
-            await session.channel.settle(_SETTLE_SECONDS)
+            await session.link.settle(_SETTLE_SECONDS)
 
 
 def _state_after(error: ServerUnavailableError, *, was_ready: bool) -> ConnectionState:

@@ -13,18 +13,19 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from mcp import MCPError
-from pydantic import ValidationError
 
-from bridge.client.transports.channel import OutgoingRequest
+from bridge.client.connection.subscriptions import listen
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.peer import PeerLostError
+from bridge.protocol.results import InvalidResultError
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from anyio.abc import TaskStatus
-    from mcp_types import JSONRPCNotification
 
     from bridge.client.connection.session import Session
+    from bridge.types import Json
 
 _logger = logging.getLogger("bridge.client")
 
@@ -50,7 +51,6 @@ class TaskNotifications:
         self._joined = anyio.Event()
         self._is_listening = False
         self._is_refused = False
-        session.take_notification = self._take
 
     async def changed(self, task_id: str, poll_seconds: float, most_seconds: float) -> None:
         """Wait until a task may have changed.
@@ -78,23 +78,19 @@ class TaskNotifications:
         if self._awaited.pop(task_id, None) is not None and not self._awaited:
             self._joined.set()
 
-    def _take(self, message: JSONRPCNotification) -> bool:
-        """Handle a notification; return False if it is not of tasks."""
-        params = message.params or {}
-        if message.method == "notifications/tasks":
+    def _receive(self, message: Json) -> None:
+        """Handle a notification of a subscription."""
+        params = message.get("params") or {}
+        if message["method"] == "notifications/tasks":
             self._wake(params.get("taskId"))
-            return True
+            return
         honoured = params.get("notifications")
-        if message.method != "notifications/subscriptions/acknowledged" or not isinstance(honoured, dict):
-            return False
-        ids = honoured.get(_IDS)
-        if not isinstance(ids, list):
-            return False
-        before, self._announced = self._announced, frozenset(each for each in ids if isinstance(each, str))
-        self._acknowledged.set()
-        for each in self._announced - before:  # it may have changed before
-            self._wake(each)
-        return True
+        ids = honoured.get(_IDS) if isinstance(honoured, dict) else None
+        if message["method"] == "notifications/subscriptions/acknowledged" and isinstance(ids, list):
+            before, self._announced = self._announced, frozenset(each for each in ids if isinstance(each, str))
+            self._acknowledged.set()
+            for each in self._announced - before:  # it may have changed before
+                self._wake(each)
 
     def _wake(self, task_id: Any) -> None:
         if isinstance(task_id, str) and (event := self._awaited.get(task_id)) is not None:
@@ -136,10 +132,9 @@ class TaskNotifications:
                     task_status.started(scope)
 
                 tasks.start_soon(confirm)
-                params = {"notifications": {_IDS: sorted(ids)}}
                 try:
-                    await self._session.request("subscriptions/listen", params, OutgoingRequest())
-                except (MCPError, ValidationError) as error:
+                    await listen(self._session, {_IDS: sorted(ids)}, self._receive)
+                except (ProtocolError, PeerLostError, InvalidResultError) as error:
                     _logger.debug("a subscription to tasks has ended: %s", error)
                 self._is_refused = not self._acknowledged.is_set()
                 self._acknowledged.set()

@@ -15,12 +15,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from mcp import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY
 from pydantic_core import from_json
 
 from bridge.client.connection.handlers import QuestionRefusedError, answer_question
-from bridge.client.connection.sending import Sending
+from bridge.client.connection.retries import Sending
 from bridge.errors import (
     OutcomeUnknownError,
     ServerAuthError,
@@ -29,17 +27,19 @@ from bridge.errors import (
     ServerUnavailableError,
     WireError,
 )
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from bridge.text import short_repr
 from bridge.wire.tasks import task_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.client.connection.call import Call
+    from bridge.client.connection.running_call import Call
     from bridge.client.connection.session import Session
     from bridge.client.connection.supervisor import Supervisor
     from bridge.client.connection.task_notifications import TaskNotifications
-    from bridge.client.transports.channel import OutgoingRequest
+    from bridge.protocol.peer import PendingRequest
     from bridge.tools.task import Task
     from bridge.types import Json
 
@@ -49,7 +49,7 @@ CANCEL_SECONDS = 2.0
 ANNOUNCED_POLL_SECONDS = 30.0
 """Seconds between polls of a task whose changes the server announces."""
 
-_PERMANENT = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY})
+_PERMANENT = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY})
 """Codes of errors that another request would get, too; others may be those of an overload or a restart."""
 
 
@@ -168,8 +168,8 @@ class RunningTask:
         if self._meta:
             given["_meta"] = dict(self._meta)
 
-        async def ask(session: Session, outgoing: OutgoingRequest) -> Json:
-            return await session.request(method, given, outgoing)
+        async def ask(session: Session, request: PendingRequest) -> Json:
+            return await session.request(method, given, request)
 
         sending = Sending(self._supervisor, self._phase, is_repeatable=True)
         return await sending.through(self._call, ask)
@@ -182,7 +182,8 @@ class RunningTask:
         if task.status_message is not None and task.status_message != self._shown:
             self._shown = task.status_message
             self._shown_count += 1
-            await self._call.on_progress(self._shown_count, None, task.status_message)
+            self._call.on_progress(self._shown_count, None, task.status_message)
+            await self._call.flush()
 
     async def _answer(self, questions: Mapping[str, Any]) -> None:
         handlers, context = self._supervisor.handlers, self._call.context
@@ -206,7 +207,7 @@ class RunningTask:
         outcome: Json = from_json(task.outcome)
         if task.status == "failed":
             code, message = outcome.get("code"), outcome.get("message")
-            error = MCPError(code if isinstance(code, int) else INTERNAL_ERROR, str(message), outcome.get("data"))
+            error = ProtocolError(code if isinstance(code, int) else INTERNAL_ERROR, str(message), outcome.get("data"))
             raise failures.refused(self._phase, error, None)
         result = {"resultType": "complete", **outcome}
         if result["resultType"] != "complete":

@@ -1,24 +1,25 @@
-"""Streams of server-sent events over HTTP: notification of their end, and replacement of messages."""
+"""Streams of server-sent events (HTML Living Standard, 9.2)."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-import httpx2
-
 from bridge.client.transports.limits import LARGE_BYTES, ResponseTooLongError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Iterator
 
-MAX_EVENT_LINES = 2_000_000
+MAX_EVENT_LINES = 500_000
 """Maximum lines of one event; a line takes up to ten times its bytes in memory."""
 
 BLANK_LINE = re.compile(rb"(?>\r\n|\r|\n)(?>\r\n|\r|\n)")
 """End of an event. After one that ends with a carriage return, a line feed may follow."""
 MAX_BLANK_LINE_BYTES = 4
 _MESSAGES = {None, b"", b"message"}
+_MAX_RETRY_DIGITS = 9
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_DATA = b"data:"
 
 
 def fields_of(event: bytes) -> dict[bytes, bytes]:
@@ -36,67 +37,89 @@ def fields_of(event: bytes) -> dict[bytes, bytes]:
     return fields
 
 
-class EndingStream(httpx2.AsyncByteStream):
-    """Event stream that reports its end, with the error if any; a broken connection ends it without an error.
+async def rest_of_data(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Return the rest of an event's data, after the beginning of a line of data, without what follows the event.
 
-    An event beyond the limit is raised as well.
+    Args:
+        parts: The rest of the event stream.
+    """
+    beginning: bytes | None = None  # of a line whose field is not known yet
+    is_data, ends_with_return = True, False
+    async for part in parts:
+        data = bytearray()
+        lines = _LINE_END.split(part[1:] if ends_with_return and part.startswith(b"\n") else part)
+        ends_with_return = part.endswith(b"\r")
+        for index, line in enumerate(lines):
+            text = line
+            if index:
+                if beginning == b"":
+                    yield bytes(data)
+                    return
+                if beginning in {b"data", _DATA}:
+                    data += b"\n"
+                beginning = b""
+            if beginning is not None:
+                beginning += text
+                if len(beginning) <= len(_DATA) and _DATA.startswith(beginning):
+                    continue
+                is_data = beginning.startswith(_DATA)
+                text, beginning = b"\n" + beginning.removeprefix(_DATA).removeprefix(b" "), None
+            if is_data:
+                data += text
+        yield bytes(data)
+
+
+class EventReader:
+    """Reads the events of one stream, in the pieces in which it is received.
+
+    Args:
+        max_event_bytes: Maximum bytes of an event.
+
+    Attributes:
+        last_id: ID of the last event; empty without one.
+        retry_seconds: Seconds after which the stream may be resumed, if the server has told them.
+        rest: Text after the last complete event.
     """
 
-    def __init__(self, stream: httpx2.AsyncByteStream, ended: Callable[[Exception | None], None]) -> None:
-        self._stream = stream
-        self._ended = ended
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._stream:
-                yield chunk
-        except httpx2.TransportError as error:
-            self._ended(error)
-            if isinstance(error, ResponseTooLongError):
-                raise
-        else:
-            self._ended(None)
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._stream.aclose()
-
-
-class CheckedEvents(httpx2.AsyncByteStream):
-    """Event stream in which `checked` may replace the data of messages. Events pass when they are complete."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream, checked: Callable[[bytes], bytes], max_event_bytes: int) -> None:
-        self._stream = stream
-        self._checked = checked
+    def __init__(self, max_event_bytes: int) -> None:
+        self.last_id = b""
+        self.retry_seconds: float | None = None
+        self.rest = bytearray()
         self._max_event_bytes = max_event_bytes
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        events = bytearray()
-        async for chunk in self._stream:
-            searched = max(0, len(events) - MAX_BLANK_LINE_BYTES)
-            events += chunk
-            start = 0
-            for end in [found.end() for found in BLANK_LINE.finditer(events, searched)]:
-                yield self._event(bytes(events[start:end]))
-                start = end
-            del events[:start]
-            if len(events) > self._max_event_bytes:
-                raise ResponseTooLongError(
-                    f"an event of its answer is longer than {self._max_event_bytes / 2**20:g} MiB"
-                )
-        yield bytes(events).removesuffix(b"\r")  # the SDK would take it for the end of an event
+    def restart(self) -> None:
+        """Begin another stream, after the last event of the one before."""
+        self.rest.clear()
 
-    def _event(self, event: bytes) -> bytes:
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the data of each message that is complete.
+
+        Raises:
+            ResponseTooLongError: An event is longer than the limit, or has too many lines.
+        """
+        for event in self.events(chunk):
+            if event.get(b"event") in _MESSAGES and (data := event.get(b"data")):
+                yield data
+
+    def events(self, chunk: bytes) -> Iterator[dict[bytes, bytes]]:
+        """Yield the fields of each event that is complete; raises as `feed`."""
+        text = self.rest
+        searched = max(0, len(text) - MAX_BLANK_LINE_BYTES)
+        text += chunk
+        while (blank := BLANK_LINE.search(text, searched)) is not None:
+            event = bytes(text[: blank.start()])
+            del text[: blank.end()]
+            searched = 0
+            yield self._fields(event)
+        if len(text) > self._max_event_bytes:
+            raise ResponseTooLongError(f"an event of its answer is longer than {self._max_event_bytes / 2**20:g} MiB")
+
+    def _fields(self, event: bytes) -> dict[bytes, bytes]:
         if len(event) > LARGE_BYTES and event.count(b"\n") + event.count(b"\r") > MAX_EVENT_LINES:
             raise ResponseTooLongError(f"an event of its answer has more than {MAX_EVENT_LINES:,} lines")
         fields = fields_of(event)
-        if not (data := fields.get(b"data")) or fields.get(b"event") not in _MESSAGES:
-            return event
-        if (checked := self._checked(data)) == data:
-            return event
-        fields[b"data"] = checked
-        return b"\n".join((*(name + b": " + value for name, value in fields.items()), b"", b""))
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._stream.aclose()
+        if b"id" in fields and b"\0" not in fields[b"id"]:
+            self.last_id = fields[b"id"]
+        if (retry := fields.get(b"retry", b"")).isdigit() and len(retry) <= _MAX_RETRY_DIGITS:
+            self.retry_seconds = int(retry) / 1000
+        return fields

@@ -4,42 +4,29 @@ from __future__ import annotations
 
 import re
 import shlex
-from contextlib import asynccontextmanager, contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from bridge.client.auth.grants import OAuthLogin
 from bridge.client.redaction import HIDDEN, redact_url, scrub
-from bridge.client.transports.channel import Cause, Channel
+from bridge.client.transports.link import Cause
 from bridge.client.transports.transport import LoginTarget, Transport, secrets_of
-from bridge.portal import runs_on_asyncio
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import httpx2
-    from mcp import Client
 
     from bridge.client.auth.grants import Grant
     from bridge.client.config.schema import ServerEntry
     from bridge.client.config.variables import EntryReader, Expanded
-    from bridge.client.transports.channel import ChannelOptions, RequestBeginner, RequestSender
-    from bridge.client.transports.http_client import TrackedHttpClient
-    from bridge.client.transports.plain_http import PlainHttp
+    from bridge.client.transports.link import Link, LinkOptions
 
 _PORTS = {"http": 80, "https": 443}
 
-_BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _METHOD_NOT_ALLOWED = 400, 403, 404, 405
-
-_NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 410, 415, 501})
-"""Responses to a POST after which the older transport is tried (MCP, Transports, "Backwards Compatibility")."""
-
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[ \t!-~]*[!-~])?)?")
-_CHECK_THE_PATH = "check the path: it is often /mcp or /sse"
 _BLANK_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -129,13 +116,17 @@ class HttpTransport(Transport):
         of_auth = self.auth.secrets if self.auth is not None else ()
         return scrub(text, (*values, *credentials, *of_auth, *self.expanded, *redact_url(self.url).secrets))
 
-    def channels(self, options: ChannelOptions, last_kind: str | None) -> Sequence[Channel]:
-        """Create the channel of the configured kind, or of the detected one, or both in order."""
+    def links(self, options: LinkOptions, last_kind: str | None) -> Sequence[Link]:
+        """Create the link of the configured kind, or of the detected one, or both in order."""
+        from bridge.client.transports.sse import SseLink  # noqa: PLC0415 - only when a session is opened
+        from bridge.client.transports.streamable_http import StreamableHttpLink  # noqa: PLC0415 - likewise
+
         kind = self.kind or ("sse" if last_kind == "sse" else None)
+        auth = options.auth if options.auth is not None else self.sign_in()
         if kind == "sse":
-            return (SseChannel(self, options),)
-        streamable = StreamableHttpChannel(self, options)
-        return (streamable,) if kind == "http" else (streamable, SseChannel(self, options))
+            return (SseLink(self.url, self.headers, auth, options),)
+        streamable = StreamableHttpLink(self.url, self.headers, auth, options)
+        return (streamable,) if kind == "http" else (streamable, SseLink(self.url, self.headers, auth, options))
 
     def with_headers(self, headers: Mapping[str, str]) -> HttpTransport:
         """Copy the transport with these headers merged over the configured ones."""
@@ -183,146 +174,6 @@ class HttpTransport(Transport):
         headers = dict.fromkeys(self.headers, HIDDEN)
         auth = f", auth={self.auth!r}" if self.auth is not None else ""
         return f"HttpTransport({self.redacted()!r}, headers={headers!r}{auth}, kind={self.kind!r})"
-
-
-class _HttpChannel(Channel):
-    """Requests of an HTTP client."""
-
-    finishes_calls = True
-
-    def __init__(self, transport: HttpTransport, options: ChannelOptions) -> None:
-        super().__init__()
-        self._transport = transport
-        self._options = options
-        self.status: int | None = None
-        """HTTP status of the last response to a message; None without one."""
-
-    def _sign_in(self) -> httpx2.Auth | None:
-        """Return the authentication of the requests."""
-        return self._options.auth if self._options.auth is not None else self._transport.sign_in()
-
-    def _client(self, *, is_sse: bool, auth: httpx2.Auth | None, plain: PlainHttp | None = None) -> TrackedHttpClient:
-        """Create the HTTP client."""
-        from bridge.client.transports.http_client import TrackedHttpClient  # noqa: PLC0415 - only for a session
-
-        return TrackedHttpClient(
-            self._options.events,
-            self._record_status,
-            is_sse=is_sse,
-            headers=dict(self._transport.headers),
-            connect_seconds=self._options.connect_seconds,
-            auth=auth,
-            learn=None if plain is None else plain.learn,
-        )
-
-    def _record_status(self, status: int) -> None:
-        self.status = status
-
-    def explain_start(self, error: BaseException) -> Cause | None:
-        """Explain a handshake that was refused with an HTTP status."""
-        if self.status is None or self.status < _BAD_REQUEST:
-            return None
-        return _cause_of_status(self.status, getattr(error, "message", ""))
-
-    def explain_error(self, error: BaseException) -> Cause | None:
-        """Explain an HTTP error."""
-        import httpx2  # noqa: PLC0415 - only for failures
-
-        from bridge.client.transports.limits import ResponseTooLongError  # noqa: PLC0415 - as above
-
-        if isinstance(error, httpx2.SSEError) and not isinstance(
-            error, ResponseTooLongError
-        ):  # an answer to GET that is no event stream, such as a web page
-            return Cause("no MCP server at this URL: its answer is no event stream", _CHECK_THE_PATH)
-        response = getattr(error, "response", None)
-        return _cause_of_status(response.status_code) if response is not None else None
-
-
-class StreamableHttpChannel(_HttpChannel):
-    """Streamable HTTP: each message is a POST, and each response comes with that of its request."""
-
-    kind = "http"
-    mirrors_arguments = True
-
-    def __init__(self, transport: HttpTransport, options: ChannelOptions) -> None:
-        super().__init__(transport, options)
-        self._plain: PlainHttp | None = None
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[Any]:
-        """Open the HTTP client."""
-        auth = self._sign_in()
-        with self._plain_requests(auth) as plain:
-            async with self._client(is_sse=False, auth=auth, plain=plain) as http:
-                yield self._streams(http)
-
-    @asynccontextmanager
-    async def _streams(self, http: httpx2.AsyncClient) -> AsyncIterator[tuple[Any, Any]]:
-        """Open clones of the SDK's message streams: for a message after their end, the SDK would log a traceback."""
-        from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - imports the SDK
-
-        from bridge.client.transports.limits import MAX_MESSAGE_BYTES  # noqa: PLC0415 - likewise
-
-        url = self._transport.url
-        transport: Any = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
-        async with transport as (messages, writer), messages.clone() as received, writer.clone() as sent:
-            yield received, sent
-
-    def request_sender(self, client: Client) -> RequestSender | None:
-        """Return the sender of plain requests."""
-        return None if self._plain is None else self._plain.sender(client)
-
-    def request_beginner(self) -> RequestBeginner | None:
-        """Return the sender of plain requests that nothing waits for."""
-        return None if self._plain is None else self._plain.begin
-
-    @contextmanager
-    def _plain_requests(self, auth: httpx2.Auth | None) -> Iterator[PlainHttp | None]:
-        """Open what sends plain requests without the SDK's session; None if the SDK must send all."""
-        from bridge.client.auth.sign_in import SignIn  # noqa: PLC0415 - imports the SDK
-
-        url = urlsplit(self._transport.url)
-        has_proxy = not getproxies().keys().isdisjoint({url.scheme, "all"})
-        is_possible = runs_on_asyncio() and find_spec("httptools") is not None
-        is_possible = is_possible and isinstance(auth, SignIn | None) and not has_proxy and not url.username
-        if not is_possible or not self._options.fast_path:
-            yield None
-            return
-        from bridge.client.transports.plain_http import PlainHttp  # noqa: PLC0415 - needs httptools
-
-        assert isinstance(auth, SignIn | None)
-        self._plain = PlainHttp(self, self._record_status, self._options, self._transport.url, auth)
-        try:
-            yield self._plain
-        finally:
-            self._plain.close()
-
-    def is_refused(self) -> bool:
-        """True if the server does not seem to support streamable HTTP."""
-        return self.status in _NO_STREAMABLE_HTTP
-
-
-class SseChannel(_HttpChannel):
-    """HTTP with SSE: messages are POSTs, and one event stream carries all responses. The handshake era only."""
-
-    kind = "sse"
-    is_legacy = True
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[Any]:
-        """Create the HTTP client."""
-        from bridge.client.transports.sse_streams import sse_streams  # noqa: PLC0415 - imports the SDK
-
-        yield sse_streams(self._transport.url, self._client(is_sse=True, auth=self._sign_in()))
-
-
-def _cause_of_status(status: int, message: str = "") -> Cause:
-    detail = f": {message}" if message else ""
-    if status == _FORBIDDEN:
-        return Cause(f"it refuses this client (HTTP 403){detail}", "check its allowed hosts, origins and keys")
-    if status in {_NOT_FOUND, _METHOD_NOT_ALLOWED}:
-        return Cause(f"no MCP server at this URL (HTTP {status})", _CHECK_THE_PATH)
-    return Cause(f"HTTP {status}{detail}")
 
 
 def _check_header_value(value: Expanded, reader: EntryReader, key: str, place: str = "") -> None:

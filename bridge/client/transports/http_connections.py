@@ -7,55 +7,38 @@ time than the call itself. These connections send prepared bytes and parse the r
 from __future__ import annotations
 
 import asyncio
+import select
 from collections import deque
-from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 import httpx2
 
-from bridge.client.transports.http_responses import HttpResponse, ResponseHead, ResponseStream
+from bridge.client.transports.http_responses import HttpResponse, KnownHead, ResponseHead, ResponseStream
 from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, SUCCESS, ResponseTooLongError
 
 if TYPE_CHECKING:
     import ssl
 
+    from bridge.client.transports.http_responses import Answer
+
 MAX_IDLE_CONNECTIONS = 100
 """Maximum idle connections; further ones are closed after their response."""
 MAX_IDLE_SECONDS = 30.0
 """Seconds after which an idle connection is not used again."""
+_CHECKED_SECONDS = 0.005
+"""Seconds after which an idle connection is checked for its end, which may not be received yet."""
 
-_MAX_HEADER_BYTES = 64 * 1024
+_MAX_FRAMING_BYTES = 64 * 1024
+"""Maximum bytes of heads, trailers and chunk sizes, with their extensions, without a byte of a body between them."""
+_MAX_HEADERS = 1000
+_MAX_WHOLE_FRAMING_BYTES = 4 * MAX_MESSAGE_BYTES
+"""Maximum bytes between those of a body that is read whole, such as the sizes of its chunks."""
 _END_OF_HEAD = b"\r\n\r\n"
 _MAX_KNOWN_HEADS = 16
 _MAX_KNOWN_HEAD_BYTES = 2048
-_SWITCHING_PROTOCOLS = 101
 _TRANSFER_ENCODINGS = {b"", b"chunked"}
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownHead:
-    """Head of a response that was parsed before, of a success in JSON that keeps its connection open."""
-
-    head: ResponseHead
-    content_bytes: int
-
-
-class Answer(Protocol):
-    """Receives the response to a request, as a future does."""
-
-    def done(self) -> bool:
-        """Return True if nothing waits for the response any more."""
-        ...
-
-    def set_result(self, response: HttpResponse, /) -> None:
-        """Set the response."""
-        ...
-
-    def set_exception(self, error: Exception, /) -> None:
-        """Set the error in its place."""
-        ...
 
 
 class HttpConnections:
@@ -83,7 +66,7 @@ class HttpConnections:
         self._idle: deque[HttpConnection] = deque()
         self._open: set[HttpConnection] = set()
         self._is_closed = False
-        self._known_heads: dict[bytes, _KnownHead] = {}
+        self._known_heads: dict[bytes, KnownHead] = {}
         self.address: tuple[str, int] | None = None
 
     def close(self) -> None:
@@ -96,7 +79,9 @@ class HttpConnections:
         """Take a connection that can be used again; None if there is none."""
         while self._idle:
             connection = self._idle.pop()  # the most recently used, so that the others expire
-            if connection.is_open and monotonic() - connection.idle_since < MAX_IDLE_SECONDS:
+            idle_seconds = monotonic() - connection.idle_since
+            is_fresh = idle_seconds < _CHECKED_SECONDS
+            if connection.is_open and idle_seconds < MAX_IDLE_SECONDS and (is_fresh or not connection.has_input):
                 return connection
             connection.abort()
         return None
@@ -158,7 +143,7 @@ class HttpConnections:
         if end <= _MAX_KNOWN_HEAD_BYTES and head.header(b"content-length") == b"%d" % (len(data) - end):
             if len(self._known_heads) >= _MAX_KNOWN_HEADS:
                 self._known_heads.clear()
-            self._known_heads[data[:end]] = _KnownHead(head, len(data) - end)
+            self._known_heads[data[:end]] = KnownHead(head, len(data) - end)
 
     def lost(self, connection: HttpConnection) -> None:
         """Forget a closed connection."""
@@ -179,9 +164,11 @@ class HttpConnection(asyncio.Protocol):
         self._answer: Answer | None = None
         self._response: HttpResponse | None = None
         self._headers: list[tuple[bytes, bytes]] = []
-        self._header_bytes = 0
-        self._body: list[bytes] = []
-        self._body_bytes = 0
+        self._framing_bytes = 0  # since the last byte of a body
+        self._whole_framing_bytes = 0
+        self._parsed_body_bytes = 0  # of the data that is parsed
+        self._body = bytearray()  # after the first bytes: chunks may be tiny
+        self._first = b""
         self._max_whole_bytes = MAX_MESSAGE_BYTES
         self._is_paused = False
         self._is_between_responses = True
@@ -197,7 +184,10 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Receive a response with a known head, or parse data."""
         is_first = self._is_between_responses
-        if is_first and self._answer is not None and (response := self._pool.known_response(data)) is not None:
+        if is_first and self._answer is None:
+            self._fail(httpx2.RemoteProtocolError("the server sent a response to no request"))
+            return
+        if is_first and (response := self._pool.known_response(data)) is not None:
             self._answered(response)
             self._pool.released(self)
             return
@@ -208,18 +198,25 @@ class HttpConnection(asyncio.Protocol):
     def _parse(self, data: bytes) -> ResponseHead | None:
         """Parse data; return the head of a response in JSON that it completes, if its connection stays open."""
         self._completed = None
+        self._parsed_body_bytes = 0
         try:
             self._parser.feed_data(data)
-            if self._response is None and self._answer is not None:
-                self._header_bytes += len(data)
-                if self._header_bytes > _MAX_HEADER_BYTES:
-                    self._fail(httpx2.RemoteProtocolError("the headers of the response are too long"))
+            if self._answer is not None or self._response is not None:
+                self._count_framing(len(data) - self._parsed_body_bytes)
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             self._fail(cause if isinstance(cause, httpx2.TransportError) else httpx2.RemoteProtocolError(str(error)))
         except httptools.HttpParserError as error:
             self._fail(httpx2.RemoteProtocolError(f"the response is not HTTP: {error}"))
         return self._completed
+
+    def _count_framing(self, framing_bytes: int) -> None:
+        """Count the bytes of some data that belong to no body; fail beyond the limits."""
+        self._framing_bytes = 0 if self._parsed_body_bytes else self._framing_bytes + framing_bytes
+        if self._response is not None and self._response.stream is None:
+            self._whole_framing_bytes += framing_bytes
+        if self._framing_bytes > _MAX_FRAMING_BYTES or self._whole_framing_bytes > _MAX_WHOLE_FRAMING_BYTES:
+            self._fail(httpx2.RemoteProtocolError("the headers, chunk sizes or trailers of its response are too long"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End or fail the response."""
@@ -261,6 +258,18 @@ class HttpConnection(asyncio.Protocol):
         """False once either side closes the connection."""
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def has_input(self) -> bool:
+        """True if an idle connection has something to read: its end, or what was not asked for."""
+        found = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is None:
+            return False
+        if not hasattr(select, "poll"):  # pragma: no cover - on Windows
+            return bool(select.select([found], [], [], 0)[0])
+        poll = select.poll()
+        poll.register(found, select.POLLIN)
+        return bool(poll.poll(0))
+
     def abort(self) -> None:
         """Close the connection at once."""
         if self._transport is not None:
@@ -291,6 +300,7 @@ class HttpConnection(asyncio.Protocol):
         error.__cause__ = cause
         answer, response = self._answer, self._response
         self._answer = self._response = None
+        self._headers, self._first, self._body = [], b"", bytearray()
         if answer is not None and not answer.done():
             answer.set_exception(error)
         elif response is not None and response.stream is not None:
@@ -306,18 +316,21 @@ class HttpConnection(asyncio.Protocol):
         self._is_between_responses = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Add a header."""
-        self._headers.append((name.lower(), value))
+        """Add a header; trailers are dropped."""
+        if self._response is None:
+            if len(self._headers) >= _MAX_HEADERS:
+                raise httpx2.RemoteProtocolError(f"its response has more than {_MAX_HEADERS:,} headers")
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Begin the response; it is returned at once unless it is a success in JSON."""
         status = self._parser.get_status_code()
         headers, self._headers = self._headers, []
         if status < SUCCESS.start:
-            if status == _SWITCHING_PROTOCOLS:
+            if status == httpx2.codes.SWITCHING_PROTOCOLS:
                 raise httpx2.RemoteProtocolError("the server switched to another protocol, unasked")
             return
-        self._header_bytes = 0
+        self._framing_bytes = self._whole_framing_bytes = 0
         head = ResponseHead(status, headers)
         response = self._response = HttpResponse(head)
         if head.content_encoding:
@@ -331,14 +344,17 @@ class HttpConnection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """Add bytes of the body."""
         response = self._response
+        self._parsed_body_bytes += len(body)
         if response is None:
             return
         if response.stream is not None:
             response.stream.received(body)
             return
-        self._body_bytes += len(body)
-        self._body.append(body)
-        if self._body_bytes > self._max_whole_bytes:
+        if self._first:
+            self._body += body
+        else:
+            self._first = body
+        if len(self._first) + len(self._body) > self._max_whole_bytes:
             if self._max_whole_bytes == MAX_MESSAGE_BYTES:
                 raise ResponseTooLongError(f"its answer is longer than {MAX_MESSAGE_BYTES / 2**20:g} MiB")
             self._stream_body(response)
@@ -352,8 +368,7 @@ class HttpConnection(asyncio.Protocol):
         if response.stream is not None:
             response.stream.ended()
         else:
-            response.content = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-            self._body, self._body_bytes = [], 0
+            response.content = self._take_body()
             self._answered(response)
         self.resume()
         if self._parser.should_keep_alive() and self.is_open:
@@ -365,9 +380,13 @@ class HttpConnection(asyncio.Protocol):
     def _stream_body(self, response: HttpResponse) -> None:
         """Return a response whose body is read while it is received."""
         response.stream = ResponseStream(self)
-        response.stream.received(b"".join(self._body))
-        self._body, self._body_bytes = [], 0
+        response.stream.received(self._take_body())
         self._answered(response)
+
+    def _take_body(self) -> bytes:
+        body = self._first + self._body if self._body else self._first
+        self._first, self._body = b"", bytearray()
+        return body
 
     def _answered(self, response: HttpResponse) -> None:
         answer, self._answer = self._answer, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import httpx2
@@ -11,9 +11,10 @@ import httpx2
 from bridge.client.transports.limits import ResponseTooLongError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 _MAX_WAITING_BYTES = 256 * 1024
+_MAX_LENGTH_DIGITS = 18
 
 
 class ResponseHead:
@@ -38,6 +39,13 @@ class ResponseHead:
         """Value of a header, joined if there are several; empty without it."""
         return b", ".join([value for each, value in self.headers if each == name])
 
+    @property
+    def content_bytes(self) -> int | None:
+        """Length of the body; None if it is unknown."""
+        length = self.header(b"content-length")
+        digits = length.lstrip(b"0") or b"0"  # Python refuses to read very many
+        return int(digits) if length.isdigit() and len(digits) <= _MAX_LENGTH_DIGITS else None
+
 
 class HttpResponse:
     """Response to one request.
@@ -54,6 +62,30 @@ class HttpResponse:
         self.head = head
         self.content = content
         self.stream: ResponseStream | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHead:
+    """Head of a response that was parsed before, of a success in JSON that keeps its connection open."""
+
+    head: ResponseHead
+    content_bytes: int
+
+
+class Answer(Protocol):
+    """Receives the response to a request, as a future does."""
+
+    def done(self) -> bool:
+        """Return True if nothing waits for the response any more."""
+        ...
+
+    def set_result(self, response: HttpResponse, /) -> None:
+        """Set the response."""
+        ...
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Set the error in its place."""
+        ...
 
 
 class BodySource(Protocol):
@@ -81,12 +113,34 @@ class ResponseStream(httpx2.AsyncByteStream):
 
     def __init__(self, connection: BodySource) -> None:
         self._connection = connection
-        self._chunks: deque[bytes] = deque()
-        self._waiting_bytes = 0
+        self._first = b""
+        self._waiting = bytearray()  # after the first bytes: chunks may be tiny
         self._error: Exception | None = None
         self._is_drained = False
         self.has_ended = False
         self._arrived: asyncio.Future[None] | None = None
+        self._received: Callable[[bytes], None] | None = None
+        self._ended: Callable[[Exception | None], None] | None = None
+
+    def listen(
+        self, received: Callable[[bytes], None] | None, ended: Callable[[Exception | None], None] | None
+    ) -> None:
+        """Call functions with the bytes as they are received, and at the end; None to wait for them by `next` again."""
+        self._received, self._ended = received, ended
+        if received is not None and self._first:
+            chunk = self._first + self._waiting if self._waiting else self._first
+            self._clear()
+            received(chunk)
+        if self._ended is not None and self.has_ended:
+            self._ended(self._error)
+
+    def pause(self) -> None:
+        """Receive no more until `resume`."""
+        self._connection.pause()
+
+    def resume(self) -> None:
+        """Receive more."""
+        self._connection.resume()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while (chunk := await self.next()) is not None:
@@ -98,16 +152,15 @@ class ResponseStream(httpx2.AsyncByteStream):
         Raises:
             httpx2.TransportError: The connection was lost.
         """
-        while not self._chunks:
+        while not self._first:
             if self._error is not None:
                 raise self._error
             if self.has_ended:
                 return None
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
-        chunk = self._chunks.popleft() if len(self._chunks) == 1 else b"".join(self._chunks)  # many may be tiny
-        self._chunks.clear()
-        self._waiting_bytes = 0
+        chunk = self._first + self._waiting if self._waiting else self._first
+        self._clear()
         self._connection.resume()
         return chunk
 
@@ -118,51 +171,60 @@ class ResponseStream(httpx2.AsyncByteStream):
             httpx2.TransportError: The connection was lost.
             ResponseTooLongError: It is longer than `max_bytes`.
         """
-        parts, whole_bytes = [first], len(first)
+        text = bytearray(first)
         async for part in self:
-            parts.append(part)
-            whole_bytes += len(part)
-            if whole_bytes > max_bytes:
+            text += part
+            if len(text) > max_bytes:
                 raise ResponseTooLongError(f"its answer is longer than {max_bytes / 2**20:g} MiB")
-        return b"".join(parts)
+        return bytes(text)
 
     def put_back(self, text: bytes) -> None:
         """Put bytes back that were read."""
         if text:
-            self._chunks.appendleft(text)
-            self._waiting_bytes += len(text)
+            self._waiting[:0] = self._first
+            self._first = text
 
     def drain(self, seconds: float) -> None:
         """Drop the rest of the body, and close the connection if it does not end in time."""
-        self._is_drained = True
-        self._chunks.clear()
+        self._is_drained, self._received, self._ended = True, None, None
+        self._clear()
         self._connection.resume()
         if not self.has_ended:
             self._connection.close_later(seconds, self)
 
     async def aclose(self) -> None:
-        """Close the connection, unless the body has ended."""
+        """Close the connection, unless the body has ended or is drained."""
         self.close()
 
     def close(self) -> None:
-        """Close the connection, unless the body has ended."""
-        if not self.has_ended:
+        """Close the connection, unless the body has ended or is drained."""
+        if not self.has_ended and not self._is_drained:
             self._connection.abort()
 
     def received(self, chunk: bytes) -> None:
         """Add bytes; reading stops while many are waiting."""
         if self._is_drained:
             return
-        self._chunks.append(chunk)
-        self._waiting_bytes += len(chunk)
-        if self._waiting_bytes > _MAX_WAITING_BYTES:
+        if self._received is not None:
+            self._received(chunk)
+            return
+        if self._first:
+            self._waiting += chunk
+        else:
+            self._first = chunk
+        if len(self._first) + len(self._waiting) > _MAX_WAITING_BYTES:
             self._connection.pause()
         self._wake()
 
     def ended(self, error: Exception | None = None) -> None:
         """End the body."""
         self.has_ended, self._error = True, error
+        if self._ended is not None:
+            self._ended(error)
         self._wake()
+
+    def _clear(self) -> None:
+        self._first, self._waiting = b"", bytearray()
 
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.client.transports.channel import Channel
+import anyio
+
+from bridge.client.transports.link import Link
 from bridge.client.transports.transport import Transport
+from bridge.protocol.peer import PeerLostError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
-    from bridge.client.transports.channel import ChannelOptions
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+    from bridge.client.transports.link import LinkOptions
+    from bridge.protocol.peer import PendingRequest
+
+_CLOSE_SECONDS = 2.0
+"""Seconds that a server has to end after its input was closed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -25,8 +34,8 @@ class MemoryTransport(Transport):
 
     @property
     def kind(self) -> str:
-        """Kind of the channel."""
-        return MemoryChannel.kind
+        """Kind of the link."""
+        return MemoryLink.kind
 
     def redacted(self) -> str:
         """A description of the address."""
@@ -36,24 +45,79 @@ class MemoryTransport(Transport):
         """Return the text unchanged: there are no secrets."""
         return text
 
-    def channels(self, options: ChannelOptions, last_kind: str | None) -> Sequence[Channel]:  # noqa: ARG002
-        """Create the channel."""
-        return (MemoryChannel(self.server),)
+    def links(self, options: LinkOptions, last_kind: str | None) -> Sequence[Link]:  # noqa: ARG002
+        """Create the link."""
+        return (MemoryLink(self.server, options),)
 
     def __repr__(self) -> str:
         return "MemoryTransport(…)"
 
 
-class MemoryChannel(Channel):
-    """A server to which the SDK's client passes messages directly."""
+class MemoryLink(Link):
+    """Message streams of a server of the SDK, which runs in a task of the session."""
 
     kind = "memory"
-    records_requests = False
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server: Any, options: LinkOptions) -> None:
         super().__init__()
-        self._server = server
+        self._server = getattr(server, "_lowlevel_server", server)
+        self._events = options.events
+        self._sent: MemoryObjectSendStream[Any] | None = None
 
-    def open(self) -> AbstractAsyncContextManager[Any]:
-        """Return the server."""
-        return nullcontext(self._server)
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Run the server."""
+        received, incoming = anyio.create_memory_object_stream[Any](0)
+        outgoing, taken = anyio.create_memory_object_stream[Any](0)
+        has_ended = anyio.Event()
+
+        async def serve() -> None:
+            try:
+                await self._server.run(taken, received, self._server.create_initialization_options())
+            finally:
+                has_ended.set()
+                self._events.peer_ended()
+
+        self._sent = outgoing
+        async with received, incoming, outgoing, taken, anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            tasks.start_soon(self._read, incoming)
+            try:
+                yield
+            finally:
+                await outgoing.aclose()
+                with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+                    await has_ended.wait()
+                tasks.cancel_scope.cancel()
+
+    async def _read(self, incoming: MemoryObjectReceiveStream[Any]) -> None:
+        async for item in incoming:
+            if not isinstance(item, Exception):
+                related = getattr(item.metadata, "related_request_id", None)
+                of = self._events.pending().get(related) if isinstance(related, int) else None
+                self._events.receive(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode(), of)
+                await self._events.delivered()
+
+    async def send(self, request: PendingRequest) -> None:
+        """Send a request."""
+        request.is_sent = True
+        try:
+            await self._write(request.text)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            lost = PeerLostError("the server has ended")
+            lost.__cause__ = error
+            request.fail(lost)
+
+    async def post(self, text: bytes) -> None:
+        """Send a message that has no response."""
+        try:
+            await self._write(text)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._events.suspect()
+
+    async def _write(self, text: bytes) -> None:
+        from mcp.shared.message import SessionMessage  # noqa: PLC0415 - the server is one of the SDK
+        from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415 - likewise
+
+        assert self._sent is not None
+        await self._sent.send(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))

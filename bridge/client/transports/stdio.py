@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import anyio
 
 from bridge.client.redaction import HIDDEN, redact_command, scrub
-from bridge.client.transports.channel import CONNECTION_CLOSED, Cause, Channel, TransportFailedError
+from bridge.client.transports.link import Cause, Link, TransportFailedError
 from bridge.client.transports.transport import Transport, secrets_of
-from bridge.portal import runs_on_asyncio
+from bridge.protocol.peer import PeerLostError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from mcp import Client
-
     from bridge.client.config.schema import ServerEntry
     from bridge.client.config.variables import EntryReader
-    from bridge.client.transports.channel import ChannelOptions, RequestSender
-    from bridge.client.transports.plain_stdio import PlainStdio
+    from bridge.client.transports.link import LinkOptions
     from bridge.client.transports.process import ChildProcess, InheritEnvironment
+    from bridge.client.transports.stdio_lines import LineWriter
+    from bridge.protocol.peer import PendingRequest
+
+_FLUSH_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,8 +78,8 @@ class StdioTransport(Transport):
 
     @property
     def kind(self) -> str:
-        """Kind of the channel."""
-        return StdioChannel.kind
+        """Kind of the link."""
+        return StdioLink.kind
 
     def redacted(self) -> str:
         """The command line without secrets."""
@@ -87,9 +90,9 @@ class StdioTransport(Transport):
         guessed = redact_command((self.command, *self.args)).secrets
         return scrub(text, (*self.env.values(), *self.expanded, *guessed))
 
-    def channels(self, options: ChannelOptions, last_kind: str | None) -> Sequence[Channel]:  # noqa: ARG002
-        """Create the channel."""
-        return (StdioChannel(self, options),)
+    def links(self, options: LinkOptions, last_kind: str | None) -> Sequence[Link]:  # noqa: ARG002
+        """Create the link."""
+        return (StdioLink(self, options),)
 
     def __repr__(self) -> str:
         return (
@@ -98,29 +101,29 @@ class StdioTransport(Transport):
         )
 
 
-class StdioChannel(Channel):
+class StdioLink(Link):
     """Pipes of a child process."""
 
     kind = "stdio"
 
-    def __init__(self, transport: StdioTransport, options: ChannelOptions) -> None:
+    def __init__(self, transport: StdioTransport, options: LinkOptions) -> None:
         super().__init__()
         self._transport = transport
         self._options = options
         self._child: ChildProcess | None = None
-        self._plain: PlainStdio | None = None
+        self._writer: LineWriter | None = None
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Any]:
+    async def open(self) -> AsyncIterator[None]:
         """Start the child process; it has ended with all its descendants when the block has.
 
         Raises:
             TransportFailedError: It cannot be started.
         """
         from bridge.client.transports.process import child_environment, child_process  # noqa: PLC0415 - only when a session is opened
-        from bridge.client.transports.stdio_streams import stdio_streams  # noqa: PLC0415 - imports the SDK
+        from bridge.client.transports.stdio_lines import LineReader, LineWriter  # noqa: PLC0415 - likewise
 
-        transport = self._transport
+        transport, events = self._transport, self._options.events
         process = child_process(
             [transport.command, *transport.args],
             self._options.server,
@@ -133,23 +136,37 @@ class StdioChannel(Channel):
                 child = await stack.enter_async_context(process)
             except OSError as error:
                 raise TransportFailedError(_cause_of_start(error, transport)) from error
-            self._child = child
-            events = self._options.events
-            self._plain = self._plain_requests()
-            # Over pipes, no other error follows.
-            yield stdio_streams(child, events.peer_ended, events.stream_lost, self._plain)
+            self._child, self._writer = child, LineWriter(child, events)
+            async with anyio.create_task_group() as tasks:
+                has_flushed = anyio.Event()
 
-    def _plain_requests(self) -> PlainStdio | None:
-        """Create what sends plain requests without the SDK's session; None if the SDK must send all."""
-        if not (runs_on_asyncio() and self._options.fast_path):
-            return None
-        from bridge.client.transports.plain_stdio import PlainStdio  # noqa: PLC0415 - imports the SDK
+                async def write(writer: LineWriter = self._writer) -> None:
+                    await writer.run()
+                    has_flushed.set()
 
-        return PlainStdio(self._options.events)
+                tasks.start_soon(write)
+                tasks.start_soon(LineReader(child, events).run)
+                try:
+                    yield
+                finally:
+                    self._writer.finish()
+                    with anyio.move_on_after(_FLUSH_SECONDS, shield=True):
+                        await has_flushed.wait()
+                    tasks.cancel_scope.cancel()
 
-    def request_sender(self, client: Client) -> RequestSender | None:
-        """Return the sender of plain requests."""
-        return None if self._plain is None else self._plain.sender(client)
+    async def send(self, request: PendingRequest) -> None:
+        """Write a request."""
+        assert self._writer is not None
+        try:
+            await self._writer.write(request.text, request)
+        except PeerLostError as error:
+            request.fail(error)
+
+    async def post(self, text: bytes) -> None:
+        """Write a message that has no response."""
+        assert self._writer is not None
+        with suppress(PeerLostError):  # the reader ends, too
+            await self._writer.write(text)
 
     @property
     def exit_code(self) -> int | None:
@@ -168,7 +185,7 @@ class StdioChannel(Channel):
 
     def explain_start(self, error: BaseException) -> Cause | None:
         """Explain the end of the child before the handshake."""
-        if getattr(error, "code", None) != CONNECTION_CLOSED:
+        if not isinstance(error, PeerLostError):
             return None
         if self.exit_code == 0:
             return Cause(

@@ -13,21 +13,19 @@ from asyncio import sleep
 from typing import TYPE_CHECKING, Self
 
 import httpx2
-from mcp import MCPError
 
-from bridge.client.transports.event_stream import fields_of
+from bridge.client.transports.event_stream import fields_of, rest_of_data
 from bridge.client.transports.limits import BOUNDS, LARGE_BYTES, MAX_MESSAGE_BYTES
-from bridge.client.transports.plain_responses import is_response, result_in_message
 from bridge.errors import WireError
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.peer import result_in
 from bridge.wire.contents_stream import ContentsRewriter, StreamedContents
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from bridge.client.connection.call import Call
-    from bridge.client.transports.channel import OutgoingRequest
     from bridge.client.transports.http_responses import ResponseStream
-    from bridge.client.transports.plain_requests import PlainRequest
+    from bridge.protocol.peer import PendingRequest
     from bridge.tools.channel import ContentsStream
     from bridge.types import Json
 
@@ -42,33 +40,29 @@ _FIELDS_BEFORE_DATA = frozenset({b"id", b"retry", b"event"})
 class StreamedRead:
     """One result that is passed on; made by `begin`."""
 
-    def __init__(self, request: PlainRequest, call: Call, stream: ContentsStream, local: Callable[[str], str]) -> None:
+    def __init__(self, request: PendingRequest, stream: ContentsStream, local: Callable[[str], str]) -> None:
         self._request = request
-        self._call = call
         self._stream = stream
         self._rewriter = ContentsRewriter(local, BOUNDS)
         self._received_bytes = 0
         self._first = b""
 
     @classmethod
-    def begin(
-        cls, first: bytes, length_bytes: int | None, request: PlainRequest, outgoing: OutgoingRequest
-    ) -> Self | None:
+    def begin(cls, first: bytes, length_bytes: int | None, request: PendingRequest) -> Self | None:
         """Begin to pass a result on; None if it has to be read whole.
 
         Args:
             first: Beginning of the response.
             length_bytes: Length of the response; None if it is unknown.
             request: The request.
-            outgoing: The same request.
 
         Raises:
             Exception: The caller may not have a result of this length.
         """
-        stream, call = stream_of(request, outgoing), outgoing.call
-        if stream is None or stream.local is None or call is None:
+        stream: ContentsStream | None = request.stream
+        if stream is None or stream.local is None:
             return None
-        read = cls(request, call, stream, stream.local)
+        read = cls(request, stream, stream.local)
         return read if read._has_contents(first) and stream.begin(length_bytes) else None
 
     def _has_contents(self, first: bytes) -> bool:
@@ -81,7 +75,8 @@ class StreamedRead:
             return False
         message = self._rewriter.begun()
         known = {"jsonrpc": "2.0", "id": self._request.id, **message}
-        return is_response(known, self._request) and known["result"].get("resultType", "complete") == "complete"
+        is_response = known["jsonrpc"] == "2.0" and str(known["id"]) == str(self._request.id) and "error" not in known
+        return is_response and known["result"].get("resultType", "complete") == "complete"
 
     async def run(self, parts: AsyncIterator[bytes]) -> StreamedContents:
         """Pass the contents on; return the result without them.
@@ -103,8 +98,8 @@ class StreamedRead:
         except httpx2.TransportError as error:
             raise WireError(f"it broke off after {self._received_bytes:,} bytes: {error}") from error
         try:
-            result = result_in_message(self._rewriter.finish(), self._request)
-        except MCPError as error:  # another one might repeat the request
+            result = result_in(self._rewriter.finish(), self._request)
+        except ProtocolError as error:  # another one might repeat the request
             raise WireError(f"it has contents and an error: {error}") from error
         if result is None:
             raise WireError("it is not the response to its request")
@@ -112,8 +107,15 @@ class StreamedRead:
             raise WireError("it has contents and another type of result")
         return StreamedContents.of(result)
 
+    async def settle(self, parts: AsyncIterator[bytes]) -> None:
+        """Pass the contents on, and settle the request; see `run`."""
+        try:
+            self._request.settle(await self.run(parts))
+        except Exception as error:  # noqa: BLE001 - raised by whoever waits for the result
+            self._request.fail(error)
+
     async def _pass_on(self, text: bytes) -> None:
-        with self._call.asking():  # the limit without progress is for the server
+        with self._request.owner.asking():  # the limit without progress is for the server
             if text:
                 await self._stream.write(text)
 
@@ -125,7 +127,7 @@ class StreamedRead:
 
 
 async def result_in_long_json(
-    stream: ResponseStream, length_bytes: int | None, request: PlainRequest, outgoing: OutgoingRequest
+    stream: ResponseStream, length_bytes: int | None, request: PendingRequest
 ) -> Json | bytes:
     """Pass a long response on while it is received, and return its result; or return its whole text.
 
@@ -136,23 +138,20 @@ async def result_in_long_json(
     """
     try:
         first = await stream.next() or b""
-        read = StreamedRead.begin(first, length_bytes, request, outgoing)
+        read = StreamedRead.begin(first, length_bytes, request)
         return await (stream.whole(first, MAX_MESSAGE_BYTES) if read is None else read.run(aiter(stream)))
     except BaseException:
         stream.close()
         raise
 
 
-async def result_in_long_event(
-    text: bytes, stream: ResponseStream, request: PlainRequest, outgoing: OutgoingRequest
-) -> Json | None:
+async def result_in_long_event(text: bytes, stream: ResponseStream, request: PendingRequest) -> Json | None:
     """Pass the response in a long event on while it is received, and return its result.
 
     Args:
         text: Beginning of the event.
         stream: The rest of its stream.
         request: The request.
-        outgoing: The same request.
 
     Returns:
         None, before anything of the stream is read, if the event is short or not passed on.
@@ -166,28 +165,12 @@ async def result_in_long_event(
     if len(text) <= LARGE_BYTES or not is_plain or not last.startswith(_DATA) or b"\r" in last:
         return None
     try:
-        read = StreamedRead.begin(last.removeprefix(_DATA).removeprefix(b" "), None, request, outgoing)
+        read = StreamedRead.begin(last.removeprefix(_DATA).removeprefix(b" "), None, request)
         if read is None:
             return None
-        result = await read.run(_rest_of_line(stream))
+        result = await read.run(rest_of_data(aiter(stream)))
     except BaseException:
         stream.close()
         raise
     stream.drain(DRAIN_SECONDS)
     return result
-
-
-async def _rest_of_line(stream: ResponseStream) -> AsyncIterator[bytes]:
-    async for chunk in stream:
-        ends = [end for end in (chunk.find(b"\r"), chunk.find(b"\n")) if end >= 0]
-        yield chunk[: min(ends, default=None)]
-        if ends:
-            return
-
-
-def stream_of(request: PlainRequest, outgoing: OutgoingRequest) -> ContentsStream | None:
-    """Return the way of the contents that a request reads to the caller of a gateway; None if there is none."""
-    if request.method != "resources/read" or outgoing.call is None:
-        return None
-    stream = outgoing.call.context.contents_stream
-    return None if stream is None or stream.local is None else stream

@@ -1,7 +1,7 @@
-"""Transports of servers, and the channels by which a session is opened over them.
+"""Transports of servers, and the links by which a session is opened over them.
 
     Transport ── address and settings of one server; names and explains itself without secrets
-        ╰── Channel ── one attempt to reach the server, and its state while the session lasts
+        ╰── Link ── one attempt to reach the server, and its state while the session lasts
 
 A new transport is one file with a subclass of each. One that ``mcp.json`` can name is also listed in
 `bridge.client.config.loading`.
@@ -13,14 +13,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from bridge.client.transports.channel import Cause, TransportFailedError
+from bridge.client.transports.link import Cause, TransportFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bridge.client.auth.grants import OAuthLogin
     from bridge.client.config.variables import Expanded
-    from bridge.client.transports.channel import Channel, ChannelOptions
+    from bridge.client.transports.link import Link, LinkOptions
     from bridge.errors import ConfigProblem
 
 
@@ -70,7 +70,7 @@ class Transport(ABC):
 
     @property
     def kind(self) -> str | None:
-        """Kind of the channel; None if it is not known before the handshake."""
+        """Kind of the link; None if it is not known before the handshake."""
         return None
 
     @property
@@ -97,10 +97,10 @@ class Transport(ABC):
         """Remove this transport's secrets from a text."""
 
     @abstractmethod
-    def channels(self, options: ChannelOptions, last_kind: str | None) -> Sequence[Channel]:
-        """Create the channels to try, in order, at least one.
+    def links(self, options: LinkOptions, last_kind: str | None) -> Sequence[Link]:
+        """Create the links to try, in order, at least one.
 
-        `last_kind` is the kind of the channel over which the server was reached before.
+        `last_kind` is the kind of the link over which the server was reached before.
 
         Raises:
             TransportFailedError: The transport cannot be used.
@@ -140,7 +140,7 @@ class UnusableTransport(Transport):
         """Return the text unchanged: problems contain no secrets."""
         return text
 
-    def channels(self, options: ChannelOptions, last_kind: str | None) -> Sequence[Channel]:  # noqa: ARG002
+    def links(self, options: LinkOptions, last_kind: str | None) -> Sequence[Link]:  # noqa: ARG002
         """Raise the reason.
 
         Raises:

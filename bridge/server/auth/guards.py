@@ -16,6 +16,8 @@ from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.routing import Route
 
+from bridge.protocol.messages import client_name
+from bridge.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from bridge.server.auth.auth import Auth
 from bridge.server.auth.bearer import BearerAuthGuard
 from bridge.server.auth.credential_monitor import CredentialMonitor
@@ -23,7 +25,6 @@ from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.auth.identity import CredentialCache
 from bridge.server.http.requests import NOT_JSON, is_message, is_utf8
 from bridge.server.methods.registry import methods_of
-from bridge.server.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS, client_name
 from bridge.server.unmatched_names import unmatched_auth_names
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer

@@ -14,11 +14,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.streamable_http import GET_STREAM_KEY
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse
+from mcp_types import JSONRPCNotification
 from pydantic_core import from_json
 from starlette.responses import StreamingResponse
 
-from bridge.server.http.event_store import MAX_EVENTS, NOT_STORED, SessionEvents, event_id_of, outcome_unknown
+from bridge.server.http.event_store import (
+    MAX_EVENTS,
+    NOT_STORED,
+    SessionEvents,
+    event_id_of,
+    is_response,
+    outcome_unknown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,10 +59,11 @@ class RedisEvents(SessionEvents):
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
         """Store an event, unless Redis is unavailable; return its id, which `position_of` parses."""
+        self.receive(stream_id, message)
         text = "" if message is None else message.model_dump_json(by_alias=True, exclude_unset=True)
         entry = "0-0"
         if stream_id != GET_STREAM_KEY:
-            is_answer = isinstance(message, JSONRPCResponse | JSONRPCError)
+            is_answer = is_response(message)
             if isinstance(message, JSONRPCNotification) and (latest := self.latest_of_full(stream_id)) is not None:
                 return event_id_of(latest, stream_id)
             if not is_answer:
@@ -63,7 +71,7 @@ class RedisEvents(SessionEvents):
             try:
                 with self._replica.bounded_wait():
                     entry = await self._add(stream_id, text)
-                    await self.note(stream_id, entry, len(text), is_answer=is_answer)
+                    await self.note(stream_id, entry, len(text.encode()), is_answer=is_answer)
                 if is_answer:
                     self._unstored.pop(stream_id, None)
             except self._replica.failures as error:

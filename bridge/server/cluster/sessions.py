@@ -26,6 +26,8 @@ from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from bridge.protocol.messages import client_name
+from bridge.protocol.versions import INTERNAL_ERROR, LIMIT_EXCEEDED
 from bridge.server.cluster.event_store import RedisEvents
 from bridge.server.cluster.replica import ReplicaDispatcher, target_replica
 from bridge.server.cluster.session_records import (
@@ -41,7 +43,6 @@ from bridge.server.http.responses import send_error
 from bridge.server.http.session import kept_bytes, request_in_session, without_header
 from bridge.server.http.sessions import Session, same_credential
 from bridge.server.limits.accounts import caller_key
-from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED, client_name
 from bridge.wire.tasks import without_tasks
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class ClusterSessions:
         """Store the record of a session, before the response to its ``initialize`` is sent."""
         alive = self._alive.get(session.id)
         if alive is not None and session.version is not None:
-            session.events = alive.events
+            session.attach(alive.events)
             owner = owner_digest(session.user, session.id)
             alive.record = SessionRecord(id=session.id, owner=owner, version=session.version, params=params)
             await self._store(alive)
@@ -219,7 +220,8 @@ class ClusterSessions:
             alive = await self._start(session_id, record)
             session = Session(session_id, user, without_tasks(record.params.get("capabilities")), owner)
             session.client, session.kept = client_name(record.params), kept
-            session.version, session.events = record.version, alive.events
+            session.version = record.version
+            session.attach(alive.events)
             self._sessions.open(session)
             await request_in_session(alive.transport.handle_request, "POST", session_id, _INITIALIZED)
             return None
@@ -347,6 +349,8 @@ class ClusterSessions:
             before, renewed_at = renewed_at, monotonic()
             with self._replica.noting_failures():
                 await self._renew(before)
+                for alive in tuple(self._alive.values()):
+                    await alive.events.drop_expired()
 
     async def _renew(self, since: float) -> None:
         """Renew the records of sessions used since a time; end those that were ended elsewhere."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp.server.sse import SseServerTransport
 from starlette.applications import Starlette
@@ -19,6 +19,8 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from bridge.errors import DefinitionError
+from bridge.portal import runs_on_asyncio
+from bridge.server.features import Features
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.guards import GuardMiddleware, PreAsgiHandler
 from bridge.server.http.host_origin import AllowedHosts, CorsGuard, HostOriginGuard
@@ -38,7 +40,7 @@ from bridge.server.running_calls import Drain
 from bridge.server.tasks.lifespan import running_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from mcp.server.auth.provider import TokenVerifier
 
@@ -51,12 +53,15 @@ if TYPE_CHECKING:
     from bridge.tools.execution import ExecutionPolicy
 
 
+_NAME, _PATH = "bridge", "/mcp"
+
+
 def http_app(
     tools: object,
     *,
-    name: str = "bridge",
+    name: str = _NAME,
     version: str = "",
-    path: str = "/mcp",
+    path: str = _PATH,
     sse: bool = True,
     streamable: bool = True,
     host: str = "127.0.0.1",
@@ -93,8 +98,9 @@ def http_app(
         max_request_bytes: Maximum length of a request's body.
         page_size: As for `Publisher`.
         policy: As for `Publisher`.
-        publisher: A `Publisher` with further options, such as a title; ``name``, ``version``, ``instructions``,
-            ``page_size``, ``policy`` and ``limits`` are then ignored.
+        publisher: A `Publisher` with further options, such as a title. It has the tools, so that ``tools`` is None or
+            the same, and its own ``name``, ``version``, ``instructions``, ``page_size``, ``policy`` and ``limits``,
+            which are not given here.
         fast_path: True to answer plain requests without the SDK.
         session_idle_seconds: Seconds after which an unused session of the handshake era is ended; None for never.
         auth: Authentication: `bridge.server.auth.Auth`, or one verifier such as `ApiKeys` or `JwtVerifier`; None to
@@ -102,7 +108,7 @@ def http_app(
         stateless: True to serve clients of the handshake era without sessions, which is needed if requests of one
             client may reach different processes. Tools cannot ask such clients, and changes are not announced to them.
         redis_url: URL of a Redis that replicas with the same server name share: each replica continues sessions of
-            streamable HTTP, and rates are counted together. Needs the extra ``redis``.
+            streamable HTTP, and rates are counted together. Needs the extra ``redis``, and a server on asyncio.
         limits: Limits of each caller; a given publisher has its own.
         max_sessions: Maximum number of open sessions of the handshake era. At the maximum, a caller with fewer sessions
             than another gets the place of an idle session of that other.
@@ -116,32 +122,28 @@ def http_app(
     Raises:
         DefinitionError: ``tools`` contains no tool, or ``auth`` cannot verify a credential.
         MissingExtraError: ``redis_url`` is given, and the package ``redis`` is not installed.
-        ValueError: Neither transport is enabled, SSE is combined with ``stateless``, or a path, host, origin or limit
-            is invalid.
+        ValueError: Neither transport is enabled, SSE is combined with ``stateless``, an argument is given that a
+            publisher has, or that nothing uses, or a path, host, origin or limit is invalid.
     """
-    if not (sse or streamable):
-        raise ValueError("no transport is enabled; pass sse=True or streamable=True")
-    if stateless and redis_url is not None:
-        raise ValueError("stateless=True and redis_url exclude each other: pass redis_url=None, or stateless=False")
-    if sse and stateless:
-        raise ValueError("SSE needs sessions: pass sse=False, or stateless=False")
-    if not path.startswith("/") or "{" in path:
-        raise ValueError(f"a path begins with a slash and has no parameters: not {path!r}")
-    if sse and streamable and path.rstrip("/") in {STREAM_PATH, MESSAGES_PATH.rstrip("/")}:
-        raise ValueError(f"the path {path!r} is used by SSE; choose another, or serve without SSE")
+    _check_transports(path, sse=sse, streamable=streamable, stateless=stateless, is_shared=redis_url is not None)
     if max_request_bytes < 1:
         raise ValueError(f"max_request_bytes must be at least 1, not {max_request_bytes!r}")
     if max_sessions < 1:
         raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
-    publisher = publisher or Publisher(
-        tools,
-        name=name,
-        version=version,
-        instructions=instructions,
-        page_size=page_size,
-        policy=policy,
-        limits=limits,
-    )
+    if session_idle_seconds is not None and not session_idle_seconds > 0:
+        raise ValueError(f"session_idle_seconds must be positive, or None, not {session_idle_seconds!r}")
+    options: dict[str, Any] = {
+        "name": name,
+        "version": version,
+        "instructions": instructions,
+        "page_size": page_size,
+        "policy": policy,
+        "limits": limits,
+    }
+    if publisher is None:
+        publisher = Publisher(tools, **options)
+    else:
+        _check_unused(publisher, tools, options)
     sessions, cluster = Sessions(session_idle_seconds, max_sessions, shares_of_bodies(max_request_bytes)), None
     if redis_url is not None:
         from bridge.server.cluster import Cluster  # noqa: PLC0415 - only for those who have replicas, and an extra
@@ -163,6 +165,33 @@ def http_app(
         stateless=stateless,
         cluster=cluster,
     )
+
+
+def _check_transports(path: str, *, sse: bool, streamable: bool, stateless: bool, is_shared: bool) -> None:
+    if not (sse or streamable):
+        raise ValueError("no transport is enabled; pass sse=True or streamable=True")
+    if stateless and is_shared:
+        raise ValueError("stateless=True and redis_url exclude each other: pass redis_url=None, or stateless=False")
+    if sse and stateless:
+        raise ValueError("SSE needs sessions: pass sse=False, or stateless=False")
+    if not path.startswith("/") or "{" in path:
+        raise ValueError(f"a path begins with a slash and has no parameters: not {path!r}")
+    if sse and streamable and path.rstrip("/") in {STREAM_PATH, MESSAGES_PATH.rstrip("/")}:
+        raise ValueError(f"the path {path!r} is used by SSE; choose another, or serve without SSE")
+    if not streamable and path != _PATH:
+        raise ValueError(f"path={path!r} is that of streamable HTTP, which is not served; SSE is at {STREAM_PATH}")
+
+
+def _check_unused(publisher: Publisher, tools: object, options: Mapping[str, Any]) -> None:
+    """Refuse arguments that have no effect beside a publisher."""
+    given = [name for name, value in options.items() if value not in (None, "", _NAME)]
+    if given:
+        raise ValueError(f"give {' and '.join(given)} to the Publisher: http_app(publisher=…) takes them from there")
+    if tools is None or tools is publisher.tools or tools is publisher.features:
+        return
+    served, named = ([each.name for each in box.tools] for box in (publisher.features, Features.of(tools)))
+    if served != named:
+        raise ValueError("the Publisher has other tools: http_app(None, publisher=…) serves its tools")
 
 
 def _auth_guards(auth: Auth | TokenVerifier, publisher: Publisher) -> AuthGuards:
@@ -286,6 +315,10 @@ class BridgeApp(Starlette):
     async def _lifespan(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             if self._cluster is not None:
+                if not runs_on_asyncio():
+                    raise DefinitionError(
+                        "redis_url needs a server on asyncio, because the client of Redis does; not trio"
+                    )
                 await stack.enter_async_context(self._cluster.running())
             if self._endpoint is not None:
                 await stack.enter_async_context(self._endpoint.running())

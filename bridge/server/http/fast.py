@@ -10,24 +10,17 @@ import asyncio
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from bridge.portal import runs_on_asyncio
+from bridge.protocol.messages import MalformedMessageError, error_message, malformed_message_error
+from bridge.protocol.versions import CAPABILITIES_KEY, INVALID_REQUEST, MODERN_VERSIONS, REQUEST_CANCELLED
 from bridge.server.auth.identity import caller_of_request
 from bridge.server.fast_path import internal_error_message
 from bridge.server.http.decoded_headers import DecodedHeaders
 from bridge.server.http.repeated_bodies import RepeatedBody
 from bridge.server.http.requests import Routing, replay_body
-from bridge.server.http.responses import AsgiBody, PlainResponse, headers_of
+from bridge.server.http.responses import HTTP_STATUS, AsgiBody, PlainResponse, headers_of
 from bridge.server.http.sessions import same_credential
 from bridge.server.http.streams import ClientDisconnectedError, run_in_asgi
-from bridge.server.protocol import (
-    CAPABILITIES_KEY,
-    HTTP_STATUS,
-    INVALID_REQUEST,
-    MODERN_VERSIONS,
-    REQUEST_CANCELLED,
-    MalformedMessageError,
-    error_message,
-    malformed_message_error,
-)
 from bridge.server.telemetry_fast_path import fast_path_of
 from bridge.tools.context import InvocationContext
 
@@ -52,7 +45,7 @@ _MODERN_VERSIONS = frozenset(version.encode() for version in MODERN_VERSIONS)
 
 
 class FastHttp:
-    """Answers plain requests to one endpoint, on asyncio.
+    """Answers plain requests to one endpoint; on trio, those that do not wait.
 
     Args:
         publisher: The tools.
@@ -76,7 +69,7 @@ class FastHttp:
         if request.was_offered or request.head.has_repeated_headers or request.scope["method"] != "POST":
             return False
         begun = self.begin(request)
-        if begun is None:
+        if begun is None or not (isinstance(begun, PlainResponse) or runs_on_asyncio()):
             request.was_offered = True
             return False
         if isinstance(begun, PlainResponse):

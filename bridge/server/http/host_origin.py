@@ -17,8 +17,8 @@ from anyio.lowlevel import checkpoint
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 
+from bridge.protocol.versions import INTERNAL_ERROR
 from bridge.server.http.responses import send_error
-from bridge.server.protocol import INTERNAL_ERROR
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 

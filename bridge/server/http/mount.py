@@ -46,7 +46,9 @@ def mount(parent: Starlette, path: str, tools: object, **options: Any) -> Bridge
     if not path.startswith("/") or "{" in path:
         raise DefinitionError(f"the path begins with a slash, has no parameters and is not the root: not {path!r}")
     _require_free_path(parent, path)
-    app = http_app(tools, path="/", **options)
+    if options.get("streamable", True):
+        options["path"] = "/"
+    app = http_app(tools, **options)
     if path in {route.path for route in app.public_routes}:
         raise DefinitionError(
             f"tools at {path!r} would be unreachable: the metadata of the issuers of their tokens (RFC 9728) is served "

@@ -8,19 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 from bridge.errors import BridgeError
+from bridge.protocol.messages import BOUNDED_BYTES, ProtocolError, too_many_values, value_bounds
+from bridge.protocol.versions import INVALID_REQUEST, LIMIT_EXCEEDED, PARSE_ERROR
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.http.responses import CONTENT_TYPE, send_error
 from bridge.server.limits.accounts import caller_key
 from bridge.server.limits.shares import Shares
-from bridge.server.protocol import (
-    BOUNDED_BYTES,
-    INVALID_REQUEST,
-    LIMIT_EXCEEDED,
-    PARSE_ERROR,
-    ProtocolError,
-    too_many_values,
-    value_bounds,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,7 +7,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.server.protocol import INVALID_REQUEST
+from bridge.protocol.versions import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+)
 from bridge.telemetry import switch
 
 if TYPE_CHECKING:
@@ -16,6 +22,8 @@ if TYPE_CHECKING:
     from starlette.types import Send
 
 CONTENT_TYPE = (b"content-type", b"application/json")
+HTTP_STATUS = {METHOD_NOT_FOUND: 404, INVALID_PARAMS: 400, HEADER_MISMATCH: 400, MISSING_CAPABILITY: 400}
+"""HTTP status of errors by code, in the modern era; all others have 200."""
 NO_STORE = (b"cache-control", b"no-store")
 
 

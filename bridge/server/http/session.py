@@ -21,6 +21,41 @@ KEPT_METHODS = frozenset({"initialize", "notifications/initialized"})
 """Messages that a session keeps for as long as it is open."""
 
 
+class UnreadResponses:
+    """Responses of one session that wait to be sent, by their requests' ids as text; clients may reuse ids."""
+
+    def __init__(self) -> None:
+        self._owed: dict[str, list[object]] = {}
+        self._written: dict[str, list[object]] = {}
+
+    def add(self, request: str) -> object:
+        """Add a response that its handler writes next; return its key."""
+        response = object()
+        self._owed.setdefault(request, []).append(response)
+        return response
+
+    def wrote(self, request: str, *, waits: bool) -> list[object]:
+        """Note that a response was written; return those that wait no longer.
+
+        Args:
+            request: The id of its request.
+            waits: True if it waits until the request's POST is closed.
+        """
+        if not (owed := self._owed.pop(request, [])):
+            return []
+        first, *others = owed
+        if others:
+            self._owed[request] = others
+        if not waits:
+            return [first]
+        self._written.setdefault(request, []).append(first)
+        return []
+
+    def closed(self, request: str) -> list[object]:
+        """Note that the POST of a request is closed; return the responses that wait no longer."""
+        return self._written.pop(request, [])
+
+
 def kept_bytes(body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> int:
     """Estimate an upper bound of the memory of a message that is parsed and kept, and of the headers of its request."""
     values = sum(body.count(each) for each in b",{[")

@@ -6,13 +6,11 @@ session, and so that these calls count as use of the session.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections import Counter
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -21,14 +19,14 @@ from anyio import Event, sleep
 from pydantic_core import to_json
 
 from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, no_room_for_body, shares_of_bodies
-from bridge.server.http.session import BYTES_OF_A_RESPONSE, MAX_KEPT_BYTES
+from bridge.server.http.session import BYTES_OF_A_RESPONSE, MAX_KEPT_BYTES, UnreadResponses
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from starlette.types import Scope
 
@@ -80,16 +78,18 @@ class Session:
     sessions: Sessions | None = None
     """Counts its memory."""
     unread: dict[object, int] = field(default_factory=dict)
-    """Length of each response that waits to be sent, by its handler's task, since clients may reuse ids."""
+    """Length of each response that waits to be sent."""
     unread_bytes: int = 0
     posts: dict[str, Event] = field(default_factory=dict)
     """JSON-RPC requests whose POST is open, by their ids as text; set once the POST has sent an event, or is closed."""
     events: SessionEvents | None = None
     """Events of its calls, for streams that are resumed; None over SSE."""
-    written: dict[str, list[object]] = field(default_factory=dict)
-    """Handlers that have passed their response to the open POST, by the ids of `posts`."""
+    responses: UnreadResponses = field(default_factory=UnreadResponses)
+    """Keys of `unread`."""
     requests: int = 0
     """Number of requests that are being answered, open streams included, and of calls that run in the SDK."""
+    is_over: bool = False
+    """True once it was ended."""
     opened_at: float = field(init=False)
     unused_since: float = field(init=False)
 
@@ -128,8 +128,7 @@ class Session:
             begun.set()
             if self.asked.get(key) is False:  # refused before a handler began
                 del self.asked[key]
-            for handler in self.written.pop(key, ()):
-                self._sent(handler)
+            self._sent(self.responses.closed(key))
 
     @contextmanager
     def handling(self, request: object, body_bytes: int = 0) -> Iterator[None]:
@@ -150,26 +149,25 @@ class Session:
             self.asked.pop(key, None)
 
     def owe(self, request: object, answer: object) -> None:
-        """Count a response, or None for an error. Call it in the handler's task, which writes the response next.
+        """Count a response, or None for an error, which its handler writes next.
 
         The response counts until it is written, and over streamable HTTP until its POST is closed.
         """
-        if self.sessions is None:
-            return
-        handler = asyncio.current_task()
-        assert handler is not None
-        self.sessions.answered(self, handler, answer)
-        handler.add_done_callback(partial(self._written, str(request)))
-
-    def _written(self, request: str, handler: object) -> None:
-        if request in self.posts:
-            self.written.setdefault(request, []).append(handler)
-        else:
-            self._sent(handler)
-
-    def _sent(self, handler: object) -> None:
         if self.sessions is not None:
-            self.sessions.sent(self, handler)
+            self.sessions.answered(self, self.responses.add(str(request)), answer)
+
+    def wrote(self, request: object) -> None:
+        """Note that a handler of a request has written its response."""
+        self._sent(self.responses.wrote(str(request), waits=str(request) in self.posts))
+
+    def _sent(self, responses: Iterable[object]) -> None:
+        for response in responses:
+            if self.sessions is not None:
+                self.sessions.sent(self, response)
+
+    def attach(self, events: SessionEvents) -> None:
+        """Set the events of its calls."""
+        self.events, events.on_response = events, self.wrote
 
     async def close_stream(self, request: object, close_post: Callable[[], Awaitable[None]]) -> None:
         """Close the streams of a call that runs, which its client resumes.
@@ -305,11 +303,11 @@ class Sessions:
         self._kept += kept
         return True
 
-    def answered(self, session: Session, handler: object, answer: object) -> None:
+    def answered(self, session: Session, response: object, answer: object) -> None:
         """Count a response that waits to be sent; end the session with most of them if they exceed a limit."""
         # The length of a single waiting response is not measured, since it is usually sent at once.
         text_bytes = len(to_json(answer, serialize_unknown=True)) if session.unread and answer is not None else 0
-        length = session.unread[handler] = text_bytes + BYTES_OF_A_RESPONSE
+        length = session.unread[response] = text_bytes + BYTES_OF_A_RESPONSE
         session.unread_bytes += length
         self._unread += length
         if session.unread_bytes > MAX_UNREAD_BYTES:
@@ -317,9 +315,9 @@ class Sessions:
         elif self._unread > MAX_UNREAD_BYTES_OF_ALL:
             self._cut_off(max(self._all, key=lambda each: each.unread_bytes))
 
-    def sent(self, session: Session, handler: object) -> None:
+    def sent(self, session: Session, response: object) -> None:
         """Stop counting a response that was sent, or whose client has disconnected."""
-        length = session.unread.pop(handler, 0)
+        length = session.unread.pop(response, 0)
         session.unread_bytes -= length
         self._unread -= length
 
@@ -355,7 +353,7 @@ class Sessions:
             observer.session_closed(Peer("http", session.version or ""), monotonic() - session.opened_at)
         self._kept -= session.kept
         self._unread -= session.unread_bytes
-        session.unread_bytes, session.sessions = 0, None
+        session.unread_bytes, session.sessions, session.is_over = 0, None, True
         if session.events is not None:
             session.events.forget()
         session.unread.clear()

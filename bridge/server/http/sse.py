@@ -175,6 +175,8 @@ class PendingResponses(ObjectReceiveStream[Any]):
             raise EndOfStream
         with CancelScope() as self._waiting:
             item = await self._reading.receive()
+            if self._session.is_over:  # while its stream waits for a client that does not read
+                raise EndOfStream
             self._note(item)
             return item
         raise EndOfStream
@@ -183,8 +185,13 @@ class PendingResponses(ObjectReceiveStream[Any]):
         """Close the SDK's stream."""
         await self._reading.aclose()
 
+    def written(self, item: SessionMessage) -> None:
+        """Note that a message no longer waits to be written."""
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._session.wrote(item.message.id)
+
     def answered(self, item: SessionMessage) -> None:
-        """Note that a message was written."""
+        """Note that a message was sent."""
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self._settle(str(item.message.id))
             self._end_if_done()
@@ -224,7 +231,10 @@ class _Writing(ObjectSendStream[SessionMessage]):
         self._pending = pending
 
     async def send(self, item: SessionMessage) -> None:
-        await self._stream.send(item)
+        try:
+            await self._stream.send(item)
+        finally:
+            self._pending.written(item)
         self._pending.answered(item)
 
     async def aclose(self) -> None:

@@ -14,6 +14,8 @@ from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
+from bridge.protocol.messages import client_name
+from bridge.protocol.versions import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR
 from bridge.server.http.event_store import (
     MAX_STREAMS,
     RETRY_MILLISECONDS,
@@ -35,7 +37,6 @@ from bridge.server.http.session import (
 )
 from bridge.server.http.sessions import Session, same_credential
 from bridge.server.limits.accounts import caller_key
-from bridge.server.protocol import HANDSHAKE_VERSIONS, LIMIT_EXCEEDED, PARSE_ERROR, client_name
 from bridge.wire.tasks import without_tasks
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class StreamableEndpoint:
         async with manager.run(), anyio.create_task_group() as tasks:
             self._manager = manager
             tasks.start_soon(self._sessions.end_unused, self._delete)
+            tasks.start_soon(self._event_bytes.drop_expired)
             sessions, end_over_sse = self._sessions, self._sessions.end
             sessions.end = lambda session: tasks.start_soon(self._end, session)
             try:
@@ -207,7 +209,9 @@ class StreamableEndpoint:
 
             def opened(new_id: str) -> Session:
                 session = Session(new_id, scope.get("user"), without_tasks(params.get("capabilities")), owner)
-                session.client, session.kept, session.events = client_name(params), kept, events
+                session.client, session.kept = client_name(params), kept
+                if events is not None:
+                    session.attach(events)
                 sessions.open(session)
                 settle()
                 return session

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
+from bridge.protocol.messages import CallRefused, ProtocolError
+from bridge.protocol.versions import LIMIT_EXCEEDED, MODERN_VERSIONS
 from bridge.server.auth.access import matches
 from bridge.server.limits.limits import Meter, Rate, local_meter
-from bridge.server.protocol import LIMIT_EXCEEDED, MODERN_VERSIONS, CallRefused, ProtocolError
 from bridge.tools.content import Text
 from bridge.tools.execution import execute
 from bridge.tools.tool import ToolExecutionResult
+from bridge.types import RETRY_AFTER_META_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,8 +49,6 @@ _CACHED_NETWORKS = 4096
 
 _MAX_OTHER_REQUESTS = 16
 """Requests that a session may have beside its calls, such as answers to questions of a tool."""
-RETRY_AFTER_META_KEY = "io.github.mcp-toolbridge/retryAfterSeconds"
-"""Key in ``_meta`` of a refused call's result: seconds after which the client may try again."""
 
 _CONCURRENCY_RETRY_SECONDS = 1
 _MODERN = frozenset(version.encode() for version in MODERN_VERSIONS)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import to_json
 
+from bridge.protocol.versions import HANDSHAKE_VERSIONS
 from bridge.server.methods.envelope import are_plain_capabilities, is_plain_implementation
 from bridge.server.methods.method import Method
-from bridge.server.protocol import HANDSHAKE_VERSIONS
 
 if TYPE_CHECKING:
     from bridge.server.core import ServerCore

@@ -35,9 +35,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic_core import to_json
 
+from bridge.protocol.messages import result_message
+from bridge.protocol.versions import LOG_LEVEL_KEY, MODERN_VERSIONS
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.fast_channel import FastChannel
-from bridge.server.protocol import LOG_LEVEL_KEY, MODERN_VERSIONS, result_message
 from bridge.telemetry.conventions import TRACE_KEYS
 from bridge.tools.questions import InputRequired
 
@@ -48,11 +49,11 @@ if TYPE_CHECKING:
     from mcp.server import ServerRequestContext
     from mcp_types import RequestParams
 
+    from bridge.protocol.messages import MessageId, ProtocolError
     from bridge.server.auth.access import Access
     from bridge.server.contents_stream import ResponseBody
     from bridge.server.core import ServerCore
     from bridge.server.methods.passing import BegunCall
-    from bridge.server.protocol import MessageId, ProtocolError
     from bridge.server.tool_list import ListedTool
     from bridge.telemetry.operations import ServerOperation
     from bridge.tools.context import InvocationContext

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INVALID_PARAMS, METHOD_NOT_FOUND
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.listing import CursorError
 from bridge.server.methods.method import ERAS, Method
-from bridge.server.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError
 
 if TYPE_CHECKING:
     from mcp_types import PaginatedRequestParams

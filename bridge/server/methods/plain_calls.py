@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from bridge.protocol.messages import result_message
 from bridge.server.failures import reported
 from bridge.server.methods.method import Method, Written
-from bridge.server.protocol import result_message
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy, result_of_failure
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
+from bridge.protocol.messages import result_beginning
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.contents_stream import ResponseContents
 from bridge.server.methods.method import ERAS, Method, Target, Written, session_id
 from bridge.server.methods.pages import PagedList
 from bridge.server.methods.plain_calls import PlainCalls
-from bridge.server.protocol import result_beginning
 from bridge.server.served.resources import CACHING
 
 if TYPE_CHECKING:

@@ -12,18 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import CAPABILITIES_KEY, INVALID_PARAMS, LIMIT_EXCEEDED, MODERN_VERSIONS
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.changes import Change
 from bridge.server.methods.method import Method, session_id
-from bridge.server.protocol import (
-    CAPABILITIES_KEY,
-    INVALID_PARAMS,
-    LIMIT_EXCEEDED,
-    MODERN_VERSIONS,
-    ProtocolError,
-    missing_tasks_extension,
-)
-from bridge.wire.tasks import supports_tasks, task_notification_to_wire
+from bridge.wire.tasks import missing_tasks_extension, supports_tasks, task_notification_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

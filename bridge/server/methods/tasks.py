@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import CAPABILITIES_KEY, HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND
 from bridge.server.methods.method import Method
-from bridge.server.protocol import (
-    CAPABILITIES_KEY,
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    ProtocolError,
-    missing_tasks_extension,
-)
 from bridge.tools.context import InvocationContext
-from bridge.wire.tasks import supports_tasks, task_to_wire, written_task
+from bridge.wire.tasks import missing_tasks_extension, supports_tasks, task_to_wire, written_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

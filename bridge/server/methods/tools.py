@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import LOG_LEVEL_KEY
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.core import write_result
 from bridge.server.methods.method import ERAS, Target, Written
 from bridge.server.methods.pages import PagedList
 from bridge.server.methods.plain_calls import PlainCalls
-from bridge.server.protocol import LOG_LEVEL_KEY, ProtocolError
 from bridge.telemetry.conventions import TRACE_KEYS
 from bridge.tools.calls import ToolExecutionRequest
 from bridge.wire.tools import forwarded_meta

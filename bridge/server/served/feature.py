@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from bridge.errors import ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from bridge.server.listing import Listing, ListKind, Views
-from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, ProtocolError
 from bridge.tools.box import Box
 from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.executors import CallableExecutor

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR, INVALID_PARAMS
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.listing import ListKind
-from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
 from bridge.server.served.feature import Served, check_scopes, refusal, views_of
 from bridge.text import clip
 from bridge.tools.calls import ToolExecutionRequest

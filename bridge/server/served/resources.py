@@ -8,10 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from bridge.errors import ResourceNotFoundError, ToolError
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INVALID_PARAMS, LIMIT_EXCEEDED
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.client_values import ClientValues
 from bridge.server.listing import CACHE_SCOPE, LIST_TTL_MS, ListKind
-from bridge.server.protocol import INVALID_PARAMS, LIMIT_EXCEEDED, ProtocolError
 from bridge.server.served.feature import Served, check_scopes, refusal, views_of
 from bridge.text import clip
 from bridge.tools.calls import ToolExecutionRequest

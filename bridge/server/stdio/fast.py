@@ -11,8 +11,9 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from bridge.protocol.messages import error_message, is_request
+from bridge.protocol.versions import CONNECTION_CLOSED, INVALID_REQUEST
 from bridge.server.fast_path import internal_error_message
-from bridge.server.protocol import CONNECTION_CLOSED, INVALID_REQUEST, error_message, is_request
 from bridge.server.telemetry_fast_path import fast_path_of, skip_replayed
 from bridge.tools.context import InvocationContext
 from bridge.wire.tasks import without_tasks
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from bridge.protocol.messages import MessageId
     from bridge.server.changes import Change
     from bridge.server.core import ServerCore
     from bridge.server.methods.method import PlainRequest
-    from bridge.server.protocol import MessageId
     from bridge.types import Json
 
 _LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/%b/list_changed"}\n'

@@ -30,6 +30,7 @@ POLL_SECONDS = 1.0
 """Seconds between checks for the parent, on systems without a notification of its end."""
 
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_HANGUP = getattr(signal, "SIGHUP", None)
 _END = b"\0"  # not the number of a signal
 _ENDS = frozenset({*_END, *_ENDING_SIGNALS})
 """Bytes that request the shutdown."""
@@ -60,6 +61,8 @@ class Watchdog:
         self._wakeup_read, self._wakeup_write = os.pipe()
         for number in _ENDING_SIGNALS:
             signal.signal(number, lambda *_: self.end())
+        if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:  # as it is by `nohup`
+            signal.signal(_HANGUP, lambda *_: self.end())
         if hasattr(select, "poll"):
             # Python's handlers run in the main thread, which native code may block. The number of each signal with a
             # handler is written to this pipe at once.

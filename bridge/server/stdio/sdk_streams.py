@@ -19,7 +19,8 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from bridge.server.protocol import INTERNAL_ERROR, MessageId, is_request
+from bridge.protocol.messages import MessageId, is_request
+from bridge.protocol.versions import INTERNAL_ERROR
 from bridge.text import clip
 
 if TYPE_CHECKING:

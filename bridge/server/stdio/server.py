@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
-from bridge.server.fast_path import internal_error_message
-from bridge.server.protocol import (
-    INVALID_REQUEST,
+from bridge.protocol.messages import (
     MalformedMessageError,
     id_of_request,
     is_request,
@@ -30,6 +28,8 @@ from bridge.server.protocol import (
     too_many_values,
     value_bounds,
 )
+from bridge.protocol.versions import INVALID_REQUEST
+from bridge.server.fast_path import internal_error_message
 from bridge.server.stdio.fast import FastStdio
 from bridge.server.stdio.pipes import open_input, open_output
 from bridge.server.stdio.process import Watchdog
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from bridge.server.protocol import MessageId
+    from bridge.protocol.messages import MessageId
     from bridge.server.publisher import Publisher
     from bridge.server.stdio.pipes import InputPipe, OutputPipe
     from bridge.server.stdio.process import ProtocolStreams

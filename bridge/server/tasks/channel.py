@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from bridge.errors import WireError
-from bridge.server.protocol import INVALID_PARAMS, MISSING_CAPABILITY, CallRefused, ProtocolError
+from bridge.protocol.messages import CallRefused, ProtocolError
+from bridge.protocol.versions import INVALID_PARAMS, MISSING_CAPABILITY
 from bridge.text import clip
 from bridge.tools.channel import LocalChannel
-from bridge.tools.questions import InputRequired
+from bridge.tools.forms import MisfitError
+from bridge.tools.questions import Elicitation, InputRequired, fitting
 from bridge.wire.questions import answer_from_wire, question_to_wire
 
 if TYPE_CHECKING:
@@ -187,14 +189,22 @@ class TaskChannel:
         """Return the answers to open questions; others are ignored.
 
         Raises:
-            ProtocolError: One does not match its question.
+            ProtocolError: One does not match its question, or does not fit it for the first time; the question stays
+                open. The second one counts as declined.
         """
         found = {key: answer for key, answer in answers.items() if key in self._asked}
         for key, answer in found.items():
+            asked = self._asked[key]
             try:
-                answer_from_wire(self._asked[key].question, answer)
+                fitting(asked.question, answer_from_wire(asked.question, answer))
+            except MisfitError as error:
+                if asked.is_again and isinstance(asked.question, Elicitation):
+                    found[key] = {"action": "decline"}
+                    continue
+                asked.is_again = True
+                raise _refusal(key, error) from None
             except WireError as error:
-                raise ProtocolError(INVALID_PARAMS, f"the answer {key!r} in inputResponses: {error}") from None
+                raise _refusal(key, error) from None
         return found
 
     def answer(self, answers: Mapping[str, Json]) -> None:
@@ -223,6 +233,10 @@ class TaskChannel:
         return getattr(self._request, "peer", None)
 
 
+def _refusal(key: str, error: Exception) -> ProtocolError:
+    return ProtocolError(INVALID_PARAMS, f"the answer {key!r} in inputResponses: {error}")
+
+
 class _Asked:
     """An open question."""
 
@@ -234,3 +248,5 @@ class _Asked:
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting = 0
         """Number of subtasks of the call that wait for the answer."""
+        self.is_again = False
+        """True after an answer that does not fit."""

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from time import time
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR, INVALID_PARAMS, LIMIT_EXCEEDED
 from bridge.server.limits.shares import Shares
-from bridge.server.protocol import INTERNAL_ERROR, INVALID_PARAMS, LIMIT_EXCEEDED, ProtocolError
 from bridge.server.tasks.store import MemoryTaskStore, TaskStoreError
 from bridge.text import clip
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json, to_json
 
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR, LIMIT_EXCEEDED
 from bridge.server.failures import failed
-from bridge.server.protocol import INTERNAL_ERROR, LIMIT_EXCEEDED, ProtocolError
 from bridge.server.tasks.kept_tasks import MAX_BYTES_OPTION, store_errors
 from bridge.server.tasks.store import TaskStoreError
 from bridge.telemetry.tasks import error_type_of

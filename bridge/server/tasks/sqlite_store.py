@@ -6,7 +6,6 @@ One process uses a file at a time, and holds its lock. Every change is on the di
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyio import CapacityLimiter, to_thread
 
 from bridge.server.tasks.store import TaskStoreError, record_from_json, record_to_json
+from bridge.sqlite import FileKind, ForeignFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,11 +26,14 @@ _T = TypeVar("_T")
 
 _logger = logging.getLogger("bridge.server")
 
-_VERSION = 1
+_KIND = FileKind(
+    application_id=0x62725461,  # "brTa"
+    version=1,
+    schema={"task": ("id", "expires_at", "state", "request", "outcome")},
+)
 _BUSY_SECONDS = 1.0
-_MODE = 0o600
 _SCHEMA = """
-    CREATE TABLE task (
+    CREATE TABLE IF NOT EXISTS task (
         id TEXT PRIMARY KEY, expires_at REAL, state BLOB NOT NULL, request BLOB NOT NULL, outcome BLOB NOT NULL
     ) WITHOUT ROWID;
 """
@@ -47,7 +50,8 @@ class SqliteTaskStore:
     tool is annotated as idempotent or read-only.
 
     Args:
-        path: The file, for one server process; created if it does not exist, for its user alone.
+        path: The file, for one server process; created if it does not exist, for its user alone. A file of another
+            program is refused, and not changed.
     """
 
     is_durable = True
@@ -117,11 +121,11 @@ class SqliteTaskStore:
     def _translated(self, function: Callable[[], _T]) -> _T:
         try:
             return function()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ForeignFileError) as error:
             raise TaskStoreError(f"the tasks in {str(self._path)!r} cannot be used: {_described(error)}") from error
 
     def _open(self) -> list[TaskRecord]:
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, _MODE))
+        _KIND.prepare(self._path)
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(connection)
@@ -152,13 +156,9 @@ class SqliteTaskStore:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN EXCLUSIVE")  # takes the lock, which `EXCLUSIVE` keeps
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            connection.execute(_SCHEMA)
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute(_SCHEMA)
+        _KIND.mark(connection)
         connection.execute("COMMIT")
-        if version not in {0, _VERSION}:
-            raise TaskStoreError(f"{str(self._path)!r} was written by another version of this package; name a new file")
 
     def _execute(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
         if self._connection is None:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyio import CancelScope
 
 from bridge.portal import runs_on_asyncio
+from bridge.protocol.messages import ProtocolError
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.failures import reported
 from bridge.server.limits.accounts import current_account
-from bridge.server.protocol import ProtocolError, missing_tasks_extension
 from bridge.server.tasks.channel import TaskChannel
 from bridge.server.tasks.kept_tasks import KeptTasks, owner_of
 from bridge.server.tasks.listeners import TaskListeners
@@ -33,7 +33,7 @@ from bridge.server.tasks.store import TaskRecord
 from bridge.server.tasks.work import TaskCall, start_work
 from bridge.telemetry import switch
 from bridge.tools.task import Task
-from bridge.wire.tasks import created_task_to_wire, supports_tasks
+from bridge.wire.tasks import created_task_to_wire, missing_tasks_extension, supports_tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping

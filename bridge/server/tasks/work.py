@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.protocol import write_result
 from bridge.tools.task import TaskPolicy
+from bridge.wire.received import write_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping

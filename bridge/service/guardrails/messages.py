@@ -40,6 +40,7 @@ from bridge.tools.checks import require_count
 from bridge.tools.content import Text
 
 if TYPE_CHECKING:
+    from bridge.service.chat_model import ChatResponse
     from bridge.service.events import Emit, ServiceEvent
     from bridge.service.guardrails.outcomes import InputOutcome, OutputOutcome
     from bridge.service.messages import ChatMessage
@@ -217,10 +218,20 @@ def _rewritten_answer(
         ) from error
 
 
+def without_text(message: AiMessage) -> AiMessage:
+    """Return a message with its tool calls alone: no guardrail has checked the text and thinking beside them."""
+    return AiMessage(tool_execution_requests=message.tool_execution_requests)
+
+
+def withheld(response: ChatResponse) -> ChatResponse:
+    """Return a response without what no guardrail has accepted; its tool calls and usage stay."""
+    return replace(response, message=without_text(response.message), raw=None)
+
+
 class HeldAnswer:
     """Passes on the events of an invocation, but holds back the parts of an answer until it is accepted.
 
-    The parts of text beside tool calls are dropped: they are not the answer, and no guardrail has checked them.
+    Text beside tool calls is dropped: it is not the answer, and no guardrail has checked it.
     """
 
     __slots__ = ("_emit", "_held")
@@ -236,6 +247,7 @@ class HeldAnswer:
             return
         if isinstance(event, IntermediateResponse):
             self.discard()
+            event = IntermediateResponse(withheld(event.response))
         await self._emit(event)
 
     def discard(self) -> None:

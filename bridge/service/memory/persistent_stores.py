@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import finalize
 
 from anyio import to_thread
 
@@ -22,6 +23,7 @@ from bridge.errors import MemoryStoreError, WireError
 from bridge.redis import blocking_redis_at, connection_errors, unreachable
 from bridge.service.memory.store import StoredMessages, memory_key
 from bridge.service.messages import SystemMessage, message_from_text, message_to_text, system_message_from_text
+from bridge.sqlite import FileKind, ForeignFileError
 from bridge.tools.checks import require_count
 
 if TYPE_CHECKING:
@@ -30,18 +32,24 @@ if TYPE_CHECKING:
     from bridge.service.messages import ChatMessage
 
 _T = TypeVar("_T")
-_VERSION = 1
+_KIND = FileKind(
+    application_id=0x6272436F,  # "brCo"
+    version=1,
+    schema={"message": ("position", "memory_id", "is_system", "json"), "message_by_conversation": ()},
+)
 _BUSY_SECONDS = 30.0
 
-_SCHEMA = """
+_SCHEMA = (
+    """
     CREATE TABLE IF NOT EXISTS message (
         position INTEGER PRIMARY KEY,
         memory_id TEXT NOT NULL,
         is_system INTEGER NOT NULL,
         json TEXT NOT NULL
-    );
-    CREATE INDEX IF NOT EXISTS message_by_conversation ON message (memory_id, is_system, position);
-"""
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS message_by_conversation ON message (memory_id, is_system, position)",
+)
 
 _INSERT = "INSERT INTO message (memory_id, is_system, json) VALUES (?, ?, ?)"
 
@@ -99,21 +107,23 @@ class SqliteStore(_BlockingStore):
     """Stores conversations in an SQLite file. The file is opened on first use and can be used from any thread.
 
     Args:
-        path: The file; created if it does not exist.
+        path: The file; created if it does not exist, for its user alone. A file of another program is refused, and not
+            changed.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._failures = (sqlite3.Error, OSError)
+        self._failures = (sqlite3.Error, OSError, ForeignFileError)
         self._lock = Lock()
         self._opened: sqlite3.Connection | None = None
+        self._closing: Callable[[], object] | None = None
 
     def close(self) -> None:
-        """Close the file; it is reopened on next use."""
+        """Close the file; it is reopened on next use. A store that nobody refers to any more closes its file itself."""
         with self._lock:
-            if self._opened is not None:
-                self._opened.close()
-                self._opened = None
+            if self._closing is not None:
+                self._closing()
+                self._opened = self._closing = None
 
     def _described(self, error: Exception) -> str:
         is_busy = _is_busy(error)
@@ -146,6 +156,13 @@ class SqliteStore(_BlockingStore):
     def _connection(self) -> sqlite3.Connection:
         if self._opened is not None:
             return self._opened
+        try:
+            _KIND.prepare(self._path)
+        except ForeignFileError as error:
+            if error.version is None:
+                raise
+            message = f"{str(self._path)!r} was written by a newer version, {error.version}; upgrade to read it"
+            raise WireError(message) from error
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(connection)
@@ -153,16 +170,18 @@ class SqliteStore(_BlockingStore):
             connection.close()
             raise
         self._opened = connection
+        self._closing = finalize(self, connection.close)
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         _enable_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version not in {0, _VERSION}:
-            raise WireError(f"{str(self._path)!r} was written by a newer version, {version}; upgrade to read it")
-        if version == 0:
-            connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        if not _KIND.is_marked(connection):
+            with connection:  # commit, or roll back on error
+                connection.execute("BEGIN IMMEDIATE")
+                for statement in _SCHEMA:
+                    connection.execute(statement)
+                _KIND.mark(connection)
 
 
 def _is_busy(error: Exception) -> bool:

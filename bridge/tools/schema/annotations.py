@@ -23,12 +23,12 @@ from typing import (
     get_type_hints,
 )
 
-from typing_extensions import TypeAliasType
+from typing_extensions import Format, TypeAliasType, get_annotations
 
 from bridge.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
 _NOT_PARAMETERS = frozenset({"attribute", "attributes"})
@@ -196,6 +196,21 @@ def _assigned_name(statement: ast.stmt) -> str | None:
     return target.id if isinstance(target, ast.Name) else None
 
 
+def python_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function.
+
+    Since Python 3.14 annotations are evaluated when they are read: one with a name that is not known, or not yet, is a
+    `ForwardRef`, which `resolve_annotation` resolves.
+
+    Raises:
+        TypeError: It is not callable, or its signature is not supported.
+        ValueError: It has no signature.
+    """
+    if sys.version_info >= (3, 14):
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
+
+
 def annotation_namespace(function: Any, frame: FrameType | None) -> dict[str, Any]:
     """Collect the names used by a function's string annotations from the enclosing functions and classes.
 
@@ -210,7 +225,7 @@ def annotation_namespace(function: Any, frame: FrameType | None) -> dict[str, An
     while wanted and scopes and frame is not None:
         if frame.f_code.co_name == scopes[0]:
             del scopes[0]
-            for name in wanted & frame.f_locals.keys():
+            for name in wanted.intersection(frame.f_locals):  # whose keys() are a list since Python 3.13
                 namespace.setdefault(name, frame.f_locals[name])
         frame = frame.f_back
     return namespace
@@ -218,7 +233,8 @@ def annotation_namespace(function: Any, frame: FrameType | None) -> dict[str, An
 
 def _names_in_annotations(function: Any) -> set[str]:
     names: set[str] = set()
-    for annotation in getattr(function, "__annotations__", {}).values():
+    annotations = get_annotations(function, format=Format.FORWARDREF) if callable(function) else {}
+    for annotation in annotations.values():
         if isinstance(annotation, str):
             try:
                 names.update(compile(annotation, "<annotation>", "eval").co_names)

@@ -17,10 +17,13 @@ from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.schema.annotations import MISSING, P, bare_type, union_members
 from bridge.tools.schema.generator import SCHEMA_ERRORS, alias_of, schema_error_text
 
-__all__ = ["MISSING", "P", "Parameter", "ToolMemoryId", "injected_attribute", "parameter_of"]
+__all__ = ["MISSING", "P", "Parameter", "ToolMemoryId", "foreign_context", "injected_attribute", "parameter_of"]
 
 _EXACT = (bool, int, str)
 """Types whose instances are used as defaults without validation."""
+
+_LIBRARIES = frozenset({"mcp", "fastmcp"})
+_CONTEXTS = frozenset({"Context", "RequestContext", "ServerRequestContext"})
 
 _DEFAULTS = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
@@ -105,6 +108,17 @@ def injected_attribute(annotation: Any) -> str | None:
     if annotation is InvocationContext or annotation is InvocationParameters:
         return "itself" if annotation is InvocationContext else "parameters"
     return next(filter(None, map(injected_attribute, union_members(annotation))), None)
+
+
+def foreign_context(annotation: Any) -> type | None:
+    """Return the context class of the official SDK or of FastMCP in an annotation; None if there is none."""
+    annotation = bare_type(annotation)
+    kind = get_origin(annotation) or annotation
+    if isinstance(kind, type):
+        for base in kind.__mro__:
+            if base.__module__.partition(".")[0] in _LIBRARIES and base.__name__ in _CONTEXTS:
+                return base
+    return next(filter(None, map(foreign_context, union_members(annotation))), None)
 
 
 def _default(name: str, mark: P, fields: list[FieldInfo], python_default: Any) -> tuple[Any, bool]:

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from bridge.errors import DefinitionError
 from bridge.text import nearest
 from bridge.tools.context import InvocationContext, InvocationParameters
-from bridge.tools.schema.annotations import read_docstring, resolve_annotation
+from bridge.tools.schema.annotations import python_signature, read_docstring, resolve_annotation
 from bridge.tools.schema.generator import (
     MADE_HERE,
     SCHEMA_ERRORS,
@@ -27,7 +27,15 @@ from bridge.tools.schema.generator import (
     public_schema,
     schema_error_text,
 )
-from bridge.tools.schema.parameters import MISSING, P, Parameter, ToolMemoryId, injected_attribute, parameter_of
+from bridge.tools.schema.parameters import (
+    MISSING,
+    P,
+    Parameter,
+    ToolMemoryId,
+    foreign_context,
+    injected_attribute,
+    parameter_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -86,7 +94,7 @@ def signature_of(
     """
     source = source_of(function)
     try:
-        plain = inspect.signature(function)
+        plain = python_signature(function)
     except (ValueError, TypeError) as error:
         raise DefinitionError(f"{source} has no readable signature; wrap it in a function that has one") from error
     resolve = _resolver(function, namespace or {}, source)
@@ -109,6 +117,7 @@ def signature_of(
         if attribute := injected_attribute(annotation):
             injected[name] = attribute
             continue
+        _refuse_foreign_context(name, annotation, source)
         default = MISSING if parameter.default is parameter.empty else parameter.default
         try:
             parameters.append(parameter_of(name, annotation, default, docstring.parameters.get(name) or None))
@@ -182,6 +191,14 @@ def _closure_of(function: Any) -> dict[str, Any]:
             with suppress(ValueError):  # it is assigned later
                 variables[name] = cell.cell_contents
     return variables
+
+
+def _refuse_foreign_context(name: str, annotation: Any, source: str) -> None:
+    if (foreign := foreign_context(annotation)) is not None:
+        raise DefinitionError(
+            f"the parameter {name!r} of {source} takes the {foreign.__name__} of {foreign.__module__!r}, which calls "
+            "do not have here; use InvocationContext: from bridge import InvocationContext"
+        )
 
 
 def _refuse_clashes(parameters: Iterable[Parameter], source: str) -> None:

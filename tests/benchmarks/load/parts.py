@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 from bridge import ToolBox
+from bridge.protocol.messages import read_message
 from bridge.server.fast_path import FastPath
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.guards import PreAsgiHandler
@@ -20,7 +21,6 @@ from bridge.server.http.requests import BodyLimitGuard, Head, Request, shares_of
 from bridge.server.http.responses import PlainResponse
 from bridge.server.http.sessions import Sessions
 from bridge.server.methods.method import PlainRequest
-from bridge.server.protocol import read_message
 from bridge.server.publisher import Publisher
 from bridge.server.stdio.fast import FastStdio
 from bridge.tools.arguments.reader import ArgumentReader

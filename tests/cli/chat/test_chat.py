@@ -224,7 +224,8 @@ def test_a_memory_that_cannot_be_opened_is_wrong_usage_in_one_line(tools: Path) 
     done = run(str(tools), "--model", "openai:x", "--once", "hi", "--memory", "/nosuch/x.db")
     assert done.returncode == 2
     assert done.stderr.startswith(
-        "bridge chat: --memory: the conversations in '/nosuch/x.db' cannot be used: unable to open database file; name"
+        "bridge chat: --memory: the conversations in '/nosuch/x.db' cannot be used: "
+        "[Errno 2] No such file or directory: '/nosuch/x.db'; name a SQLite file"
     )
     assert len(done.stderr.splitlines()) == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import anyio
@@ -118,3 +119,17 @@ def test_the_results_of_a_tool_behind_a_gateway_have_a_limit_of_their_own(start:
 def test_over_stdio_a_limit_of_a_tool_that_is_not_there_is_warned_of_and_of_others_nothing_is_said(run: Run) -> None:
     done = run("serve", "calculator.py", "--tool-rate", "ad=1/60", "--tool-rate", "a*=1/60")
     assert done.stderr.count("no tool, resource or prompt matches") == done.stderr.count(NO_SUCH_TOOL) == 1
+
+
+def test_a_session_that_nobody_uses_is_ended(start: Start) -> None:
+    arguments = ["serve", "calculator.py", "--transport", "http", "--port", "0", "--max-sessions", "1"]
+    with start(*arguments, "--session-idle", "1") as process, httpx.Client(timeout=DEADLINE_SECONDS) as client:
+        url = process.url()
+        headers = http.open_session(client, url)
+        statuses = [503]
+        deadline = monotonic() + DEADLINE_SECONDS
+        while statuses[-1] == 503 and monotonic() < deadline:  # until its place is free
+            statuses.append(client.post(url, json=http.initialize(), headers=http.HEADERS).status_code)
+        assert statuses == [503] * (len(statuses) - 1) + [200]
+        assert len(statuses) > 2
+        assert client.post(url, json=ADD, headers=headers).status_code == 404

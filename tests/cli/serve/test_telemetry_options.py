@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -72,7 +73,7 @@ def test_a_json_log_has_one_object_a_line_and_one_for_each_call_without_the_argu
     assert all(re.fullmatch(r"[\d-]{10}T[\d:]{8}\.\d{3}Z", line["time"]) for line in lines)
     assert all(line["level"] and line["logger"] for line in lines)
     calls = [line for line in lines if line["logger"] == "bridge.calls"]
-    assert [(line["request_id"], line["tool"], line["outcome"], line["level"]) for line in calls] == [
+    assert [(line["client_request_id"], line["tool"], line["outcome"], line["level"]) for line in calls] == [
         ("first", "add", "ok", "info"),
         (1, "crash", "tool_error", "warning"),
     ]
@@ -115,6 +116,33 @@ def test_arguments_are_in_the_log_where_that_is_asked_for(tools: str) -> None:
     assert line["arguments"] == {"a": 1, "b": 2}
 
 
+def test_refused_calls_have_an_outcome_of_their_own_and_the_end_of_a_subscription_is_no_error(
+    tools: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "audit.log"
+    options = ("--audit-log", str(path), "--metrics", "--log-format", "json", "--tool-rate", "add=1/600")
+    listen = modern(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+    with serving("-m", "bridge", "serve", tools, *HTTP, *options) as server, httpx.Client() as client:
+        for _ in range(2):
+            post(client, server.origin, call("add", {"a": 1, "b": 2}))
+        with client.stream("POST", server.origin + "/mcp", json=listen, headers=modern_headers(listen)) as subscribed:
+            next(subscribed.iter_lines())
+        found: list[str] = []
+        deadline = monotonic() + DEADLINE_SECONDS
+        while not any("subscriptions/listen" in line for line in found) and monotonic() < deadline:
+            text = client.get(server.origin + "/metrics").text
+            found = [line for line in text.splitlines() if "_server_operation_duration_seconds_count" in line]
+    recorded = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    logged = [line for line in map(json.loads, server.log.splitlines()) if line["logger"] == "bridge.calls"]
+    for lines in (recorded, logged):
+        assert [(line["outcome"], line.get("error")) for line in lines] == [("ok", None), ("refused", "refused")]
+        assert len({line["request_id"] for line in lines}) == 2
+    assert [line["request_id"] for line in logged] == [line["request_id"] for line in recorded]
+    (subscription,) = (line for line in found if "subscriptions/listen" in line)
+    assert 'error_type=""' in subscription
+    assert [line for line in found if 'error_type="refused"' in line]
+
+
 def test_an_audit_log_has_every_call_when_the_server_has_ended(tools: str, tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     environment = {"BRIDGE_AUDIT_LOG": str(path), "BRIDGE_AUDIT_LOG_MAX_BYTES": "2000"}
@@ -123,7 +151,7 @@ def test_an_audit_log_has_every_call_when_the_server_has_ended(tools: str, tmp_p
             post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": number})
     files = sorted(tmp_path.glob("audit.log*"), key=lambda each: each.stat().st_mtime_ns)
     told = [json.loads(line) for each in files for line in each.read_text(encoding="utf-8").splitlines()]
-    assert [line["request_id"] for line in told] == list(range(50))
+    assert [line["client_request_id"] for line in told] == list(range(50))
     assert {each.stat().st_mode & 0o777 for each in files} == {0o600}
 
 
@@ -140,9 +168,9 @@ def test_no_client_writes_lines_of_its_own_into_the_audit_log_or_long_ones_or_st
         client.post(server.origin + "/mcp", content=json.dumps(enveloped), headers=modern_headers(enveloped))
         post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "last"})
     lines = audit.read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["request_id"] for line in lines] == [injected, "x" * 256 + "…", 1, "last"]
+    assert [json.loads(line)["client_request_id"] for line in lines] == [injected, "x" * 256 + "…", 1, "last"]
     logged = [json.loads(line) for line in server.log.splitlines()]
-    assert [line["request_id"] for line in logged if line["logger"] == "bridge.calls"][-1] == "last"
+    assert [line["client_request_id"] for line in logged if line["logger"] == "bridge.calls"][-1] == "last"
 
 
 def test_a_server_that_is_ended_at_once_has_written_every_call_that_it_answered(tools: str, tmp_path: Path) -> None:
@@ -157,7 +185,7 @@ def test_a_server_that_is_ended_at_once_has_written_every_call_that_it_answered(
             post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "last"})
             server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(DEADLINE_SECONDS) == 128 + signal.SIGTERM
-    recorded = [json.loads(line)["request_id"] for line in path.read_text(encoding="utf-8").splitlines()]
+    recorded = [json.loads(line)["client_request_id"] for line in path.read_text(encoding="utf-8").splitlines()]
     assert (len(recorded), recorded[-1]) == (51, "last")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from bridge.client.connection.call import Call, Deadlines
+from bridge.client.connection.running_call import Call, Deadlines
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 
 from bridge.client.connection import cancelled_calls
 from bridge.client.connection.cancelled_calls import GIVEN_UP_SECONDS, CancelledCalls
-from bridge.client.transports.channel import OutgoingRequest
+from bridge.protocol.peer import PendingRequest
 from bridge.tools.context import InvocationContext
 
 
@@ -34,10 +34,10 @@ def of(peer: object | None, **words: Any) -> InvocationContext:
     return InvocationContext(channel=channel, **words)
 
 
-def attempt_of(context: InvocationContext, request_id: object = None, *, sent: bool = True) -> OutgoingRequest:
-    call: Any = SimpleNamespace(context=context)
-    attempt = OutgoingRequest(call, sent=sent)
-    attempt.request_id = request_id
+def attempt_of(context: InvocationContext | None, request_id: int = 0, *, sent: bool = True) -> PendingRequest:
+    attempt = PendingRequest()
+    attempt.owner = None if context is None else SimpleNamespace(context=context)
+    attempt.id, attempt.is_sent = request_id, sent
     return attempt
 
 
@@ -87,7 +87,7 @@ def test_a_call_that_is_never_answered_counts_for_a_bounded_time(time: Time) -> 
 def test_a_call_that_was_never_sent_is_not_remembered() -> None:
     calls = CancelledCalls()
     calls.add(attempt_of(ALICE, sent=False))
-    calls.add(OutgoingRequest(sent=True))
+    calls.add(attempt_of(None))
     assert calls.are_all_of(UNKNOWN)
 
 

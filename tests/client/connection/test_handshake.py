@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from bridge.client import Connection, ReconnectPolicy, StdioTransport
-from bridge.client.connection.telemetry import HandshakeTelemetry
 from bridge.errors import OutcomeUnknownError, ServerUnavailableError
 from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION
-from bridge.telemetry.instruments import Peer
 from bridge.telemetry.observer import Observer
 from bridge.telemetry.switch import enabled
 from tests.client.clock import Clock
@@ -109,19 +106,6 @@ async def test_a_server_that_ends_instead_of_answering_is_a_failure() -> None:
     ((method, error_type, count),) = asked(measured)
     assert (method, count) == (INITIALIZE, 1)
     assert error_type is not None
-
-
-def test_an_answer_that_comes_too_late_is_none() -> None:
-    measured = Measured()
-    greeting = HandshakeTelemetry(Observer(measured.instruments), Peer("http", "", "slow"))
-    greeting.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method=DISCOVER))
-    greeting.received(JSONRPCResponse(jsonrpc="2.0", id=7, result={}))
-    greeting.sent(JSONRPCRequest(jsonrpc="2.0", id=2, method=INITIALIZE))
-    greeting.received(JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
-    greeting.received(JSONRPCError(jsonrpc="2.0", id=2, error=ErrorData(code=-32603, message="no")))
-    greeting.sent(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"))
-    greeting.ended(None)
-    assert asked(measured) == [(INITIALIZE, "-32603", 1), (DISCOVER, "-32001", 1)]
 
 
 @pytest.mark.parametrize(("era", "method"), [("legacy", "ping"), (MODERN, DISCOVER)])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.client import McpToolProvider
-from bridge.client.connection.listing import TAKEN_KEY
 from tests.client.conftest import opened
 from tests.client.pages import listing
 from tests.client.scripted import listed, scripted_config
@@ -31,7 +30,7 @@ SENTENCES = (
     "the tool 'list' is malformed: inputSchema.type: Input should be 'object'",
     "the tool 'titled' is malformed: title: Input should be a valid string",
     "the tool {'inputSchema': {'type': 'object'}} is malformed: name: Field required",
-    "the tool None is malformed: Input should be a valid dictionary or instance of Tool",
+    "the tool None is malformed: Input should be a valid dictionary",
 )
 TOOLS = [listed("a"), *MALFORMED, listed("b", **{"x-own": [1, None]})]
 
@@ -70,11 +69,3 @@ async def test_a_provider_tells_server_tool_and_reason(caplog: pytest.LogCapture
     assert (status.tools, status.problem) == (("a", "b"), None)
     assert status.skipped == (*SENTENCES, "the tool 'a' is listed twice")
     assert f"server 'child': left out: {SENTENCES[0]}" in caplog.text
-
-
-async def test_a_server_has_no_say_in_what_was_left_out() -> None:
-    said = {TAKEN_KEY: 0}
-    for tools, told in ((TOOLS, SENTENCES), ([listed("a")], ())):
-        with_own_words = scripted_config(tools, page=said, protocol="legacy")
-        async with opened(with_own_words) as connection:
-            assert (await connection.list_tools()).malformed == told

@@ -117,21 +117,20 @@ async def test_a_list_is_bounded_over_all_its_pages(
             await connection.list_tools()
 
 
-async def test_a_page_of_tools_that_ask_for_headers_is_bounded_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tool_whose_headers_are_not_valid_is_left_out_over_http_with_the_reason() -> None:
     asks = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    tools = [listed("pay", inputSchema=asks), listed("long", description="x" * 2**12)]
+    wrong = {"type": "object", "properties": {"region": {"type": "number", "x-mcp-header": "Region"}}}
 
     async def pages(message: Json) -> Response:
+        tools = [listed("pay", inputSchema=asks), listed("wrong", inputSchema=wrong)]
         return result_of(message, {"tools": tools, "ttlMs": 0, "cacheScope": "private"})
 
     with endpoint(MODERN, tools_list=pages) as server:
         async with opened(server.config()) as connection:
-            assert len((await connection.list_tools()).tools) == 2
-            monkeypatch.setattr(listing_module, "MAX_HEADER_PAGE_BYTES", 2**12)
-            with pytest.raises(ServerAnswerError, match=r"a page of tools that declare headers is longer than 0\.0039"):
-                await connection.list_tools()
-            tools[0]["inputSchema"] = {"type": "object"}
-            assert len((await connection.list_tools()).tools) == 2, "other pages have no such bound"
+            listing = await connection.list_tools()
+    assert [tool["name"] for tool in listing.tools] == ["pay"]
+    reason = "the property 'region' with x-mcp-header is not a string, an integer or a boolean"
+    assert listing.malformed == (f"the tool 'wrong' is malformed: {reason}",)
 
 
 async def test_others_get_their_turn_while_a_long_list_is_validated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,17 +41,3 @@ async def test_all_messages_are_reported_in_their_order(route: str, pin: Any, st
     assert answers[called["id"]]["result"] == result
     names = [tool["name"] for tool in answers[listed["id"]]["result"]["tools"]]
     assert names == [tool["name"] for tool in listing.tools]
-
-
-async def test_without_a_listener_nothing_is_in_the_way_of_the_fast_path(steady: RemoteServer) -> None:
-    config = config_of("http", steady)
-    for is_observed in (False, True):
-        connection = Connection(config)
-        if is_observed:
-            connection.on_message(lambda *_: None)
-        with anyio.fail_after(DEADLINE_SECONDS):
-            async with connection:
-                await connection.call_tool("add", {"a": 1, "b": 2})
-                session = connection._last_session
-                assert session is not None
-                assert (session.channel.request_sender(session.client) is None) is is_observed

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.client import ReconnectPolicy
-from bridge.client.connection.state import MAX_BACK_OFF_SECONDS, Listeners
+from bridge.client.connection.status import MAX_BACK_OFF_SECONDS, Listeners
 
 if TYPE_CHECKING:
     import pytest
@@ -56,8 +56,8 @@ def test_one_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_each_failure_doubles_the_delay_up_to_the_cap() -> None:
-    reconnect = ReconnectPolicy(first_delay_seconds=1, jitter=lambda: 1.0)
-    assert [reconnect.delay_seconds(failures) for failures in range(7)] == [0, 1, 2, 4, 8, 10, 10]
+    reconnect = ReconnectPolicy(first_delay_seconds=10, jitter=lambda: 1.0)
+    assert [reconnect.delay_seconds(failures) for failures in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
 
 
 def test_chance_takes_at_most_half_of_a_delay() -> None:

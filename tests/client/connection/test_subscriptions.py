@@ -31,8 +31,8 @@ async def subscription_that_ends_at_once(message: Json) -> Response:
     return Response(text, media_type="text/event-stream")
 
 
-async def renewed_after(*delays: float) -> None:
-    """Run subscriptions that all end at once; record the seconds waited between them."""
+async def renewed_after(*delays: float, following: float) -> None:
+    """Run subscriptions that all end at once; check the seconds waited between them, and after the last one."""
     clock = Clock()
     reconnect = ReconnectPolicy(wait=clock.wait, jitter=lambda: 1.0, first_delay_seconds=1.0)
     with endpoint(MODERN, subscriptions_listen=subscription_that_ends_at_once) as server:
@@ -41,14 +41,14 @@ async def renewed_after(*delays: float) -> None:
         async with connection:
             for delay in delays:
                 await clock.elapse(delay)
-            await clock.sleeping(delays[-1])
+            await clock.sleeping(following)
             assert server.seen.count("subscriptions/listen") == len(delays) + 1
 
 
 async def test_subscriptions_that_end_at_once_are_renewed_ever_more_slowly() -> None:
-    await renewed_after(1.0, 2.0, 4.0, 8.0, 10.0, 10.0)
+    await renewed_after(1.0, 2.0, 4.0, 8.0, 16.0, 32.0, following=64.0)
 
 
 async def test_a_subscription_that_lasted_is_renewed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "LASTING_SECONDS", 0.0)
-    await renewed_after(1.0, 1.0, 1.0)
+    await renewed_after(1.0, 1.0, 1.0, following=1.0)

@@ -172,14 +172,14 @@ async def test_attempts_back_off_up_to_the_cap_until_the_server_is_there() -> No
     clock = Clock()
     config = config_of("http://127.0.0.1:9/mcp")
     connection = Connection(
-        config, reconnect=ReconnectPolicy(wait=clock.wait, jitter=lambda: 1.0, first_delay_seconds=1.0)
+        config, reconnect=ReconnectPolicy(wait=clock.wait, jitter=lambda: 1.0, first_delay_seconds=10.0)
     )
     await connection.open(wait=False)
-    for delay in (1.0, 2.0, 4.0, 8.0, 10.0, 10.0):
+    for delay in (10.0, 20.0, 40.0, 80.0, 160.0, 300.0):
         await clock.elapse(delay)
-    await clock.sleeping(10.0)
+    await clock.sleeping(300.0)
     await connection.aclose()
-    assert clock.asked == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
+    assert clock.asked == [10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
 
 
 async def test_what_cannot_get_better_by_itself_is_not_tried_again_and_is_told_at_once() -> None:

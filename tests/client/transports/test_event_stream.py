@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.client.transports import event_stream
-from bridge.client.transports.event_stream import CheckedEvents
+from bridge.client.transports.event_stream import EventReader
 from bridge.client.transports.limits import ResponseTooLongError
 
 if TYPE_CHECKING:
@@ -46,59 +46,58 @@ def split(text: bytes, seed: int) -> list[bytes]:
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-async def events_of(stream: httpx2.AsyncByteStream) -> list[httpx2.ServerSentEvent]:
+async def expected_of(text: bytes) -> list[bytes]:
+    """Data of the messages, as httpx2 reads them."""
     response = httpx2.Response(
-        200, headers={"content-type": "text/event-stream"}, stream=stream, request=httpx2.Request("GET", "http://x")
+        200,
+        headers={"content-type": "text/event-stream"},
+        stream=Chunks([text]),
+        request=httpx2.Request("GET", "http://x"),
     )
-    return [event async for event in httpx2.EventSource(response, max_event_size=None)]
+    events = [event async for event in httpx2.EventSource(response, max_event_size=None)]
+    return [event.data.encode() for event in events if event.event == "message" and event.data]
 
 
 @given(events=EVENTS, seed=st.integers(0, 2**32), is_ended=st.booleans())
-async def test_events_are_the_same_however_they_are_cut_but_for_the_data_of_messages(
+async def test_messages_are_the_same_however_they_are_cut(
     events: list[tuple[list[str], bool, str]], seed: int, is_ended: bool
 ) -> None:
-    text = expected = ""
+    text = ""
     for lines, is_long, end in events:
         long = [f"data: {'x' * LIMIT}", "data: y"] if is_long else []
-        is_replaced = is_long and "event: e" not in lines
-        kept = [line for line in lines if not line.startswith("data")] if is_replaced else [*lines, *long]
         text += end.join([*lines, *long, "", ""])
-        expected += end.join([*kept, *(["data: short"] if is_replaced else []), "", ""])
-    text, expected = (text, expected) if is_ended else (text + "data: lost", expected + "data: lost")
-    found = await events_of(CheckedEvents(Chunks(split(text.encode(), seed)), shortened, 2**20))
-    assert found == await events_of(Chunks([expected.encode()]))
-
-
-def shortened(data: bytes) -> bytes:
-    if len(data) < LIMIT:
-        assert data.strip(b"abc \n") == b""
-        return data
-    assert data.endswith(b"x" * LIMIT + b"\ny")
-    return b"short"
+    text += "" if is_ended else "data: lost"
+    reader = EventReader(2**20)
+    found = [data for chunk in split(text.encode(), seed) for data in reader.feed(chunk)]
+    assert found == await expected_of(text.encode())
 
 
 async def test_an_event_that_is_cut_off_is_none() -> None:
-    assert await events_of(CheckedEvents(Chunks([b"data: 1\r\rdata: 2\r"]), lambda data: data, 2**16)) == [
-        httpx2.ServerSentEvent(data="1")
-    ]
+    assert list(EventReader(2**16).feed(b"data: 1\r\rdata: 2\r")) == [b"1"]
 
 
 async def test_an_event_that_does_not_end_is_kept_no_further_than_the_limit() -> None:
-    stream = CheckedEvents(Chunks([b"data: " + b"x" * 1000] * 1000), lambda data: data, 2**16)
-    read: list[bytes] = []
+    reader = EventReader(2**16)
+    for _ in range(65):
+        assert list(reader.feed(b"data: " + b"x" * 1000)) == []
     with pytest.raises(ResponseTooLongError, match=r"an event of its answer is longer than 0\.0625 MiB"):
-        read.extend([chunk async for chunk in stream])
-    assert not read
+        list(reader.feed(b"data: " + b"x" * 1000))
 
 
 async def test_a_complete_event_passes_before_the_next_chunk_is_read() -> None:
-    chunks = aiter(CheckedEvents(Chunks([b"data: 1\n\ndata: ", b"2\n", b"\n"]), lambda data: data, 2**16))
-    assert await anext(chunks) == b"data: 1\n\n"
-    assert await anext(chunks) == b"data: 2\n\n"
+    reader = EventReader(2**16)
+    assert list(reader.feed(b"data: 1\n\ndata: ")) == [b"1"]
+    assert list(reader.feed(b"2\n")) == []
+    assert list(reader.feed(b"\n")) == [b"2"]
+
+
+async def test_what_a_stream_is_resumed_from_is_kept() -> None:
+    reader = EventReader(2**16)
+    list(reader.feed(b"id: 7\nretry: 1500\n\nid: 8\n\nretry: soon\nid: \0\n\nid: 9\n"))
+    assert (reader.last_id, reader.retry_seconds) == (b"8", 1.5)
 
 
 async def test_an_event_of_too_many_lines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "MAX_EVENT_LINES", 2**17)
-    stream = CheckedEvents(Chunks([b"data\n" * 2**17 + b"\n"]), lambda data: data, 2**20)
     with pytest.raises(ResponseTooLongError, match="an event of its answer has more than 131,072 lines"):
-        await events_of(stream)
+        list(EventReader(2**20).feed(b"data\n" * (2**17 + 2) + b"\n"))

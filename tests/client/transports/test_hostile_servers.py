@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
-from mcp_types import JSONRPCNotification
 
 from bridge.client import HttpTransport, McpToolProvider, ServerConfig, StdioTransport
-from bridge.client.connection.listing import valid_notification
 from bridge.errors import BridgeError, ServerAnswerError, ServerRefusedError
 from tests.client.conftest import DEADLINE_SECONDS, forked
 from tests.client.raw_http import MODERN, Request, http, opened, raw_server
@@ -118,31 +116,3 @@ async def test_a_list_that_is_no_list_fails_the_call_that_needs_it(fast_path: bo
     async with raw_server(MODERN, answer) as server, opened(server.config(fast_path=fast_path)) as connection:
         with pytest.raises(ServerAnswerError, match="not valid MCP"):
             await connection.call_tool("add", {})
-
-
-HUGE = int("1" + "0" * 400)
-VERSION = "2025-11-25"
-
-
-@pytest.mark.parametrize(
-    ("method", "params", "expected"),
-    [
-        ("progress", {"progressToken": 1, "progress": HUGE}, None),
-        ("progress", {"progressToken": [], "progress": 1}, None),
-        ("progress", {"progressToken": 1, "progress": 1, "total": HUGE, "message": 5, "_meta": 3}, {"progress": 1}),
-        ("cancelled", {"requestId": 1, "reason": 4}, {"requestId": 1}),
-        ("message", {"level": "loud", "data": 1}, None),
-        ("resources/updated", None, None),
-        ("tools/list_changed", None, {}),
-        ("own", {"a": 1}, {"a": 1}),
-    ],
-)
-@pytest.mark.parametrize("version", ["", VERSION])
-def test_malformed_parameters_are_removed_and_notifications_that_need_them_dropped(
-    method: str, params: dict[str, Any] | None, expected: dict[str, Any] | None, version: str
-) -> None:
-    message = JSONRPCNotification(jsonrpc="2.0", method=f"notifications/{method}", params=params)
-    assert valid_notification(message, version) == (expected is not None)
-    if expected is not None:
-        assert {key: (message.params or {})[key] for key in expected} == expected
-        assert not {"total", "message", "_meta", "reason"} & (message.params or {}).keys()

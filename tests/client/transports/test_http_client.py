@@ -235,8 +235,8 @@ async def test_a_call_under_way_goes_on_where_others_need_a_connection_with_othe
 @pytest.mark.parametrize(
     ("status", "error", "message"),
     [
-        (400, None, r"Server returned an error response \(-32603\), HTTP 400"),
-        (403, None, r"Server returned an error response \(-32603\), HTTP 403"),
+        (400, None, r"refused \(-32603\), HTTP 400"),
+        (403, None, r"refused \(-32603\), HTTP 403"),
         (429, {"code": -32600, "message": "too often"}, r"too often \(-32600\), HTTP 429"),
     ],
 )

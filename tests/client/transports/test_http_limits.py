@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from bridge import InvocationContext, tool
 from bridge.client import CallOptions, HttpTransport, ServerConfig
-from bridge.client.transports import http_client, http_connections, limits, plain_http, plain_responses
+from bridge.client.transports import http_client, http_connections, http_exchange, limits, streamable_http
 from bridge.errors import OutcomeUnknownError, ServerAnswerError, ServerRefusedError
 from bridge.server.http.app import http_app
 from bridge.tools.channel import LocalChannel
@@ -71,7 +71,7 @@ def flood(
 async def test_an_answer_that_is_too_long_is_read_up_to_the_limit(
     era: str, encoding: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (http_client, http_connections, plain_http):
+    for module in (http_client, http_connections, streamable_http):
         monkeypatch.setattr(module, "MAX_MESSAGE_BYTES", 2**20)
     chunk, headers = b"[" * 2**16, None
     if encoding is not None:
@@ -94,7 +94,7 @@ async def test_an_answer_in_an_encoding_that_was_not_asked_for_is_not_decoded() 
 
 @ERAS
 async def test_an_event_that_is_too_long_is_read_up_to_the_limit(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "MAX_MESSAGE_BYTES", 2**20)
+    monkeypatch.setattr(http_exchange, "MAX_MESSAGE_BYTES", 2**20)
     chunk = b"id: 1\ndata: " + b"x" * 2**16 + b"\n"
     with endpoint(era, pay=flood(chunk, "text/event-stream")) as server:
         async with opened(server.config(trusted=True)) as connection:
@@ -146,22 +146,16 @@ async def test_a_long_result_arrives_as_it_came_and_is_parsed_once(
     async def pay(message: Json) -> Response:
         return form(bytes(result_of(message, result).body))
 
-    def large_message(text: bytes) -> Any:
-        parsed.append(len(text))
-        return limits.large_message(text)
+    large_json = limits.large_json
 
-    def large_json(text: bytes, **options: Any) -> Any:
+    def parse(text: bytes, **options: Any) -> Any:
         parsed.append(len(text))
-        return limits.large_json(text, **options)
+        return large_json(text, **options)
 
-    monkeypatch.setattr(http_client, "large_message", large_message)
-    monkeypatch.setattr(plain_responses, "large_json", large_json)
+    monkeypatch.setattr(limits, "large_json", parse)
     with endpoint(era, pay=pay) as server:
         async with opened(server.config()) as connection:
             answer = await connection.call_tool("pay", {})
-            session = connection._last_session
-            assert session is not None
-            assert not session.large, "what was fetched is kept no longer"
     assert {key: answer[key] for key in result} == result
     assert len(parsed) == 1
 
@@ -201,7 +195,7 @@ async def test_an_event_of_too_many_values_over_sse_ends_the_connection_and_the_
         """Answer many lists."""
         return [[]] * 2**11
 
-    monkeypatch.setattr(http_client, "LARGE_BYTES", 2**10)
+    monkeypatch.setattr(limits, "_COLLECTED_BYTES", 2**10)
     monkeypatch.setattr(limits, "BOUNDS", ValueBounds(containers=2**10, entries=2**20))
     with http_server.serving(http_app([many], name="many")) as origin:
         over_sse = HttpTransport(f"{origin}/sse", kind="sse")

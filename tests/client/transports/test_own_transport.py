@@ -1,7 +1,8 @@
-"""A transport in one file: it opens, has a label, explains its failures, and may send requests itself."""
+"""A transport in one file: it opens, has a label, explains its failures, and carries messages."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -9,28 +10,17 @@ import pytest
 
 from bridge import ToolBox, tool
 from bridge.client import Connection, McpToolProvider, ServerConfig
-from bridge.client.transports.channel import (
-    Cause,
-    Channel,
-    ChannelOptions,
-    OutgoingRequest,
-    ProgressListener,
-    RequestSender,
-    TransportFailedError,
-)
-from bridge.client.transports.memory import MemoryChannel
+from bridge.client.transports.link import Cause, Link, LinkOptions, TransportFailedError
+from bridge.client.transports.memory import MemoryLink
 from bridge.client.transports.transport import Transport
 from bridge.errors import ServerUnavailableError
 from bridge.server.publisher import Publisher
 from tests.client.conftest import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Sequence
 
-    from mcp import Client
-
-    from bridge.types import Json
+    from bridge.protocol.peer import PendingRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -56,12 +46,12 @@ class RelayTransport(Transport):
     def scrub(self, text: str) -> str:
         return text.replace("secret", "***")
 
-    def channels(self, options: ChannelOptions, last_kind: str | None) -> Sequence[Channel]:
-        direct = DirectRelay(self)
+    def links(self, options: LinkOptions, last_kind: str | None) -> Sequence[Link]:
+        direct = DirectRelay(self, options)
         return (direct,) if last_kind == DirectRelay.kind else (ClosedRelay(self), direct)
 
 
-class ClosedRelay(Channel):
+class ClosedRelay(Link):
     """A relay that refuses messages; a later one may accept them."""
 
     kind = "closed"
@@ -74,41 +64,43 @@ class ClosedRelay(Channel):
         self._transport.opened.append(self.kind)
         raise TransportFailedError(Cause("the secret relay is closed", self._transport.hint))
 
+    async def send(self, request: PendingRequest) -> NoReturn:
+        raise AssertionError(request)
+
+    async def post(self, text: bytes) -> NoReturn:
+        raise AssertionError(text)
+
     def is_refused(self) -> bool:
         return not self._transport.closed
 
 
-class DirectRelay(MemoryChannel):
-    """A relay that sends calls itself, and everything else through the SDK's session."""
+class DirectRelay(MemoryLink):
+    """A relay that answers calls itself, and sends everything else to the server."""
 
     kind = "relay"
 
-    def __init__(self, transport: RelayTransport) -> None:
-        super().__init__(Publisher(ToolBox([add]), name="relayed").server)
+    def __init__(self, transport: RelayTransport, options: LinkOptions) -> None:
+        super().__init__(Publisher(ToolBox([add]), name="relayed").server, options)
         self._transport = transport
 
-    def open(self) -> AbstractAsyncContextManager[Any]:
+    def open(self) -> Any:
         self._transport.opened.append(self.kind)
         return super().open()
 
-    def request_sender(self, client: Client) -> RequestSender:
-        async def send(params: Mapping[str, Any]) -> Json:
-            self._transport.sent.append((client.protocol_version, params["arguments"]))
-            return {"content": [{"type": "text", "text": "sent directly"}], "structuredContent": {"result": 3}}
-
-        def sender(
-            method: str, params: Mapping[str, Any], outgoing: OutgoingRequest, on_progress: ProgressListener | None
-        ) -> Coroutine[Any, Any, Json] | None:
-            assert outgoing.call is not None
-            return send(params) if method == "tools/call" and on_progress is not None else None
-
-        return sender
+    def send_now(self, request: PendingRequest) -> bool:
+        if request.method != "tools/call":
+            return False
+        self._transport.sent.append((request.version, json.loads(request.text)["params"]["arguments"]))
+        result = {"content": [{"type": "text", "text": "sent directly"}], "structuredContent": {"result": 3}}
+        answer = {"jsonrpc": "2.0", "id": request.id, "result": {"resultType": "complete", **result}}
+        self._events.receive(json.dumps(answer).encode())
+        return True
 
 
-async def test_a_transport_sends_what_it_can_and_leaves_the_rest_to_the_session() -> None:
+async def test_a_transport_may_send_at_once_what_it_can() -> None:
     transport = RelayTransport()
     async with McpToolProvider([ServerConfig(name="far", transport=transport, required=True)]) as provider:
-        assert [each.name for each in provider.tools] == ["add"], "listed by the SDK's session"
+        assert [each.name for each in provider.tools] == ["add"], "listed by the server"
         assert (await provider.call("add", {"a": 1, "b": 2})).text == "sent directly"
         (status,) = provider.status()
     assert transport.sent == [(status.connection.protocol_version, {"a": 1, "b": 2})]

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.client.connection.call import Call, Deadlines
-from bridge.client.transports.channel import OutgoingRequest
+from bridge.client.connection.running_call import Call, Deadlines
 from bridge.client.transports.limits import LARGE_BYTES
-from bridge.client.transports.plain_requests import PlainRequest
 from bridge.client.transports.streamed_reads import StreamedRead
+from bridge.protocol.peer import PendingRequest
 from bridge.tools.context import InvocationContext
 from tests.client.raw_http import Heard
 
@@ -65,9 +64,10 @@ async def test_others_run_while_contents_pass_that_are_there_already() -> None:
 
     caller, context = Caller(), InvocationContext()
     context.connect(caller)
-    outgoing = OutgoingRequest(Call(Deadlines(), context, 10.0, 10.0))
-    request = PlainRequest(7, "resources/read", "2025-11-25", None, b"", True)
-    read = StreamedRead.begin(line[:LARGE_BYTES], len(line), request, outgoing)
+    request = PendingRequest()
+    request.id, request.method, request.version = 7, "resources/read", "2025-11-25"
+    request.owner, request.stream = Call(Deadlines(), context, 10.0, 10.0), caller.contents_stream
+    read = StreamedRead.begin(line[:LARGE_BYTES], len(line), request)
     assert read is not None
     task = asyncio.create_task(others())
     await read.run(rest())

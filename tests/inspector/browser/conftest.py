@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 import pytest
 
@@ -81,7 +82,7 @@ _COOKIES: dict[str, Any] = {}
 
 
 def signed_in(browser: Browser, url: str, **options: Any) -> BrowserContext:
-    """A context of the browser that may open the page at ``/``."""
+    """A context of the browser that may open the page at its path."""
     if url not in _COOKIES:
         first = browser.new_context()
         first.new_page().goto(url)
@@ -112,7 +113,8 @@ def opened(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
 
 
 def _note_foreign(url: str, origin: str, errors: list[str]) -> None:
-    if not url.startswith((f"{origin}/", "data:")):
+    frames = urljoin(origin, "/frames/")
+    if not url.startswith((f"{origin}/", frames, "data:")):
         errors.append(f"requested {url}")
 
 
@@ -142,6 +144,12 @@ def call(page: Page, item: str) -> Any:
     choose(page, item)
     page.get_by_role("button", name="Call", exact=True).click()
     return page.get_by_role("region", name="Outcome")
+
+
+def show_app(outcome: Any) -> None:
+    """Open the app of an outcome, which is shown only when the user asks for it."""
+    outcome.get_by_role("button", name="App", exact=True).click()
+    outcome.get_by_role("button", name="Show the app").click()
 
 
 def arguments(page: Page) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.inspector.browser.conftest import call, choose, inspected, opened, signed_in
+from tests.inspector.browser.conftest import call, choose, inspected, opened, show_app, signed_in
 from tests.interop.packages import EXT_APPS_VERSION, npm_package
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def app(page: Page) -> FrameLocator:
     """The board, which has received its call."""
     choose(page, "board")
     page.get_by_label("station").fill("Rome")
-    call(page, "board").get_by_role("button", name="App", exact=True).click()
+    show_app(call(page, "board"))
     app = page.frame_locator("iframe")
     expect(app.locator("#result")).to_have_text('{"departures":4}')
     return app
@@ -48,11 +48,30 @@ def app(page: Page) -> FrameLocator:
 def test_an_app_receives_the_call_that_it_belongs_to(page: Page, app: FrameLocator) -> None:
     expect(app.locator("#input")).to_have_text('{"arguments":{"station":"Rome"}}')
     expect(app.locator("#theme")).to_have_text('"light"')
-    expect(page.get_by_text("It reaches no network.")).to_be_visible()
+    expect(page.get_by_text("It declares no domains.")).to_be_visible()
     expect(page.locator("iframe")).to_have_attribute("height", "411")
     expect(page.locator("iframe")).to_have_attribute("sandbox", "allow-scripts allow-forms")
     page.emulate_media(color_scheme="dark")
     expect(app.locator("#theme")).to_have_text('"dark"')
+
+
+def test_an_app_that_declares_no_domain_is_loaded_only_when_the_user_asks_for_it(page: Page) -> None:
+    choose(page, "board")
+    page.get_by_label("station").fill("Rome")
+    call(page, "board").get_by_role("button", name="App", exact=True).click()
+    expect(page.get_by_text("(preconnect, WebRTC)")).to_be_visible()
+    assert page.locator("iframe").count() == 0
+    page.get_by_role("button", name="Show the app").click()
+    expect(page.frame_locator("iframe").locator("#result")).to_have_text('{"departures":4}')
+
+
+def test_an_app_does_not_learn_the_path_of_the_page(page: Page, app: FrameLocator) -> None:
+    expect(app.locator("#result")).to_be_visible()
+    path = page.url.split("/")[3]
+    assert len(path) > 40
+    frame = page.frames[1]
+    assert frame.url.split("/")[3] == "frames"
+    assert path not in frame.evaluate("location.href + document.referrer")
 
 
 def test_an_app_calls_a_tool_only_with_consent(page: Page, app: FrameLocator) -> None:
@@ -91,7 +110,7 @@ def test_a_link_of_an_app_is_opened_by_the_user(browser: Browser, boards: str) -
     page.goto(boards.partition("?")[0])
     choose(page, "board")
     page.get_by_label("station").fill("Rome")
-    call(page, "board").get_by_role("button", name="App", exact=True).click()
+    show_app(call(page, "board"))
     page.frame_locator("iframe").get_by_role("button", name="Open").click()
     wish = page.get_by_role("group", name="Wish of the app")
     expect(wish).to_contain_text("https://trains.example/board")
@@ -113,7 +132,7 @@ def test_messages_of_an_app_are_shown_and_its_end_is_announced(page: Page, app: 
     page.get_by_role("button", name="Result", exact=True).click()
     expect(page.locator("iframe")).to_have_count(0)
     assert posted.evaluate("got => got.map(({ id, result }) => [id, result])") == [["teardown-1", {}]]
-    page.get_by_role("button", name="App", exact=True).click()
+    show_app(page)
     expect(page.frame_locator("iframe").locator("#result")).to_have_text('{"departures":4}')
 
 
@@ -201,7 +220,7 @@ def test_an_app_of_the_official_sdk_works(browser: Browser, tmp_path: Path) -> N
     with inspected(str(tmp_path / "weather.py")) as url, opened(browser, url) as page:
         choose(page, "weather")
         page.get_by_label("city").fill("Rome")
-        call(page, "weather").get_by_role("button", name="App", exact=True).click()
+        show_app(call(page, "weather"))
         app = page.frame_locator("iframe")
         expect(app.locator("#input")).to_have_text('{"city":"Rome"}')
         expect(app.locator("#result")).to_have_text('{"sky":"clear in Rome"}')

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from playwright.sync_api import expect
@@ -16,6 +18,8 @@ from tests.inspector.conftest import TRAVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from email.message import Message
+    from pathlib import Path
 
     from playwright.sync_api import Browser, Page
 
@@ -110,6 +114,48 @@ def test_the_token_is_not_in_the_address_after_the_page_has_opened(page: Page, b
     context.close()
 
 
+class Listening(BaseHTTPRequestHandler):
+    """Another server of this machine, which keeps the headers of requests."""
+
+    received: ClassVar[dict[str, Message]] = {}
+
+    def do_GET(self) -> None:
+        """Answer any request with a page."""
+        self.received[self.path] = self.headers
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<title>another</title>")
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+
+def test_a_link_to_another_port_of_this_machine_gets_neither_cookie_nor_referrer(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), Listening) as another:
+        thread = Thread(target=another.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{another.server_port}/requests"
+        program = (
+            f"from bridge import tool\n\n@tool\nasync def lead() -> str:\n    return '**Go** to [it]({address})'\n"
+        )
+        (tmp_path / "leading.py").write_text(program)
+        with inspected(str(tmp_path / "leading.py")) as url:
+            context = signed_in(browser, url)
+            page = context.new_page()
+            page.goto(url.partition("?")[0])
+            with context.expect_page() as found:
+                call(page, "lead").locator(f"a[href='{address}']").click()
+            expect(found.value).to_have_title("another")
+            assert context.cookies()[0]["path"] == "/" + url.split("/")[3] + "/"
+            context.close()
+        another.shutdown()
+        thread.join()
+    headers = Listening.received["/requests"]
+    assert (headers["cookie"], headers["referer"]) == (None, None)
+
+
 def test_the_end_of_the_inspector_is_shown(browser: Browser) -> None:
     context = browser.new_context()
     with inspected(TRAVEL) as url:
@@ -192,8 +238,8 @@ def test_markdown_that_takes_parsers_long_leaves_the_page_alive(attacked: Page) 
     for text in ("[" * 50_000, "> " * 50_000, "*a_" * 30_000, "`" * 50_000 + "a", "|a" * 40_000 + "\n" + "|-" * 40_000):
         taken = attacked.evaluate(
             """async text => {
-                const { markdown } = await import("/static/js/content/markdown.js");
-                const { render } = await import("/static/js/lit.js");
+                const { markdown } = await import("./static/js/content/markdown.js");
+                const { render } = await import("./static/js/lit.js");
                 render(markdown(`**a** ${text}`), document.createElement("div"));
                 return true;
             }""",

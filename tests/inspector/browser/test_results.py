@@ -302,7 +302,7 @@ def test_a_result_that_is_no_longer_kept_is_asked_for_once(browser: Browser, tra
 
 def test_a_page_keeps_the_last_requests(page: Page) -> None:
     shown = page.evaluate("""async () => {
-        const { receive, state } = await import("/static/js/store.js");
+        const { receive, state } = await import("./static/js/store.js");
         for (let number = 1e6; number < 1e6 + 300; number++) receive("request", { number, state: "done", params: {} });
         return [state.requests.length, state.requests.at(-1).number];
     }""")

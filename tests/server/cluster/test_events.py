@@ -219,7 +219,7 @@ def test_of_all_sessions_the_one_that_has_most_keeps_less(
     kept: Callable[[str], dict[str, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(events_module, "MAX_BYTES", 40_000)
+    monkeypatch.setattr(events_module, "MAX_BYTES", 60_000)
     url = f"{serving(http_app(ToolBox(chatter), name='all', redis_url=redis.url))}/mcp"
     greedy, modest = Talk(url), Talk(url)
     for talk, numbers in ((modest, ["m"]), (greedy, [str(number) for number in range(8)])):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import socket
+import threading
+import tracemalloc
 import weakref
 from collections.abc import Sized
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ import anyio
 import httpx
 import pytest
 from mcp import Client
-from mcp_types import JSONRPCNotification, JSONRPCResponse
+from mcp_types import JSONRPCNotification, JSONRPCResponse, jsonrpc_message_adapter
 
 from bridge import InvocationContext, McpToolProvider, ToolBox, tool
 from bridge.client.config.servers import ServerConfig
@@ -22,6 +24,7 @@ from bridge.server import http_app
 from bridge.server.http import event_store, streamable
 from bridge.server.http.event_store import EventBytes, MemoryEvents
 from bridge.testing import connected
+from tests.server import http_server
 from tests.server.cluster.speaking import Talk, call, closed_by, report, text_of
 from tests.server.cluster.tools import TOOLS
 
@@ -203,8 +206,8 @@ async def replayed(events: MemoryEvents, event_id: str) -> list[Any]:
 
 @pytest.mark.anyio
 async def test_the_events_of_a_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_store, "MAX_SESSION_BYTES", 1_500)
-    monkeypatch.setattr(event_store, "MAX_NOTIFICATION_BYTES", 500)
+    monkeypatch.setattr(event_store, "MAX_SESSION_BYTES", 5_500)
+    monkeypatch.setattr(event_store, "MAX_NOTIFICATION_BYTES", 2_000)
     everything = EventBytes()
     events, starts = MemoryEvents(everything), []
     for request in range(5):
@@ -212,44 +215,134 @@ async def test_the_events_of_a_session_are_bounded(monkeypatch: pytest.MonkeyPat
         for _ in range(9):
             await events.store_event(str(request), notification("x" * 200))
         await events.store_event(str(request), answer_to(request))
-        assert everything.total == events.length <= 1_500
+        assert everything.total == events.size <= 5_500
     *reports, answer = await replayed(events, starts[-1])
     assert (len(reports), answer) == (2, answer_to(4))
     (error,) = await replayed(events, starts[0])
     assert error.id == 0
     assert "no longer stored" in error.error.message
     events.forget()
-    assert everything.total == events.length == 0
+    assert everything.total == events.size == 0
     assert await replayed(events, starts[-1]) == []
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("kept", ["answers", "objects", "reports", "other letters", "running"])
+@pytest.mark.parametrize("id_length", [1, 200])
+async def test_what_is_kept_counts_for_at_least_the_memory_that_it_takes(kept: str, id_length: int) -> None:
+    kinds: dict[str, list[Any]] = {
+        "answers": [answer_to(1)],
+        "objects": [JSONRPCResponse(jsonrpc="2.0", id=1, result={"lists": [[]] * 500})],
+        "reports": [notification("x")] * 20,
+        "other letters": [answer_to(1, "\U0001f600" * 100)],
+        "running": [],
+    }
+    events = MemoryEvents(EventBytes())
+    texts = [message.model_dump_json(by_alias=True, exclude_unset=True) for message in kinds[kept]]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(300):
+            stream = f"{number:0{id_length}}"
+            await events.store_event(stream, None)
+            for text in texts:
+                await events.store_event(stream, jsonrpc_message_adapter.validate_json(text, by_name=False))
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 300 * 100 < taken <= events.size < 4 * taken
+
+
+def test_calls_in_a_session_leave_as_much_memory_as_events_may_take(
+    serving: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = 60_000
+    monkeypatch.setattr(event_store, "MAX_SESSION_BYTES", limit)
+    url = f"{serving(http_app(LEAVING, fast_path=False))}/mcp"
+
+    def calls(count: int) -> int:
+        for number in range(count):
+            response = client.post(url, json=http_server.request("ping", request_id=number), headers=headers)
+            assert "data: {" in response.text
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    with httpx.Client(timeout=DEADLINE_SECONDS) as client:
+        headers = http_server.open_session(client, url)
+        tracemalloc.start()
+        try:
+            before = calls(40)
+            assert calls(120) - before < limit
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.anyio
 async def test_of_all_sessions_the_one_that_has_most_keeps_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_store, "MAX_BYTES", 3_000)
+    monkeypatch.setattr(event_store, "MAX_BYTES", 9_000)
     everything = EventBytes()
     modest, greedy = MemoryEvents(everything), MemoryEvents(everything)
     start = await modest.store_event("0", None)
     await modest.store_event("0", answer_to(0, "x" * 400))
     for request in range(9):
         await greedy.store_event(str(request), answer_to(request, "x" * 400))
-    assert everything.total == modest.length + greedy.length <= 3_000
+    assert everything.total == modest.size + greedy.size <= 9_000
     assert await replayed(modest, start) == [answer_to(0, "x" * 400)]
 
 
 @pytest.mark.anyio
-async def test_a_response_that_was_sent_is_dropped_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_responses_expire_sent_or_not_and_running_calls_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     everything = EventBytes()
     events = MemoryEvents(everything)
-    start = await events.store_event("1", None)
+    starts = [await events.store_event(stream, None) for stream in "123"]
     await events.store_event("1", answer_to(1))
     await events.delivered("1")
     await events.store_event("2", answer_to(2))
-    assert await replayed(events, start) == [answer_to(1)]
-    monkeypatch.setattr(event_store, "DELIVERED_SECONDS", -1.0)
+    for _ in range(2):
+        assert await events.drop_expired() is False
+        assert await replayed(events, starts[0]) == [answer_to(1)]
+    for number, name in enumerate(("DELIVERED_SECONDS", "UNDELIVERED_SECONDS")):
+        monkeypatch.setattr(event_store, name, -1.0)
+        assert await events.drop_expired() is True
+        (error,) = await replayed(events, starts[number])
+        assert "no longer stored" in error.error.message
+        assert await events.drop_expired() is False
     await events.store_event("3", answer_to(3))
-    (error,) = await replayed(events, start)
-    assert "no longer stored" in error.error.message
-    assert await replayed(events, "0-0/2") == [answer_to(2)], "it was not sent"
+    assert await replayed(events, starts[2]) == [answer_to(3)]
+    await events.drop_expired()
+    assert everything.total == 0
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_events_of_a_session_that_nobody_uses_expire(
+    serving: Callable[..., str], monkeypatch: pytest.MonkeyPatch, *, is_sent: bool
+) -> None:
+    monkeypatch.setattr(event_store, "CHECK_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(event_store, "DELIVERED_SECONDS" if is_sent else "UNDELIVERED_SECONDS", 0.0)
+    monkeypatch.setattr(event_store, "UNDELIVERED_SECONDS" if is_sent else "DELIVERED_SECONDS", 60.0)
+    dropped = threading.Event()
+    drop = MemoryEvents._drop
+
+    async def noted(self: MemoryEvents, stream_ids: list[str]) -> None:
+        await drop(self, stream_ids)
+        if not {"1", "5"}.isdisjoint(stream_ids):
+            dropped.set()
+
+    monkeypatch.setattr(MemoryEvents, "_drop", noted)
+    url = f"{serving(http_app(ToolBox(*TOOLS), fast_path=False))}/mcp"
+    talk = Talk(url)
+    if is_sent:
+        with talk.streamed(url, id=1, **call("no_such_tool")) as events:
+            (first, *_) = events
+    else:
+        with begun(talk, url) as (first, running):
+            running.sendall(b"done")
+    assert dropped.wait(DEADLINE_SECONDS)
+    with talk.resumed(url, first.id) as resumed:
+        (event,) = resumed
+    assert event.message is not None
+    assert "no longer stored" in event.message["error"]["message"]
 
 
 @pytest.mark.anyio

@@ -9,10 +9,10 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
+from bridge.protocol.messages import CallRefused, ProtocolError
 from bridge.server.http.fast import FastHttp
 from bridge.server.http.requests import Head, Request
 from bridge.server.http.sessions import Session, Sessions
-from bridge.server.protocol import CallRefused, ProtocolError
 from bridge.server.publisher import Publisher
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import MODERN, call, modern, request

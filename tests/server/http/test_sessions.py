@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -201,22 +200,7 @@ def test_what_sessions_keep_is_bounded_for_each_and_for_all(monkeypatch: pytest.
     assert sessions.keep(bob, 100)
 
 
-async def owing(session: Session, request: int, answer: object, written: asyncio.Event) -> asyncio.Task[None]:
-    """Handler that has sent its response, and continues to write."""
-    owes = asyncio.Event()
-
-    async def handle() -> None:
-        session.owe(request, answer)
-        owes.set()
-        await written.wait()
-
-    task = asyncio.create_task(handle())
-    await owes.wait()
-    return task
-
-
-@pytest.mark.anyio
-async def test_of_sessions_whose_answers_are_not_read_the_fullest_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_sessions_whose_answers_are_not_read_the_fullest_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_UNREAD_BYTES", 100_000)
     monkeypatch.setattr(module, "MAX_UNREAD_BYTES_OF_ALL", 140_000)
     sessions, ended = filled("ada", "bob", "eve", max_sessions=3), list[str]()
@@ -225,50 +209,45 @@ async def test_of_sessions_whose_answers_are_not_read_the_fullest_is_ended(monke
     assert ada is not None
     assert bob is not None
     assert eve is not None
-    never, at_once = asyncio.Event(), asyncio.Event()
-    at_once.set()
     for number in range(1000):  # reads are not counted
-        await (await owing(ada, number, "x" * 50_000, at_once))
-    tasks = [await owing(bob, number, None, never) for number in range(30)]
+        ada.owe(number, "x" * 50_000)
+        ada.wrote(number)
+    for number in range(30):
+        bob.owe(number, None)
     assert (ended, ada.unread_bytes, bob.unread_bytes) == ([], 0, 30 * 2048)
-    tasks.append(await owing(bob, 30, "x" * 30_000, never))
-    tasks.append(await owing(ada, 1, "first", never))
-    tasks.append(await owing(ada, 2, "x" * 50_000, never))
+    bob.owe(30, "x" * 30_000)
+    ada.owe(1, "first")
+    ada.owe(2, "x" * 50_000)
     assert ended == ["bob1"]
-    tasks.append(await owing(eve, 1, "first", never))
-    tasks.append(await owing(eve, 2, "x" * 100_000, never))
+    eve.owe(1, "first")
+    eve.owe(2, "x" * 100_000)
     assert ended == ["bob1", "eve2"]
     assert len(sessions) == 1
-    never.set()
-    await asyncio.gather(*tasks)
+    for number in (1, 2):
+        ada.wrote(number)
     assert ada.unread_bytes == 0
 
 
-@pytest.mark.anyio
-async def test_answers_of_one_id_whose_client_hung_up_count_until_they_are_written() -> None:
+def test_answers_of_one_id_whose_client_hung_up_count_until_they_are_written() -> None:
     sessions = filled("ada", max_sessions=1)
     ada = sessions.find("ada0")
     assert ada is not None
-    written, tasks = asyncio.Event(), []
     for _ in range(3):
         with ada.posting(1):
-            tasks.append(await owing(ada, 1, None, written))
-    assert ada.unread_bytes == 3 * 2048
-    written.set()
-    await asyncio.gather(*tasks)
+            ada.owe(1, None)
+    for left in (3, 2, 1):
+        assert ada.unread_bytes == left * 2048
+        ada.wrote("1")
     assert ada.unread_bytes == 0
 
 
-@pytest.mark.anyio
-async def test_an_answer_that_was_written_counts_while_its_request_is_open() -> None:
+def test_an_answer_that_was_written_counts_while_its_request_is_open() -> None:
     sessions = filled("ada", max_sessions=1)
     ada = sessions.find("ada0")
     assert ada is not None
-    written = asyncio.Event()
-    written.set()
     with ada.posting(1):
-        await (await owing(ada, 1, None, written))
-        await checkpoint()
+        ada.owe(1, None)
+        ada.wrote(1)
         assert ada.unread_bytes == 2048
     assert ada.unread_bytes == 0
 

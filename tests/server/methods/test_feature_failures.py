@@ -11,12 +11,12 @@ from mcp import Client, MCPError
 from mcp_types import PromptReference, ResourceTemplateReference
 
 from bridge import InvocationContext, ToolError, prompt, resource
+from bridge.protocol.messages import ProtocolError
 from bridge.server import Publisher
 from bridge.server.auth.access import Access, ToolScopes
 from bridge.server.changes import Change, Changes
 from bridge.server.features import Features
 from bridge.server.limits import Limits, Rate
-from bridge.server.protocol import ProtocolError
 from bridge.tools.execution import ExecutionPolicy
 from tests.server.stdio_process import StdioProcess, modern_request
 

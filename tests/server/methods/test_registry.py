@@ -9,12 +9,13 @@ import pytest
 from mcp_types import RequestParams
 
 from bridge import prompt, resource
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INVALID_PARAMS, METHOD_NOT_FOUND
 from bridge.server.auth.access import EVERYTHING, Access
 from bridge.server.core import ServerCore
 from bridge.server.http.app import http_app
 from bridge.server.methods.method import ERAS, Method, Target
 from bridge.server.methods.registry import METHODS, methods_of
-from bridge.server.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError
 from bridge.telemetry.conventions import SERVER_OPERATION_DURATION
 from bridge.telemetry.switch import enabled
 from bridge.tools.toolbox import ToolBox

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from bridge.errors import ToolError
+from bridge.protocol.messages import CallRefused, ProtocolError
 from bridge.server.fast_path import FastPath
 from bridge.server.methods.method import PlainRequest
-from bridge.server.protocol import CallRefused, ProtocolError
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy

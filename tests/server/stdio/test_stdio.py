@@ -228,7 +228,7 @@ def test_a_tool_that_never_returns_does_not_outlive_a_signal(server: StdioProces
     assert server.wait() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_cancels_what_runs_and_lets_it_clean_up(
     server: StdioProcess, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from bridge import InvocationContext, tool
+from bridge.protocol.messages import ProtocolError
 from bridge.server import Publisher, SqliteTaskStore, http_app
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.protocol import ProtocolError
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tasks.store import MemoryTaskStore, TaskStoreError
 from bridge.tools.questions import Elicitation

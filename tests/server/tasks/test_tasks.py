@@ -198,6 +198,27 @@ def test_questions_of_a_task_are_answered_by_updates(fast_path: bool) -> None:
         assert client.settled(task_id)["result"]["content"] == [text("Ada Lovelace")]
 
 
+@PATHS
+def test_an_answer_of_a_task_that_does_not_fit_is_refused_once_and_then_a_decline(fast_path: bool) -> None:
+    wrong = {"action": "accept", "content": {"name": 5}}
+    with served(fast_path=fast_path) as origin, TaskClient(origin) as client:
+        task_id = client.created("greet")
+        client.state(task_id, "input_required")
+        refused = client.update(task_id, first=wrong)
+        assert (refused["code"], "name: expected text, not 5" in refused["message"]) == (-32602, True)
+        assert client.get(task_id)["inputRequests"].keys() == {"first"}
+        client.update(task_id, first={"action": "accept", "content": {"name": "Ada"}})
+        while client.state(task_id, "input_required")["inputRequests"].keys() != {"last"}:
+            pass
+        assert client.update(task_id, last=wrong)["code"] == -32602
+        if not served_tools.redis_urls:
+            assert client.update(task_id, last=wrong)["resultType"] == "complete"
+        else:  # replicas do not count
+            assert client.update(task_id, last=wrong)["code"] == -32602
+            client.update(task_id, last={"action": "decline"})
+        assert client.settled(task_id)["result"]["content"] == [text("Ada None")]
+
+
 def test_a_question_that_the_client_cannot_answer_fails_the_task() -> None:
     capabilities: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
     with served() as origin, TaskClient(origin, capabilities=capabilities) as client:

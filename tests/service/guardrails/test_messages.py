@@ -30,7 +30,7 @@ from bridge import (
 )
 from bridge.service.ai_service import resume
 from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspended
-from bridge.service.chat_model import CompleteResponse, PartialResponse, PartialThinking
+from bridge.service.chat_model import ChatResponse, CompleteResponse, PartialResponse, PartialThinking, TokenUsage
 from bridge.service.events import IntermediateResponse, ToolExecuted
 from bridge.service.messages import AiMessage
 from tests.service.fakes import Assistant, FakeModel, ask, assistant, call, calls
@@ -323,6 +323,50 @@ async def test_the_parts_of_a_streamed_answer_are_held_back_until_it_is_accepted
     assert last.response.message.text == ("better words" if rewrites else "good words")
 
 
+async def test_text_beside_tool_calls_leaves_the_service_nowhere(way: str) -> None:
+    looking = AiMessage("SECRET", (call("add", a=1, b=2),), thinking="SECRET", attributes={"signature": "SECRET"})
+    refused, accepted = (
+        ChatResponse(message=AiMessage(f"{text} SECRET"), raw="SECRET", token_usage=TokenUsage(1, 1))
+        for text in ("bad", "good")
+    )
+    outcomes: list[Retry | Rewrite] = [Rewrite("good"), Retry("bad")]
+    model, memory = FakeModel(looking, refused, accepted), ChatMemory()
+    service = ai_service(
+        Assistant, chat_model=model, tools=[add], memory=memory, output_guardrails=lambda _: outcomes.pop()
+    )
+    events: list[object] = []
+    if way == "streamed":
+        stream = service.stream("Hello")
+        events = [event async for event in stream]
+        result = stream.result
+    else:
+        result = await service.chat("Hello")
+    messages = await memory.messages()
+    responses = [*result.intermediate_responses, result.final_response]
+    assert "SECRET" not in repr([events, messages, responses, [each.raw for each in responses]])
+    assert messages[1] == AiMessage(tool_execution_requests=looking.tool_execution_requests)
+    assert [each.message.text for each in responses] == [None, None, "good"]
+    assert result.token_usage.total_tokens == 12 + 2 + 2
+    assert model.requests[1].messages[1] == looking, "the model sees what it has written"
+
+
+async def test_text_beside_the_call_whose_result_is_the_answer_is_withheld(way: str) -> None:
+    @tool(return_behavior=ReturnBehavior.IMMEDIATE)
+    async def pin() -> str:
+        return "****"
+
+    service = assistant(AiMessage("4711", (call("pin"),)), tools=[pin], output_guardrails=lambda _: None)
+    result = await ask(service, way)
+    assert (result.content, result.final_response.message.text) == ("****", None)
+
+
+async def test_without_output_guardrails_text_beside_tool_calls_is_kept(way: str) -> None:
+    looking, memory = AiMessage("Let me see", (call("add", a=1, b=2),)), ChatMemory()
+    result = await ask(assistant(looking, "3", tools=[add], memory=memory), way)
+    assert result.intermediate_responses[0].message == looking
+    assert (await memory.messages())[1] == looking
+
+
 # --- mistakes --------------------------------------------------------------------------------------------------------
 
 
@@ -341,45 +385,3 @@ def test_wrong_guardrails_are_refused_when_the_service_is_built(options: dict[st
     with pytest.raises(DefinitionError) as caught:
         assistant(**options)
     assert problem in str(caught.value)
-
-
-def test_a_decorator_takes_functions_and_decorates_methods() -> None:
-    with pytest.raises(DefinitionError, match="a guardrail in output_guardrails must be a function of the request"):
-        output_guardrails("polite")  # type: ignore[arg-type]  # the mistake
-    with pytest.raises(DefinitionError, match="decorate a method of the service's interface"):
-        input_guardrails(lambda _: None)(3)  # type: ignore[type-var]  # the mistake
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"input_guardrails": lambda _: True}, "returned True; return None to accept it"),
-        ({"input_guardrails": lambda _: Retry("no")}, "returned Retry(reason='no'); return None to accept it"),
-        ({"input_guardrails": lambda _: Rewrite(3)}, "rewrote the message to 3; give text or a UserMessage"),
-        ({"output_guardrails": lambda _: "better"}, "returned 'better'; return None to accept it"),
-    ],
-)
-async def test_a_wrong_outcome_ends_the_invocation(options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(DefinitionError) as caught:
-        await assistant("Hello", **options).chat("Hello")
-    assert problem in str(caught.value)
-
-
-@pytest.mark.parametrize("value", ["cheap", {"cost": 3}, object()])
-async def test_an_answer_cannot_be_rewritten_to_what_the_method_does_not_return(value: object) -> None:
-    def wrong(_: OutputGuardrailRequest) -> Rewrite:
-        return Rewrite(value)
-
-    service = ai_service(Shop, chat_model=FakeModel('{"price": 1}'), output_guardrails=[wrong])
-    with pytest.raises(DefinitionError, match=r"'wrong' rewrote the answer to .*, which Shop\.offer cannot return"):
-        await service.offer("lamp")
-
-
-async def test_an_exception_of_a_guardrail_ends_the_invocation(way: str) -> None:
-    async def broken(_: OutputGuardrailRequest) -> None:
-        raise ConnectionError("the moderation service is down")
-
-    memory = ChatMemory()
-    with pytest.raises(ConnectionError):
-        await ask(assistant("Hello", memory=memory, output_guardrails=[broken]), way)
-    assert await memory.messages() == ()

@@ -282,11 +282,21 @@ async def test_a_full_disk_is_said_and_nothing_is_half_written(database: Path) -
     assert await memory.messages() == tuple(said(1))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no such file")
-async def test_a_failure_that_does_not_pass_is_said_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_that_does_not_pass_is_said_without_waiting(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await anyio.Path(database).write_text("not a database, and longer than the header of one: " * 10)
     monkeypatch.setattr(persistent_stores, "sleep", lambda _: pytest.fail("it waited"))
-    with pytest.raises(MemoryStoreError, match="'/dev/null' cannot be used: disk I/O error"):
-        await ChatMemory("/dev/null").messages()
+    with pytest.raises(MemoryStoreError, match="cannot be used: file is not a database"):
+        await ChatMemory(database).messages()
+
+
+def test_a_store_that_is_no_longer_used_closes_its_file(database: Path) -> None:
+    store = SqliteStore(database)
+    connection = store._connection()
+    del store
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        connection.execute("SELECT 1")
 
 
 async def test_a_file_of_a_newer_version_is_refused(database: Path) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import collections.abc  # noqa: TC003 - resolved at run time
 import functools
-import re
 import sys
 from collections.abc import Callable  # noqa: TC003 - resolved at run time
 from dataclasses import dataclass
 from enum import Enum
 from inspect import Signature
 from socket import socket
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -24,6 +23,8 @@ from bridge.tools.schema.signature import docstring_of, signature_of, source_of
 
 if TYPE_CHECKING:
     from decimal import Decimal
+
+T = TypeVar("T")
 
 
 class Unit(Enum):
@@ -330,69 +331,3 @@ def test_a_typed_dictionary_that_python_does_not_tell_is_refused_with_the_one_th
 def test_a_callable_that_hides_its_parameters_is_refused() -> None:
     with pytest.raises(DefinitionError, match="wrap it in a function"):
         signature_of(dict)
-
-
-def test_a_source_reads_like_a_place() -> None:
-    class Counter:
-        def add(self) -> None: ...
-
-    line = forecast.__code__.co_firstlineno
-    assert source_of(forecast) == f"function 'forecast' (test_signature.py:{line})"
-    assert source_of(functools.partial(forecast, "Bonn")) == source_of(forecast)
-    assert source_of(Counter().add).startswith("method 'Counter.add' (test_signature.py:")
-    assert source_of(len) == "function 'len'"
-
-
-@pytest.mark.parametrize(
-    ("docstring", "name", "hint"),
-    [
-        ("Add.\n\nArgs:\n    a: One.\n    aa: Two.", "aa", "did you mean 'a'?"),
-        ("Add.\n\nParameters\n----------\nxyz : int\n    One.", "xyz", "remove it, or name a parameter"),
-        ("Add.\n\n:param xyz: One.", "xyz", "remove it, or name a parameter"),
-        ("Add.\n\n@param xyz: One.", "xyz", "remove it, or name a parameter"),
-    ],
-)
-def test_a_docstring_that_describes_no_parameter_is_refused(docstring: str, name: str, hint: str) -> None:
-    def add(a: int) -> None: ...
-
-    def ping() -> None: ...
-
-    add.__doc__ = ping.__doc__ = docstring
-    with pytest.raises(DefinitionError) as raised:
-        signature_of(add)
-    assert re.sub(r" \(.*?\)", "", str(raised.value)) == (
-        f"the docstring of function 'add' describes {name!r}, which is not one of its parameters; {hint}"
-    )
-    with pytest.raises(DefinitionError, match="which is not one of its parameters"):
-        signature_of(ping)
-
-
-def test_a_docstring_may_describe_what_callers_do_not_give() -> None:
-    def ask(question: str, context: InvocationContext, key: str) -> None:
-        """Ask.
-
-        Args:
-            question: What to ask.
-            context: Injected.
-            key: Fixed.
-        """
-
-    parameters = signature_of(functools.partial(ask, key="x")).parameters
-    assert [(each.name, each.description) for each in parameters] == [("question", "What to ask.")]
-
-
-def test_the_docstring_of_a_class_describes_its_constructor() -> None:
-    class Greeter:
-        """Greets.
-
-        In a language.
-
-        Args:
-            language: The language.
-        """
-
-        def __init__(self, language: str) -> None: ...
-
-        def __call__(self, name: str) -> None: ...
-
-    assert signature_of(Greeter("en")).description == "Greets.\n\nIn a language."

@@ -98,12 +98,12 @@ const panels = {
 };
 
 /** What a reader wants to see of an answer. */
-function outcome({ number, answer, method }) {
+function outcome({ frames, answer, method }) {
   if (!answer) return html`<p class="muted">There is no result.</p>`;
   if (answer.error) return failure(answer.error);
   const { result } = answer;
   if (method === "resources/read" && Array.isArray(result.contents)) {
-    return result.contents.map((contents, index) => resource(contents, `${number}/${index}`));
+    return result.contents.map((contents, index) => resource(contents, `${frames}/${index}`));
   }
   if (method === "prompts/get" && Array.isArray(result.messages)) {
     return html`${result.description ? html`<p>${visible(result.description)}</p>` : nothing}
@@ -119,10 +119,10 @@ function outcome({ number, answer, method }) {
   </div>`;
 }
 
-/** Documents that the user has asked to see, by the number of their request and their index. */
+/** Paths of the documents that the user has asked to see. */
 const documents = new Set();
 
-/** The contents of a resource; HTML also as a document, which has no origin and cannot reach the page or a network. */
+/** The contents of a resource; HTML also as a document, which has no origin, cannot reach the page and loads nothing. */
 function resource(contents, address) {
   const show = () => {
     documents.add(address);
@@ -131,7 +131,7 @@ function resource(contents, address) {
   const isHtml = /^text\/html\b/.test(contents?.mimeType ?? "") && typeof contents.text === "string";
   return html`<div class="block">
     ${!isHtml ? nothing : documents.has(address)
-      ? html`<iframe title="document of the server" sandbox="allow-scripts" src="/frames/${address}"></iframe>`
+      ? html`<iframe title="document of the server" sandbox="allow-scripts" src=${address}></iframe>`
       : html`<button type="button" @click=${show}>Show as a document</button>`}
     ${resourceContents(contents)}
   </div>`;

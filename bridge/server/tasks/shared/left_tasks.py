@@ -11,7 +11,8 @@ from dataclasses import replace
 from time import time
 from typing import TYPE_CHECKING
 
-from bridge.server.protocol import INTERNAL_ERROR, ProtocolError
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR
 from bridge.server.tasks.running_task import failed_record
 from bridge.server.tasks.shared.dead_processes import record_end
 from bridge.server.tasks.shared.redis_store import LOST

@@ -14,7 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
-from bridge.server.protocol import INVALID_PARAMS, INVALID_REQUEST, ProtocolError
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INVALID_PARAMS, INVALID_REQUEST
 from bridge.server.tasks.kept_tasks import not_stored, over_maximum, owner_of, store_errors, unknown_task
 from bridge.server.tasks.restarts import headers_to_keep, may_run_again, read_rerun, rerun_request
 from bridge.server.tasks.shared.dead_processes import cancelled_record, record_end
@@ -22,6 +23,7 @@ from bridge.server.tasks.shared.redis_store import Claim
 from bridge.server.tasks.shared.runner import TaskRunner
 from bridge.server.tasks.store import TaskStoreError
 from bridge.server.tasks.tasks import Tasks
+from bridge.tools.questions import fitting
 from bridge.wire.questions import answer_from_wire, question_from_wire
 from bridge.wire.tasks import created_task_to_wire
 
@@ -150,7 +152,8 @@ class SharedTasks(Tasks):
         found = {key: answer for key, answer in answers.items() if key in task.questions}
         for key, answer in found.items():
             try:
-                answer_from_wire(question_from_wire(task.questions[key]), answer)
+                question = question_from_wire(task.questions[key])
+                fitting(question, answer_from_wire(question, answer))
             except WireError as error:
                 raise ProtocolError(INVALID_PARAMS, f"the answer {key!r} in inputResponses: {error}") from None
         if found:

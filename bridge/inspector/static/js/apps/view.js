@@ -48,15 +48,13 @@ function begun({ number, server, params, answer }) {
   return app;
 }
 
-/** Read the app's resource; it is shown at once if it wants to reach nothing. */
+/** Read the app's resource, which is shown when the user asks for it: no policy of browsers keeps it from every host. */
 async function read(app, input, outcome) {
   try {
     const { number, error } = await exchange(app.server, "resources/read", { uri: appUri(app.server, app.tool) });
     if (error) throw new Error(error.message);
-    app.source = `/frames/${number}/app`;
     app.wants = await api.app(number);
     app.host = hostOf(app, input, outcome);
-    app.isAllowed = !app.wants.permissions.length && !Object.keys(app.wants.domains).length;
   } catch (error) {
     app.problem = error.message;
   }
@@ -107,7 +105,8 @@ function wishes({ wants }) {
   return html`<p class="muted">
       ${reaches.length
         ? reaches.map(([kind, verb]) => html`It may ${verb} ${wants.domains[kind].map((domain) => html`<code>${visible(domain)}</code> `)}. `)
-        : "It reaches no network. "}
+        : "It declares no domains. "}
+      Browsers let it connect to other hosts without a request (preconnect, WebRTC).
       ${permissions ? `It may ask for: ${permissions}.` : nothing}
     </p>
     ${wants.refused.length
@@ -121,7 +120,7 @@ function opened(app) {
     ${app.consents.view()}
     <iframe
       title="app of the server" data-app=${number} sandbox="allow-scripts allow-forms" allow=${app.wants.allow}
-      src=${app.source} height=${host.height ?? 360}
+      src=${app.wants.frame} height=${host.height ?? 360}
     ></iframe>
     ${shown.context ? html`<h4>For the model</h4>${told(shown.context)}` : nothing}
     ${shown.messages.map((message) => html`<h4>Message to the chat</h4>${told(message)}`)}

@@ -1,0 +1,145 @@
+"""Messages that a server sends of itself: its notifications, and its requests to the client (handshake era)."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from bridge.client.connection.backlog import memory_of
+from bridge.client.connection.handlers import QuestionRefusedError, answer_question
+from bridge.protocol.messages import ProtocolError, answer
+from bridge.protocol.versions import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from bridge.tools.channel import LOG_LEVELS
+from bridge.tools.context import InvocationContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.running_call import Call
+    from bridge.client.connection.session import Session
+    from bridge.protocol.peer import PendingRequest
+    from bridge.types import Feature, Json
+
+_QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+CHANGED_LISTS: dict[str, Feature] = {
+    "notifications/tools/list_changed": "tools",
+    "notifications/resources/list_changed": "resources",
+    "notifications/prompts/list_changed": "prompts",
+}
+"""Features whose lists have changed, by notification."""
+_logger = logging.getLogger("bridge.client")
+
+
+class ServerMessages:
+    """Handles the messages of one session's server.
+
+    Args:
+        name: The server's name.
+        session: The session.
+        handlers: Handlers of its requests.
+    """
+
+    def __init__(self, name: str, session: Session, handlers: ClientHandlers) -> None:
+        self._name = name
+        self._session = session
+        self._handlers = handlers
+        self._answering: dict[Any, anyio.CancelScope] = {}
+
+    # --- notifications -----------------------------------------------------------------------------------------------
+
+    def on_notification(self, message: Json, of: PendingRequest | None) -> None:
+        """Handle a notification; one that is malformed or unknown is dropped."""
+        method, params = message["method"], message.get("params") or {}
+        if method == "notifications/message":
+            self._on_log(params, of)
+        elif method == "notifications/cancelled":
+            if (scope := self._answering.get(params.get("requestId"))) is not None:
+                scope.cancel()
+        elif method == "notifications/resources/updated":
+            if self._session.era == "handshake" and isinstance(uri := params.get("uri"), str):  # else of a subscription
+                self._session.events.update_listeners.notify(uri)
+        elif (feature := CHANGED_LISTS.get(method)) is not None:
+            self._session.events.list_listeners[feature].notify()
+
+    def _on_log(self, params: Json, of: PendingRequest | None) -> None:
+        level, data, logger = params.get("level"), params.get("data"), params.get("logger")
+        if level not in LOG_LEVELS or "data" not in params:
+            self.on_malformed({"method": "notifications/message"})
+            return
+        call = self._session.current_call(of)
+        if call is None:
+            severity = getattr(logging, level.upper(), logging.INFO)
+            _logger.log(severity, "server %r: %s", self._name, data)
+        else:
+            call.on_log(level, data, logger if isinstance(logger, str) else None)
+
+    def on_malformed(self, message: Json) -> None:
+        """Log a notification that lacks what its method needs."""
+        _logger.debug("server %r: dropped a malformed notification: %s", self._name, message["method"])
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def on_request(self, message: Json, of: PendingRequest | None) -> None:
+        """Answer a request in the background, or refuse it if too many are being answered."""
+        session = self._session
+        call = session.current_call(of)
+        backlog = session.backlog if call is None else call.backlog
+        if backlog.is_full and (of is not None or backlog.drops):
+            busy = ProtocolError(INTERNAL_ERROR, "too many requests of this server wait for their answers")
+            session.post_soon(answer(message["id"], busy))
+            return
+        size_bytes = memory_of(message.get("params"))
+        backlog.begin(size_bytes)
+        session.start_soon(backlog.deliver, size_bytes, self._answer, message, of)
+
+    async def _answer(self, message: Json, of: PendingRequest | None) -> None:
+        outcome: Json | ProtocolError = {}
+        method = message["method"]
+        is_known = self._session.era == "handshake" and (method == "ping" or method in _QUESTIONS)
+        if not is_known:
+            outcome = ProtocolError(METHOD_NOT_FOUND, "Method not found", method)
+        elif method != "ping":
+            with anyio.CancelScope() as scope:
+                self._answering[message["id"]] = scope
+                try:
+                    outcome = await self._answered({"method": method, "params": message.get("params") or {}}, of)
+                finally:
+                    del self._answering[message["id"]]
+            if scope.cancel_called:
+                return  # a cancelled request has no response
+        await self._session.post(answer(message["id"], outcome))
+
+    async def _answered(self, wire: Json, of: PendingRequest | None) -> Json | ProtocolError:
+        """Answer a question until all calls that it may belong to have ended."""
+        calls = self._session.current_calls(of)
+        outcome: Json | ProtocolError = ProtocolError(INVALID_PARAMS, "the call that this request belongs to has ended")
+        async with anyio.create_task_group() as tasks:
+            if calls:
+                tasks.start_soon(_call_after, calls, tasks.cancel_scope.cancel)
+            outcome = await self._answer_for_calls(calls, wire, of)
+            tasks.cancel_scope.cancel()
+        return outcome
+
+    async def _answer_for_calls(
+        self, calls: Sequence[Call], wire: Json, of: PendingRequest | None
+    ) -> Json | ProtocolError:
+        call = self._session.current_call(of)
+        try:
+            with ExitStack() as stack:
+                for waiting in calls:
+                    stack.enter_context(waiting.asking())
+                context = InvocationContext() if call is None else call.context
+                return await answer_question(self._handlers, wire, context)
+        except QuestionRefusedError as error:
+            return ProtocolError(error.code, str(error), error.data)
+
+
+async def _call_after(calls: Sequence[Call], then: Callable[[], None]) -> None:
+    """Call a function after all these calls have ended: their server requests are cancelled."""
+    for call in calls:
+        await call.over()
+    then()

@@ -1,0 +1,221 @@
+"""Forms: what a user is asked to fill in, as MCP can carry it, and the reading of the answers.
+
+A form is made of a type or a JSON Schema. MCP's forms are flat: each field is text, a number, a boolean, a choice among
+texts, or a list of choices (MCP 2025-11-25, Elicitation, ``PrimitiveSchemaDefinition``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from inspect import isroutine
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from bridge.errors import DefinitionError, ToolError, WireError
+from bridge.text import clip, short_repr
+from bridge.tools.form_fields import FORMATS, choices_of, compiled_pattern, form_fields
+
+if TYPE_CHECKING:
+    from bridge.types import Json
+
+VALUE = "value"
+"""Name of the only field of a form that is made of a scalar type."""
+
+_NULL = {"type": "null"}
+_SCALARS = ("string", "integer", "number", "boolean")
+_FIELDS = (
+    "a field is text, a number, a boolean, one of several texts (an Enum or Literal) or a list of them; ask for the "
+    "rest in questions of its own"
+)
+_FORM = (
+    "give a type (str, bool, an Enum, a dataclass, a pydantic model), a list of texts to choose from, or a JSON Schema"
+)
+_MAX_PROBLEMS = 5
+_MAX_PROBLEM_CHARS = 500
+
+
+class FormError(DefinitionError, ToolError):
+    """A form cannot be carried by MCP; the message names its field and the remedy, also for the client."""
+
+
+class MisfitError(WireError):
+    """An answer does not fit its question; the message says why, for the user."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """A form."""
+
+    schema: Mapping[str, Any]
+    """JSON Schema of an object with flat properties."""
+    _read: Callable[[Mapping[str, Any]], Any]
+
+    @classmethod
+    def of(cls, given: object) -> Form:
+        """Return the form of a type, a JSON Schema, a list of texts to choose from, or None for a form without fields.
+
+        A scalar type becomes a form with one field, ``value``.
+
+        Raises:
+            FormError: MCP cannot carry it.
+        """
+        if given is None:
+            return cls.of_schema({})
+        if isinstance(given, Mapping):
+            return cls.of_schema(given)
+        if isinstance(given, list | tuple):
+            if not (given and all(isinstance(each, str) for each in given) and len({*given}) == len(given)):
+                raise FormError(f"{short_repr(given)} is no list of different texts to choose from; {_FORM}")
+            return _form_of_type(Literal[tuple(given)])
+        if isinstance(given, str | bytes | int | float) or isroutine(given):
+            raise FormError(f"{short_repr(given)} is no form; {_FORM}")
+        try:
+            return _form_of_type(given)
+        except TypeError:  # not hashable
+            return _form_of_type.__wrapped__(given)
+
+    @classmethod
+    def of_schema(cls, schema: Mapping[str, Any]) -> Form:
+        """Return the form of a JSON Schema; one without properties is completed, others are sent as they are.
+
+        Raises:
+            FormError: MCP cannot carry it.
+        """
+        if schema in ({}, {"type": "object"}):
+            return cls.received({"type": "object", "properties": {}})
+        properties = schema.get("properties")
+        if schema.get("type") != "object" or not isinstance(properties, Mapping):
+            raise FormError(
+                f'{short_repr(schema)} is no schema of a form, which has "type": "object" and "properties"; {_FORM}'
+            )
+        for name, each in properties.items():
+            _check_property(name, each)
+        required = schema.get("required", [])
+        if not isinstance(required, list | tuple) or not all(name in properties for name in required):
+            raise FormError(f'"required" of a form must be a list of its fields, not {short_repr(required)}')
+        return cls.received(schema)
+
+    @classmethod
+    def received(cls, schema: Mapping[str, Any]) -> Form:
+        """Return the form of another server's question; its fields are checked as far as they are MCP's."""
+        return cls(schema, lambda content: _read_fields(schema, content))
+
+    def read(self, content: Mapping[str, Any] | None) -> Any:
+        """Return the data of an accepted form: a value of its type, or the content for a JSON Schema.
+
+        Raises:
+            MisfitError: The content does not fit.
+        """
+        return self._read(content or {})
+
+
+@lru_cache(256)
+def _form_of_type(kind: Any) -> Form:
+    from bridge.tools.schema.generator import (  # noqa: PLC0415 - only needed for forms of types
+        SCHEMA_ERRORS,
+        internal_schema,
+        public_schema,
+        schema_error_text,
+    )
+    from bridge.tools.schema.json_schema import inlined  # noqa: PLC0415 - as above
+
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        schema: Json = inlined(public_schema(internal_schema(adapter)))
+    except SCHEMA_ERRORS as error:
+        raise FormError(f"{kind!r} cannot be a form: {schema_error_text(error)}; {_FORM}") from error
+    is_scalar = schema.get("type") != "object"
+    if is_scalar:
+        schema = {"type": "object", "properties": {VALUE: schema}, "required": [VALUE]}
+    elif "properties" not in schema:
+        raise FormError(f"{kind!r} cannot be a form, since its fields are not known; {_FORM}")
+    nullable = {name for name, each in schema["properties"].items() if _NULL in each.get("anyOf", ())}
+    properties = {name: _carried(each) for name, each in schema["properties"].items()}
+    required = [name for name in schema.get("required", ()) if name not in nullable]
+    nulls = dict.fromkeys(name for name in schema.get("required", ()) if name in nullable)
+    form = {**schema, "properties": properties, "required": required}
+    if not required:
+        del form["required"]
+    try:
+        Form.of_schema(form)
+    except FormError as error:
+        raise FormError(f"{kind!r} cannot be a form: {error}") from None
+
+    def read(content: Mapping[str, Any]) -> Any:
+        given = {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in content.items()
+            if value is not None or name in required
+        }
+        given = {**nulls, **given}
+        if is_scalar and VALUE not in given:
+            raise MisfitError(f"{VALUE}: is required")
+        try:
+            return adapter.validate_json(to_json(given[VALUE] if is_scalar else given), strict=True)
+        except ValidationError as error:
+            raise MisfitError(_problems(error, [VALUE] if is_scalar else [])) from error
+        except ValueError as error:
+            raise MisfitError(f"it cannot be written as JSON: {error}") from error
+
+    return Form(form, read)
+
+
+def _carried(schema: Json) -> Json:
+    """Return the schema of a field as MCP has it: without null, constants, and formats that it does not have."""
+    variants = [each for each in schema.get("anyOf", ()) if each != _NULL]
+    if len(variants) == 1:
+        schema = {**{key: value for key, value in schema.items() if key != "anyOf"}, **variants[0]}
+    schema = {key: value for key, value in schema.items() if (key, value) != ("default", None)}
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
+    if schema.get("type") == "string" and schema.get("format") not in FORMATS:
+        schema.pop("format", None)
+    if isinstance(schema.get("items"), dict):
+        schema["items"] = _carried(schema["items"])
+    return schema
+
+
+def _check_property(name: object, schema: Any) -> None:
+    """Raise an error for a field that MCP cannot carry.
+
+    Raises:
+        FormError: It is one.
+    """
+    kind, choices = (schema.get("type"), choices_of(schema)) if isinstance(schema, dict) else (None, [])
+    if not isinstance(name, str) or not isinstance(schema, dict):
+        raise FormError(f"the field {name!r} of a form has the schema {short_repr(schema)}; {_FIELDS}")
+    is_choice = bool(choices) and (kind is None or kind in _SCALARS)
+    if not (is_choice or kind in _SCALARS or (kind == "array" and choices)):
+        what = "a list without choices" if kind == "array" else f"of the type {kind!r}" if kind else short_repr(schema)
+        raise FormError(f"the field {name!r} of a form is {what}; {_FIELDS}")
+    pattern = schema.get("pattern")
+    if pattern is not None and (not isinstance(pattern, str) or compiled_pattern(pattern) is None):
+        raise FormError(
+            f"the pattern {short_repr(pattern)} of the field {name!r} cannot be checked; write it without look-around "
+            "and back references, or check the text in the tool"
+        )
+
+
+def _read_fields(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    problems = []
+    for field in form_fields(schema):
+        value = content.get(field.name)
+        if value is None and (field.name not in content or not field.is_required):
+            problem = "is required" if field.is_required else None
+        else:
+            problem = field.problem(value)
+        if problem is not None:
+            problems.append(f"{field.name}: {problem}")
+    if problems:
+        raise MisfitError(clip("; ".join(problems[:_MAX_PROBLEMS]), _MAX_PROBLEM_CHARS))
+    return dict(content)
+
+
+def _problems(error: ValidationError, path: list[str]) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)[:_MAX_PROBLEMS]
+    texts = (f"{'.'.join(map(str, [*path, *each['loc']])) or 'the form'}: {each['msg']}" for each in found)
+    return clip("; ".join(texts), _MAX_PROBLEM_CHARS)

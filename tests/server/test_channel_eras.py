@@ -1,0 +1,139 @@
+"""Messages and questions of a call by era."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp import Client, MCPError
+
+from bridge.errors import ToolError
+from bridge.server.channel import missing_capability
+from bridge.server.publisher import Publisher
+from bridge.tools.questions import Elicitation, Roots, Sampling, UrlElicitation
+from bridge.tools.toolbox import ToolBox
+from tests.server.test_channel import Person, text
+from tests.server.tools import GREET, NAME_FORM, made
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp.client import ClientRequestContext
+    from mcp_types import (
+        ElicitRequestParams,
+        ElicitResult,
+        LoggingMessageNotificationParams,
+    )
+
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.questions import Question
+
+pytestmark = pytest.mark.anyio
+
+
+async def leveled(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+    for level in ("debug", "info", "warning", "error"):
+        await context.log(level, level)
+    return "done"
+
+
+async def test_a_session_of_the_handshake_era_gets_all_messages_until_it_sets_a_level() -> None:
+    said: list[Any] = []
+
+    async def log(params: LoggingMessageNotificationParams) -> None:
+        said.append(params.data)
+
+    publisher = Publisher(ToolBox(made("work", leveled)), name="tests")
+    async with (
+        Client(publisher.server, mode="legacy", logging_callback=log) as client,
+        Client(publisher.server, mode="legacy", logging_callback=log) as other,
+    ):
+        await client.call_tool("work", {})
+        with pytest.warns(UserWarning, match="deprecated"):
+            await client.set_logging_level("warning")
+        await client.call_tool("work", {})
+        assert said == ["debug", "info", "warning", "error", "warning", "error"]
+        said.clear()
+        await other.call_tool("work", {})
+        assert said == ["debug", "info", "warning", "error"]
+
+
+async def test_a_request_of_the_modern_era_gets_the_messages_that_it_asks_for() -> None:
+    said: list[Any] = []
+
+    async def log(params: LoggingMessageNotificationParams) -> None:
+        said.append(params.data)
+
+    server = Publisher(ToolBox(made("work", leveled)), name="tests").server
+    async with Client(server, logging_callback=log, log_level="error") as client:
+        await client.call_tool("work", {})
+    async with Client(server, logging_callback=log) as client:
+        await client.call_tool("work", {})
+    assert said == ["error"]
+
+
+async def test_a_client_of_the_handshake_era_that_cannot_be_asked_is_a_tool_error() -> None:
+    async with Client(Publisher(ToolBox(GREET), name="tests").server, mode="legacy") as client:
+        result = await client.call_tool("greet", {})
+    assert result.is_error
+    assert text(result) == "this call needs a client with the capability elicitation.form"
+
+
+async def test_a_client_of_the_handshake_era_that_fails_to_answer_is_a_tool_error() -> None:
+    async def refuse(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        raise MCPError(-1, "not today")
+
+    server = Publisher(ToolBox(GREET), name="tests").server
+    async with Client(server, mode="legacy", elicitation_callback=refuse) as client:
+        result = await client.call_tool("greet", {})
+    assert result.is_error
+    assert text(result) == "the client did not answer 'elicitation/create': not today"
+
+
+async def test_a_client_of_the_modern_era_that_cannot_be_asked_is_told_what_it_lacks() -> None:
+    async with Client(Publisher(ToolBox(GREET), name="tests").server) as client:
+        try:
+            await client.call_tool("greet", {})
+        except MCPError as error:
+            refusal = error
+    assert refusal.code == -32021
+    assert refusal.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+
+
+FORM = Elicitation("?", NAME_FORM)
+URL = UrlElicitation("?", "https://example.com", "1")
+MODEL = Sampling((), 1)
+
+
+@pytest.mark.parametrize(
+    ("question", "declared", "missing"),
+    [
+        (FORM, {"elicitation": {}}, None),
+        (FORM, {"elicitation": {"form": {}}}, None),
+        (FORM, {"elicitation": {"form": {}, "url": {}}}, None),
+        (FORM, {"elicitation": {"url": {}}}, {"elicitation": {"form": {}}}),
+        (FORM, {}, {"elicitation": {"form": {}}}),
+        (URL, {"elicitation": {}}, {"elicitation": {"url": {}}}),
+        (URL, {"elicitation": {"url": {}}}, None),
+        (URL, {"sampling": {}}, {"elicitation": {"url": {}}}),
+        (MODEL, {"sampling": {}}, None),
+        (MODEL, {}, {"sampling": {}}),
+        (Roots(), {"roots": {}}, None),
+        (Roots(), {}, {"roots": {}}),
+    ],
+)
+async def test_what_a_client_must_declare(question: Question, declared: Any, missing: Any) -> None:
+    assert missing_capability(question, declared) == missing
+
+
+async def test_a_tool_error_is_what_a_question_after_the_end_gets() -> None:
+    contexts: list[InvocationContext] = []
+
+    async def body(arguments: Mapping[str, Any], context: InvocationContext) -> Any:
+        contexts.append(context)
+        return "done"
+
+    async with Person().client(made("work", body), mode="legacy") as client:
+        await client.call_tool("work", {})
+        with pytest.raises(ToolError, match="the call has ended"):
+            await contexts[0].elicit("late?", NAME_FORM)
