@@ -15,6 +15,7 @@ import atexit
 import math
 import os
 from concurrent.futures import CancelledError
+from contextvars import copy_context
 from threading import Lock, get_ident, local
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -233,13 +234,18 @@ if hasattr(os, "register_at_fork"):
 
 
 def call_soon(token: EventLoopToken, function: Callable[[], object]) -> None:
-    """Call a function in an event loop, from any thread and without waiting for it.
+    """Call a function in an event loop, with a copy of the current context variables.
+
+    It can be called from any thread, and does not wait.
 
     Raises:
         RuntimeError: The event loop is closed.
     """
     loop: Any = token.native_token
-    (getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon)(function)
+    if hasattr(loop, "call_soon_threadsafe"):
+        loop.call_soon_threadsafe(function)
+    else:
+        loop.run_sync_soon(copy_context().run, function)
 
 
 def runs_on_asyncio() -> bool:
@@ -254,12 +260,13 @@ def runs_on_asyncio() -> bool:
 def start_detached(function: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
     """Run a coroutine function in its own task, with a name for debugging, in the running event loop.
 
-    The task is not awaited, and not cancelled before the event loop ends. It must handle its own exceptions.
+    The task has a copy of the current context variables. It is not awaited, and not cancelled before the event loop
+    ends. It must handle its own exceptions.
     """
     if not runs_on_asyncio():
         import trio  # noqa: PLC0415 - installed if it is running
 
-        trio.lowlevel.spawn_system_task(function, name=name)
+        trio.lowlevel.spawn_system_task(function, name=name, context=copy_context())
         return
     task = asyncio.get_running_loop().create_task(function(), name=name)
     _running.add(task)

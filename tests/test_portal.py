@@ -130,6 +130,35 @@ except KeyboardInterrupt:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_detached_tasks_and_scheduled_functions_see_the_context_variables(anyio_backend: str) -> None:
+    variable: ContextVar[str] = ContextVar("variable", default="none")
+    seen: list[str] = []
+    ended, called = anyio.Event(), anyio.Event()
+    token = anyio.lowlevel.current_token()
+
+    async def note() -> None:
+        seen.append(variable.get())
+        variable.set("of the task")
+        ended.set()
+
+    def note_and_set() -> None:
+        seen.append(variable.get())
+        called.set()
+
+    def schedule() -> None:
+        variable.set("of the thread")
+        portal.call_soon(token, note_and_set)
+
+    variable.set(f"of {anyio_backend}")
+    portal.start_detached(note, "note")
+    await ended.wait()
+    await anyio.to_thread.run_sync(schedule)
+    await called.wait()
+    assert [*seen, variable.get()] == [f"of {anyio_backend}", "of the thread", f"of {anyio_backend}"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_another_event_loop_awaits_the_portal_without_blocking() -> None:
     assert await portal.await_in_portal(double, 21) == 42
     assert not portal.is_here()

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
+from mcp.server.auth.middleware.auth_context import auth_context_var
 
 from bridge import Caller, DefinitionError, InvocationContext, ToolBox, ToolError, ToolExecutionRequest, execute, tool
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.auth.identity import RequestUser
+from bridge.server.auth.tokens import VerifiedToken
 from bridge.testing import Call, connected, failing, recorded, recorded_all
 
 
@@ -103,6 +108,30 @@ async def test_a_tool_may_be_told_who_calls(protocol: Any) -> None:
         async with connected(note, protocol=protocol, caller=caller) as provider:
             await execute(provider.tools, ToolExecutionRequest("note"), InvocationContext())
     assert seen == [ada, None]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
+async def test_callers_who_share_a_connection_are_told_apart(protocol: Any) -> None:
+    @tool
+    async def who(context: InvocationContext) -> str:
+        """Return the caller."""
+        await anyio.lowlevel.checkpoint()
+        return "nobody" if context.caller is None else context.caller.name
+
+    answers: dict[str, str] = {}
+
+    async def call(name: str) -> None:
+        auth_context_var.set(RequestUser(VerifiedToken(token="", client_id=name, scopes=[]), EVERYTHING))
+        answers[name] = (await provider.call("who")).text
+
+    async with connected(who, protocol=protocol, caller=Caller("ada")) as provider:
+        async with anyio.create_task_group() as group:
+            for name in ("bob", "eve"):
+                group.start_soon(call, name)
+        assert answers == {"bob": "bob", "eve": "eve"}
+        assert (await provider.call("who")).text == "ada"
 
 
 @pytest.mark.anyio

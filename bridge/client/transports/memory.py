@@ -15,7 +15,7 @@ from bridge.protocol.peer import PeerLostError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.shared.memory import MessageStream
 
     from bridge.client.transports.link import LinkOptions
     from bridge.protocol.peer import PendingRequest
@@ -54,7 +54,11 @@ class MemoryTransport(Transport):
 
 
 class MemoryLink(Link):
-    """Message streams of a server of the SDK, which runs in a task of the session."""
+    """Message streams of a server of the SDK, which runs in a task of the session.
+
+    The server handles each message with the context variables of its sender, such as the authenticated caller; a
+    connection may be shared by callers, and was opened by only one of them.
+    """
 
     kind = "memory"
 
@@ -62,24 +66,24 @@ class MemoryLink(Link):
         super().__init__()
         self._server = getattr(server, "_lowlevel_server", server)
         self._events = options.events
-        self._sent: MemoryObjectSendStream[Any] | None = None
+        self._streams: MessageStream | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Run the server."""
-        received, incoming = anyio.create_memory_object_stream[Any](0)
-        outgoing, taken = anyio.create_memory_object_stream[Any](0)
+        from mcp.shared.memory import create_client_server_memory_streams  # noqa: PLC0415 - the server is one of the SDK
+
         has_ended = anyio.Event()
 
         async def serve() -> None:
             try:
-                await self._server.run(taken, received, self._server.create_initialization_options())
+                await self._server.run(*served, self._server.create_initialization_options())
             finally:
                 has_ended.set()
                 self._events.peer_ended()
 
-        self._sent = outgoing
-        async with received, incoming, outgoing, taken, anyio.create_task_group() as tasks:
+        async with create_client_server_memory_streams() as (streams, served), anyio.create_task_group() as tasks:
+            self._streams = incoming, outgoing = streams
             tasks.start_soon(serve)
             tasks.start_soon(self._read, incoming)
             try:
@@ -90,7 +94,7 @@ class MemoryLink(Link):
                     await has_ended.wait()
                 tasks.cancel_scope.cancel()
 
-    async def _read(self, incoming: MemoryObjectReceiveStream[Any]) -> None:
+    async def _read(self, incoming: Any) -> None:
         async for item in incoming:
             if not isinstance(item, Exception):
                 related = getattr(item.metadata, "related_request_id", None)
@@ -119,5 +123,6 @@ class MemoryLink(Link):
         from mcp.shared.message import SessionMessage  # noqa: PLC0415 - the server is one of the SDK
         from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415 - likewise
 
-        assert self._sent is not None
-        await self._sent.send(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))
+        assert self._streams is not None
+        _, outgoing = self._streams
+        await outgoing.send(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))

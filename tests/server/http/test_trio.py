@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 import httpx
@@ -17,6 +17,9 @@ from bridge.errors import DefinitionError
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.limits import Limits
+from bridge.service.ai_service import ai_service
+from bridge.service.memory.chat_memory import ChatMemory
+from bridge.testing import ScriptedChatModel
 from tests.server import http_server, hypercorn_server
 from tests.server.cluster.speaking import Talk, text_of
 from tests.server.http_server import answer, call, events, modern, modern_headers, open_session, request
@@ -204,6 +207,60 @@ def test_the_caller_of_a_key_is_known(client: httpx.Client) -> None:
         found = answer(sent(client, origin, call("who"), "modern", authorization=f"Bearer {'1' * 40}"))
     assert refused.status_code == 401
     assert found["result"]["content"][0]["text"] == "one"
+
+
+class Diary(Protocol):
+    """A service with a conversation for each caller."""
+
+    @tool
+    async def note(self, text: str) -> str: ...
+
+
+def said_to(model: ScriptedChatModel) -> list[list[str]]:
+    return [[message.text or "" for message in request.messages] for request in model.requests]
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+@pytest.mark.parametrize("server", [http_server, hypercorn_server], ids=["asyncio", "trio"])
+def test_callers_have_conversations_of_their_own(client: httpx.Client, server: Any, *, fast_path: bool) -> None:
+    keys = {name: name * 20 for name in ("ada", "bob")}
+    model = ScriptedChatModel(list("1234"))
+    diary = ai_service(Diary, chat_model=model, memory=ChatMemory())
+    app = http_app(diary, auth=ApiKeys(*(ApiKey(name, key) for name, key in keys.items())), fast_path=fast_path)
+    with server.serving(app) as origin:
+        for name, era, text in (
+            ("ada", "modern", "I am Ada"),
+            ("bob", "modern", "I am Bob"),
+            ("ada", "handshake", "Who am I?"),
+            ("bob", "handshake", "And I?"),
+        ):
+            message, headers = call("note", {"text": text}), {"authorization": f"Bearer {keys[name]}"}
+            if era == "handshake":
+                client.headers.update(headers)
+            assert "result" in answer(sent(client, origin, message, era, **headers))
+    assert said_to(model) == [
+        ["I am Ada"],
+        ["I am Bob"],
+        ["I am Ada", "1", "Who am I?"],
+        ["I am Bob", "2", "And I?"],
+    ]
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+@pytest.mark.parametrize("server", [http_server, hypercorn_server], ids=["asyncio", "trio"])
+def test_without_callers_sessions_have_conversations_of_their_own(
+    client: httpx.Client, server: Any, *, fast_path: bool
+) -> None:
+    model = ScriptedChatModel(list("12345"))
+    app = http_app(ai_service(Diary, chat_model=model, memory=ChatMemory()), fast_path=fast_path)
+    with server.serving(app) as origin:
+        url = f"{origin}/mcp"
+        ada, bob = open_session(client, url), open_session(client, url)
+        for session, text in ((ada, "I am Ada"), (bob, "I am Bob"), (ada, "Who am I?")):
+            assert "result" in answer(client.post(url, json=call("note", {"text": text}), headers=session))
+        for _ in range(2):
+            assert "result" in answer(sent(client, origin, call("note", {"text": "Nobody"}), "modern"))
+    assert said_to(model) == [["I am Ada"], ["I am Bob"], ["I am Ada", "1", "Who am I?"], ["Nobody"], ["Nobody"]]
 
 
 def test_replicas_need_asyncio() -> None:
