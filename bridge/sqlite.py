@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
+import stat
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.private_files import PRIVATE_MODE, open_private
+from bridge.private_files import PRIVATE_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-_BUSY_SECONDS = 1.0
 _COMPANIONS = ("-wal", "-shm")
 
 
@@ -41,8 +41,14 @@ class FileKind:
     schema: Mapping[str, tuple[str, ...]]
     """Names of its tables, with their columns, and of its indexes, with none."""
 
-    def prepare(self, path: Path) -> None:
+    def prepare(self, path: Path, busy_seconds: float) -> None:
         """Create a file for its user alone, or restrict a file of this kind to its user.
+
+        Other processes, and other connections of this one, may use the file meanwhile.
+
+        Args:
+            path: The file.
+            busy_seconds: Seconds to wait for a process that has locked it.
 
         Raises:
             ForeignFileError: It belongs to another program, or has another version; it was not changed.
@@ -51,12 +57,16 @@ class FileKind:
         """
         if str(path) == ":memory:" or (path.exists() and not path.is_file()):  # SQLite says what is wrong
             return
+        path = Path(os.path.realpath(path))  # SQLite keeps companions beside the file that a link names
         if path.exists() and path.stat().st_size:
-            self._require_own(path)
-        os.close(open_private(path, os.O_RDWR))
-        for companion in (path.with_name(path.name + end) for end in _COMPANIONS):
-            if companion.exists():
-                companion.chmod(PRIVATE_MODE)
+            self._require_own(path, busy_seconds)
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_MODE))
+        except FileExistsError:
+            _restrict(path)  # without opening it, since closing it would release the locks of this process
+        for end in _COMPANIONS:
+            with suppress(FileNotFoundError):  # the last process that closes the file removes them
+                _restrict(path.with_name(path.name + end))
 
     def mark(self, connection: sqlite3.Connection) -> None:
         """Write the kind and version into a file, within a transaction."""
@@ -67,11 +77,12 @@ class FileKind:
         """Return True for a file that `mark` has written, False for an empty one or that of an earlier checkout."""
         return _pragma(connection, "application_id") == self.application_id
 
-    def _require_own(self, path: Path) -> None:
+    def _require_own(self, path: Path, busy_seconds: float) -> None:
         # Without a write-ahead log, an immutable database creates no files and takes no locks.
         how = "mode=ro" if path.with_name(path.name + "-wal").exists() else "mode=ro&immutable=1"
-        address = f"{path.absolute().as_uri()}?{how}"
-        with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)) as connection:
+        address = f"{path.as_uri()}?{how}"
+        with closing(sqlite3.connect(address, uri=True, timeout=busy_seconds, isolation_level=None)) as connection:
+            connection.execute("BEGIN")  # the values are of one moment, though another process may be creating the file
             found, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
             schema = _schema(connection) if found == 0 else {}
         if found == self.application_id and version == self.version:
@@ -81,6 +92,13 @@ class FileKind:
         if found == self.application_id or (found == 0 and schema in ({}, self.schema)):
             raise ForeignFileError("it was written by another version of this package; name a new file", version)
         raise ForeignFileError("it is a database of another program; name a new file", None)
+
+
+def _restrict(path: Path) -> None:
+    """Restrict a regular file to its user."""
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode) and stat.S_IMODE(mode) & ~PRIVATE_MODE:
+        path.chmod(mode & PRIVATE_MODE)
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

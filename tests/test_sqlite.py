@@ -9,8 +9,10 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
+from bridge import sqlite
 from bridge.errors import MemoryStoreError
 from bridge.server.tasks.sqlite_store import SqliteTaskStore
 from bridge.server.tasks.store import TaskStoreError
@@ -96,6 +98,63 @@ async def test_a_database_that_another_program_writes_is_refused(tmp_path: Path,
         writer.execute("COMMIT")
         assert writer.execute("SELECT name FROM customers").fetchall() == [("Ada",)]
         assert writer.execute("PRAGMA user_version").fetchone() == (0,)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+async def test_a_database_that_a_link_names_is_told_apart_by_the_log_beside_it(tmp_path: Path, use: Any) -> None:
+    path, link = tmp_path / "data" / "other.db", tmp_path / "mine.db"
+    path.parent.mkdir()
+    link.symlink_to(path)
+    with closing(sqlite3.connect(path)) as writer:
+        writer.executescript(FOREIGN["log"])
+        with pytest.raises((TaskStoreError, MemoryStoreError), match="a database of another program"):
+            await use(link)
+        writer.executescript("DROP TABLE customers")
+    await use(link)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+@pytest.mark.parametrize("reads", [1, 2])
+async def test_a_file_that_another_process_is_creating_is_used(
+    tmp_path: Path, use: Any, monkeypatch: pytest.MonkeyPatch, reads: int, *, has_log: bool
+) -> None:
+    path, created = tmp_path / "new.db", tmp_path / "created.db"
+    await use(created)
+    creator = sqlite3.connect(path, check_same_thread=False)
+    creator.execute("PRAGMA journal_mode = WAL")
+    if has_log:
+        creator.execute("SELECT * FROM sqlite_schema")
+    assert path.with_name("new.db-wal").exists() == has_log
+    found, read = [], sqlite._pragma
+
+    def read_before(connection: sqlite3.Connection, name: str) -> int:
+        number = read(connection, name)
+        found.append(number)
+        if len(found) == reads:  # the other process writes all at this moment
+            with closing(sqlite3.connect(created)) as source:
+                source.backup(creator)
+            creator.close()
+        return number
+
+    monkeypatch.setattr(sqlite, "_pragma", read_before)
+    await use(path)
+    assert found[:2] == [0, 0]
+
+
+async def test_a_file_that_one_process_opens_twice_stays_locked(tmp_path: Path) -> None:
+    path = tmp_path / "conversations.db"
+    counting = (
+        "import sqlite3, sys; file = sqlite3.connect(sys.argv[1]);"
+        "print(*file.execute('SELECT count(*) FROM message').fetchone()); file.close()"
+    )
+    with closing(SqliteStore(path)) as store, closing(SqliteStore(path)) as again:
+        for count in (2, 4):
+            for each in (store, again):
+                await each.append("a", [UserMessage.of("Hello")])
+            # The other process would remove the log if it believed to be the last one.
+            run = await anyio.run_process([sys.executable, "-c", counting, str(path)])
+            assert run.stdout == f"{count}\n".encode()
 
 
 async def test_tasks_and_conversations_do_not_share_a_file(tmp_path: Path) -> None:

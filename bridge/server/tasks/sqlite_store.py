@@ -125,7 +125,7 @@ class SqliteTaskStore:
             raise TaskStoreError(f"the tasks in {str(self._path)!r} cannot be used: {_described(error)}") from error
 
     def _open(self) -> list[TaskRecord]:
-        _KIND.prepare(self._path)
+        _KIND.prepare(self._path, _BUSY_SECONDS)
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(connection)

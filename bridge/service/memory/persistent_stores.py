@@ -157,7 +157,7 @@ class SqliteStore(_BlockingStore):
         if self._opened is not None:
             return self._opened
         try:
-            _KIND.prepare(self._path)
+            _KIND.prepare(self._path, _BUSY_SECONDS)
         except ForeignFileError as error:
             if error.version is None:
                 raise
