@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from random import uniform
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from bridge.server.limits.accounts import Usage, caller_key
 from bridge.text import clip
 
 if TYPE_CHECKING:
+    from starlette.types import Message, Send
+
     from bridge.server.http.requests import Request
     from bridge.server.limits.accounts import Account, Accounts, LimitExceeded
 
@@ -54,6 +57,7 @@ class RateLimitGuard:
         request.usage = Usage(account, now, is_stream=is_stream)
         request.usage.begin()
         request.exits.callback(request.usage.end)
+        request.send = partial(_send, request.send, request.usage)
         return True
 
     async def _refuse(self, account: Account, refusal: LimitExceeded, now: float, request: Request) -> None:
@@ -63,6 +67,13 @@ class RateLimitGuard:
             await delay_refusal()
         seconds, limit = refusal.retry_after_seconds, refusal.limit
         await send_error(request.send, 429, refusal.text, retry_after_seconds=seconds, limit=limit)
+
+
+async def _send(send: Send, usage: Usage, message: Message) -> None:
+    """Send a part of a response. With the last one the request ends, because its client may send the next one then."""
+    if message["type"] == "http.response.body" and not message.get("more_body", False):
+        usage.end()
+    await send(message)
 
 
 async def delay_refusal() -> None:

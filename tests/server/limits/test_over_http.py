@@ -288,6 +288,33 @@ def test_who_hangs_up_while_a_call_runs_is_not_counted_any_more() -> None:
             held.go_on.set()
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_a_request_is_not_counted_any_more_when_its_client_gets_the_response(*, fast_path: bool) -> None:
+    app = http_app(ToolBox(add), limits=Limits(concurrency=1), fast_path=fast_path)
+    message = http.modern(http.call("add", ARGUMENTS))
+    statuses: list[int] = []
+
+    async def ask(app: Any) -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            response = await client.post("/mcp", json=message, headers=http.modern_headers(message))
+            statuses.append(response.status_code)
+
+    async def asked_again(scope: Any, receive: Any, send: Any) -> None:
+        async def sent(part: Any) -> None:
+            if part["type"] == "http.response.body" and not part.get("more_body"):
+                await ask(app)  # the next request, while this one's function has not returned
+            await send(part)
+
+        await app(scope, receive, sent)
+
+    async with app.router.lifespan_context(app):
+        await ask(asked_again)
+    assert statuses == [200, 200]
+
+
 async def _until_it_is_let_in(peer: Modern) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
         while peer.send(http.call("add", ARGUMENTS)).status_code == 429:
