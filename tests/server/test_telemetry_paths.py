@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from bridge import ToolBox, ToolError, tool
 from bridge.protocol.versions import CLIENT_INFO_KEY
 from bridge.server.http.app import http_app
-from bridge.telemetry.conventions import SERVER_OPERATION_DURATION, SERVER_SESSION_DURATION
+from bridge.telemetry.conventions import OWN_REQUEST_ID, SERVER_OPERATION_DURATION, SERVER_SESSION_DURATION
 from bridge.telemetry.observer import Observer
 from bridge.telemetry.switch import enabled
 from bridge.telemetry.tracing import Tracing
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACED = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
 PATHS = {"the SDK": (False, "h11"), "the fast path": (True, "h11"), "the direct way": (True, "direct")}
+_DIFFERENT = {"mcp.session.id", OWN_REQUEST_ID}
+"""Attributes of spans that differ from run to run."""
 
 
 class Kept:
@@ -41,11 +43,13 @@ class Kept:
 
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
+        self.request_ids: list[str] = []
 
     def put(self, records: Sequence[CallRecord]) -> None:
         for record in records:
             told = json.loads(record.line)
             assert told.pop("time")
+            self.request_ids.append(told.pop("request_id"))
             assert told.pop("duration_ms") >= 0
             self.told.append(told)
 
@@ -71,6 +75,12 @@ class Watched:
         return self._sink.told
 
     @property
+    def request_ids(self) -> list[str]:
+        """Our own ids of the recorded requests."""
+        self.observer.flush()
+        return self._sink.request_ids
+
+    @property
     def finished(self) -> Sequence[ReadableSpan]:
         return self._spans.get_finished_spans()
 
@@ -81,7 +91,7 @@ class Watched:
                 span.name,
                 span.status.status_code.name,
                 span.parent and format(span.parent.span_id, "016x"),
-                {key: value for key, value in (span.attributes or {}).items() if key != "mcp.session.id"},
+                {key: value for key, value in (span.attributes or {}).items() if key not in _DIFFERENT},
             )
             for span in self.finished
         ]
@@ -153,6 +163,10 @@ def test_spans_counts_and_records_are_the_same_on_every_path(is_modern: bool) ->
     names = [name for name, *_ in sdk.spans if name.startswith("tools/call")]
     assert names == ["tools/call add", "tools/call fail", "tools/call add", "tools/call"]
     assert [parent for name, _, parent, _ in sdk.spans if name == "tools/call fail"] == [PARENT_ID]
+    for each in (sdk, *others):
+        called = [span for span in each.finished if span.name.startswith("tools/call")]
+        assert [(span.attributes or {})[OWN_REQUEST_ID] for span in called] == each.request_ids
+        assert len(set(each.request_ids)) == len(called)
     for other in others:
         assert [{**record, "trace_id": None} for record in other.records] == [
             {**record, "trace_id": None} for record in sdk.records
@@ -167,6 +181,8 @@ def test_calls_without_a_trace_are_recorded_and_counted_the_same_on_every_path(i
     outcomes = ["tool_error", "error", "ok", "tool_error", "ok", "tool_error"]
     assert [record["outcome"] for record in sdk.records[::3]] == outcomes
     assert {record["client"] for record in sdk.records} == {CLIENT_INFO["name"]}
+    for each in (sdk, *others):
+        assert len(set(each.request_ids)) == len(each.records)
     for other in others:
         assert other.records == sdk.records
         assert other.counts(SERVER_OPERATION_DURATION) == sdk.counts(SERVER_OPERATION_DURATION)
