@@ -14,15 +14,14 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
-from mcp.server.auth.middleware.auth_context import auth_context_var
-
 from bridge.client.config.servers import ServerConfig
 from bridge.client.provider import McpToolProvider
 from bridge.client.transports.memory import MemoryTransport
 from bridge.errors import ToolError
 from bridge.models.scripted import Reply, Script, ScriptedChatModel
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.auth.identity import RequestUser
+from bridge.server.auth.credentials import RequestUser
+from bridge.server.auth.identity import current_user
 from bridge.server.auth.tokens import VerifiedToken
 from bridge.server.features import Features
 from bridge.server.publisher import Publisher
@@ -142,16 +141,16 @@ async def connected(
     Raises:
         DefinitionError: A source has no tools.
     """
-    server = Publisher(Features.of(*sources), name=name).server
+    server = Publisher(Features.of(*sources), name=name)
     config = ServerConfig(name=name, transport=MemoryTransport(server), required=True, protocol=protocol)
     token = None
     if caller is not None:
         claims = dict(caller.claims) or None
         verified = VerifiedToken(token="", client_id=caller.name, scopes=sorted(caller.scopes), claims=claims)
-        token = auth_context_var.set(RequestUser(verified, EVERYTHING))
+        token = current_user.set(RequestUser(verified, EVERYTHING))
     try:
         async with McpToolProvider(config, handlers=handlers) as provider:
             yield provider
     finally:
         if token is not None:
-            auth_context_var.reset(token)
+            current_user.reset(token)

@@ -7,7 +7,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from bridge.errors import WireError
 from bridge.text import short_repr
@@ -25,6 +25,11 @@ RETRY_AFTER_META_KEY = "io.github.mcp-toolbridge/retryAfterSeconds"
 """Key in ``_meta`` of the result of a refused call: seconds after which it may be called again."""
 Step = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 """Runs the first step of a coroutine; returns an awaitable for the rest, or raises StopIteration with its value."""
+
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+"""The severities of RFC 5424, as MCP names them."""
+LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
+"""The severities in ascending order."""
 
 Feature = Literal["tools", "resources", "prompts"]
 """A kind of what a server offers (MCP, "Server Features")."""

@@ -34,7 +34,7 @@ IMPORTED = (
     *(f"bridge.cli.{command}" for command in COMMANDS),
     *("bridge.cli.serve.gateway", "bridge.cli.serve.http", "bridge.cli.serve.stdio", "bridge.client"),
     *("bridge.hosting.httptools_parser", "bridge.hosting.serve", "bridge.hosting.workers"),
-    *("bridge.server.http.app", "bridge.server.limits.accounts", "bridge.server.sdk_server"),
+    *("bridge.server.http.app", "bridge.server.limits.accounts", "bridge.server.stdio.server"),
     *("anyio._backends._asyncio", "filelock", "httpcore2", "mcp.client.auth", "openai", "truststore"),
     *("uvicorn.lifespan.on", "uvloop"),
 )

@@ -105,6 +105,6 @@ def test_nor_do_the_first_answers_of_the_modern_era(tmp_path: Path, method: str)
     assert loaded_by_serving(tmp_path, asked) & NOT_FOR_STDIO == set()
 
 
-def test_what_only_the_sdk_can_answer_loads_it(tmp_path: Path) -> None:
+def test_nor_do_others(tmp_path: Path) -> None:
     level = request("logging/setLevel", {"level": "info"}, modern=False)
-    assert "mcp" in loaded_by_serving(tmp_path, *OPENING, level)
+    assert loaded_by_serving(tmp_path, *OPENING, level) & NOT_FOR_STDIO == set()

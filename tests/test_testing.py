@@ -6,11 +6,11 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp.server.auth.middleware.auth_context import auth_context_var
 
 from bridge import Caller, DefinitionError, InvocationContext, ToolBox, ToolError, ToolExecutionRequest, execute, tool
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.auth.identity import RequestUser
+from bridge.server.auth.credentials import RequestUser
+from bridge.server.auth.identity import current_user
 from bridge.server.auth.tokens import VerifiedToken
 from bridge.testing import Call, connected, failing, recorded, recorded_all
 
@@ -123,7 +123,7 @@ async def test_callers_who_share_a_connection_are_told_apart(protocol: Any) -> N
     answers: dict[str, str] = {}
 
     async def call(name: str) -> None:
-        auth_context_var.set(RequestUser(VerifiedToken(token="", client_id=name, scopes=[]), EVERYTHING))
+        current_user.set(RequestUser(VerifiedToken(token="", client_id=name, scopes=[]), EVERYTHING))
         answers[name] = (await provider.call("who")).text
 
     async with connected(who, protocol=protocol, caller=Caller("ada")) as provider:

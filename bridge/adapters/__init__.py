@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from bridge.adapters.openai import openai_responses_tools, openai_tools, run_openai, run_openai_responses
     from bridge.adapters.openai_agents import from_openai_agents, openai_agents_server, openai_agents_tools
     from bridge.adapters.pydantic_ai import ToolProgressEvent, from_pydantic_ai, pydantic_ai_toolset
+    from bridge.adapters.sdk import sdk_server
 
 __all__ = [
     "PROGRESS_EVENT", "LangChainTool", "ToolProgressEvent", "anthropic_tools", "from_langchain", "from_openai_agents",
     "from_pydantic_ai", "langchain_middleware", "langchain_tools", "openai_agents_server", "openai_agents_tools",
     "openai_responses_tools", "openai_tools", "pydantic_ai_toolset", "run_anthropic", "run_openai",
-    "run_openai_responses",
+    "run_openai_responses", "sdk_server",
 ]  # fmt: skip
 
 _NAMES = {
@@ -32,6 +33,7 @@ _NAMES = {
     "bridge.adapters.openai": "openai_responses_tools openai_tools run_openai run_openai_responses",
     "bridge.adapters.openai_agents": "from_openai_agents openai_agents_server openai_agents_tools",
     "bridge.adapters.pydantic_ai": "ToolProgressEvent from_pydantic_ai pydantic_ai_toolset",
+    "bridge.adapters.sdk": "sdk_server",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 _PACKAGES = {

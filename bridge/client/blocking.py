@@ -20,6 +20,7 @@ from anyio.lowlevel import current_token
 from bridge import portal
 from bridge.client.provider import McpToolProvider
 from bridge.client.tasks.blocking import BlockingTask
+from bridge.tools.channel import Channel
 from bridge.tools.transform import wrapped
 
 if TYPE_CHECKING:
@@ -216,13 +217,21 @@ class BlockingToolProvider:
         self.close()
 
 
-class _CallerChannel:
+class _CallerChannel(Channel):
     """Channel to the caller of a tool whose event loop is not the portal's."""
 
     def __init__(self, context: InvocationContext) -> None:
-        self.has_listener, self.wants_logs, self.peer = context.has_listener, context.wants_logs, context.peer
+        self.has_listener = context.has_listener
         self._context = context
         self._token = current_token()
+
+    @property
+    def wants_logs(self) -> bool:
+        return self._context.wants_logs
+
+    @property
+    def peer(self) -> object | None:
+        return self._context.peer
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         await self._run(self._context.progress, progress, total, message)

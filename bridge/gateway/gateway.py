@@ -113,6 +113,8 @@ class Gateway:
         )
         """The provider of the servers' tools, resources and prompts."""
         self._start_seconds = start_seconds
+        self.has_required = False
+        """True once all required servers are listed, while slower optional ones may still be waited for."""
         self._forwards_headers = headers_supplier is not None
         self._suspended_calls = SuspendedCalls(held_seconds=held_seconds, max_held_calls=max_held_calls)
         self._tasks = GatewayTasks(self.provider)
@@ -157,11 +159,15 @@ class Gateway:
         try:
             await self.provider.open(wait=False)
             with anyio.move_on_after(self._start_seconds):
+                if required := [status.name for status in self.status() if status.required]:
+                    await self.provider.settled(*required)
+                self.has_required = all(status.is_listed for status in self.status() if status.required)
                 await self.provider.settled()
-            if required := [status.name for status in self.status() if status.required]:
+            if required:
                 await self.provider.settled(*required)
             for status in self.status():
                 _require_listed(status)
+            self.has_required = True
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.aclose()
@@ -169,6 +175,7 @@ class Gateway:
 
     async def aclose(self) -> None:
         """Close all connections, and cancel all suspended calls."""
+        self.has_required = False
         self._suspended_calls.cancel_all()
         await self.provider.aclose()
 

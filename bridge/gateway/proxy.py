@@ -188,8 +188,8 @@ class Proxy(Generic[Remote]):
 class ProxyExecutor(Proxy[RemoteExecutor]):
     """Runs a remote tool on behalf of a caller of the gateway."""
 
-    passes_on: ClassVar[bool] = True
-    """It is a `bridge.server.methods.passing.PassingExecutor`."""
+    sends_at_once: ClassVar[bool] = True
+    """It is a `bridge.server.direct_calls.DirectExecutor`."""
     tasks: GatewayTasks = field(compare=False)
     """Tasks that servers make of calls, for callers that support tasks."""
     forwards_headers: bool = field(default=False, compare=False)
@@ -205,7 +205,7 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
         capabilities: Mapping[str, Any],
         receive: Callable[[ToolExecutionResult | None], None],
     ) -> SentCall | None:
-        """Send a call at once, without `execute`; see `bridge.server.methods.passing.PassingExecutor`."""
+        """Send a call at once, without `execute`; see `bridge.server.direct_calls.DirectExecutor`."""
 
         def received(wire: Json | None) -> bool:
             if wire is None:
@@ -231,14 +231,14 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
         return uris is not None and not uris.are_unchanged and _has_resources(result)
 
     async def execute(
-        self, request: ToolExecutionRequest, context: InvocationContext, begun: SentCall | None = None
+        self, request: ToolExecutionRequest, context: InvocationContext, sent: SentCall | None = None
     ) -> ToolExecutionResult:
         """Run one request.
 
         Args:
             request: The request.
             context: Context of the call.
-            begun: The call, if `begin` has sent it.
+            sent: The call, if `begin` has sent it.
 
         Raises:
             ToolError: The server is unavailable, refused, or returned a malformed result; the message names server and
@@ -250,12 +250,12 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
         """
         arguments = request.arguments_by_name()
         try:
-            if begun is not None or (context.resumption is None and self.connection.era == "modern"):
+            if sent is not None or (context.resumption is None and self.connection.era == "modern"):
                 options = self._options_for(context)
-                if begun is None:
+                if sent is None:
                     wire = await self.remote.call(arguments, context, options)  # most calls ask nothing
                 else:
-                    wire = await begun.finished(self.remote.tool, arguments, context, options)
+                    wire = await sent.finished(self.remote.tool, arguments, context, options)
                 if wire.get("resultType") == "input_required":
                     wire = await self._answered(wire, arguments, context)
             else:

@@ -21,6 +21,7 @@ import anyio
 from bridge.errors import ToolError
 from bridge.portal import start_detached
 from bridge.server.limits.shares import Shares
+from bridge.tools.channel import Channel
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class SuspendedCall:
         self._changed = anyio.Event()
 
 
-class _Relay:
+class _Relay(Channel):
     """Channel of a suspended call to the request that currently waits for it, if any."""
 
     def __init__(self, call: SuspendedCall) -> None:

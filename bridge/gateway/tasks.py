@@ -1,16 +1,14 @@
 """Tasks of servers, passed on to the callers of a gateway.
 
 A caller gets an ID that leads back to the server: the names of the gateway, the server and the caller, and the ID
-there, encrypted with the key of ``requestState``. The gateway keeps nothing, so every replica with that name and key
-answers for the task, and so does the next process.
+there, encrypted with the key of ``requestState``, without an expiry. The gateway keeps nothing, so every replica with
+that name and key answers for the task, and so does the next process.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -19,6 +17,7 @@ from pydantic_core import from_json, to_json
 from bridge.errors import ServerError, ServerRefusedError, WireError
 from bridge.portal import start_detached
 from bridge.protocol.messages import ProtocolError
+from bridge.protocol.rounds import StateSeal, binding
 from bridge.protocol.versions import INTERNAL_ERROR, INVALID_PARAMS
 from bridge.server.tasks.kept_tasks import owner_of
 from bridge.text import clip, short_repr
@@ -31,17 +30,16 @@ from bridge.wire.tools import ReceivedResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from mcp.server.request_state import AESGCMRequestStateCodec
-
     from bridge.client.provider import McpToolProvider
     from bridge.tools.context import InvocationContext
     from bridge.tools.task import Task
     from bridge.types import Json
 
 _PREFIX = "gateway."
-_KEY_BYTES = 32
 _MAX_MESSAGE_CHARS = 1000
 _MAX_MENTIONS = 3
+_UNLIMITED_SECONDS = 1e12
+_BOUND = binding("task of a gateway")
 
 
 class CreatedTask(ReceivedResult):
@@ -67,18 +65,12 @@ class GatewayTasks:
 
     def __init__(self, provider: McpToolProvider) -> None:
         self._provider = provider
-        self._audience = ""
-        self._keys: Sequence[bytes] = [os.urandom(_KEY_BYTES)]
+        self.bind("", None)
 
     def bind(self, audience: str, keys: Sequence[bytes] | None) -> None:
-        """Take the gateway's name, and its keys, of which the first one encrypts."""
-        self._audience, self._keys = audience, keys or self._keys
-
-    @cached_property
-    def _codec(self) -> AESGCMRequestStateCodec:
-        from mcp.server.request_state import AESGCMRequestStateCodec  # noqa: PLC0415 - imports the SDK
-
-        return AESGCMRequestStateCodec(list(self._keys))
+        """Take the gateway's name, and its keys, of which the first one encrypts; None for a random key."""
+        self._audience = audience
+        self._seal = StateSeal(keys, "", _UNLIMITED_SECONDS)  # an ID of another gateway is refused by its name
 
     def created(self, wire: Json, server: str, context: InvocationContext) -> CreatedTask:
         """Return the answer to a call of which its server has made a task.
@@ -87,7 +79,8 @@ class GatewayTasks:
             WireError: It is no valid task.
         """
         task = task_from_wire(wire)
-        sealed = self._codec.seal(to_json([self._audience, server, task.id, owner_of(context.caller)]))
+        state = {"gateway": self._audience, "server": server, "task": task.id, "owner": owner_of(context.caller)}
+        sealed = self._seal.seal(state, _BOUND)
         created = CreatedTask(created_task_to_wire(replace(task, id=_PREFIX + sealed)))
         created.text = None
         return created
@@ -177,19 +170,14 @@ class GatewayTasks:
         Raises:
             ProtocolError: The ID is not one of this gateway, or is that of another caller's task.
         """
-        from mcp.server.request_state import InvalidRequestState  # noqa: PLC0415 - imports the SDK
-
-        try:
-            audience, server, upstream_id, owner = from_json(self._codec.unseal(task_id.removeprefix(_PREFIX)))
-        except (InvalidRequestState, ValueError):
-            owner = None
-        if owner != owner_of(context.caller):
+        state = self._seal.opened(task_id.removeprefix(_PREFIX), _BOUND)
+        if state is None or state["owner"] != owner_of(context.caller):
             message = f"there is no task {short_repr(task_id)}: the id is wrong, or that of another gateway or caller"
             raise ProtocolError(INVALID_PARAMS, message)
-        if audience != self._audience:
-            message = f"the task {short_repr(task_id)} is one of the gateway {audience!r}, not of {self._audience!r}"
+        if (gateway := state["gateway"]) != self._audience:
+            message = f"the task {short_repr(task_id)} is one of the gateway {gateway!r}, not of {self._audience!r}"
             raise ProtocolError(INVALID_PARAMS, message)
-        return server, upstream_id
+        return state["server"], state["task"]
 
     def _localized(self, server: str, outcome: bytes) -> bytes:
         """Return a result with the local URIs of resources."""

@@ -4,7 +4,7 @@
            ╰─> parser ─> requests, one at a time ┴─> handler ─┬─> whole response, or a call
                                                               ╰─> ASGI app ─> `Reply`
 
-A POST is offered to the handler (`bridge.hosting.plain_calls`) if it has arrived completely when its turn comes.
+A POST or DELETE is offered to the handler (`bridge.hosting.calls`) if it has arrived completely when its turn comes.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ _logger = logging.getLogger("uvicorn.error")
 
 _MAX_BUFFERED_BYTES = 64 * 1024
 """Bytes of a body above which reading pauses until the app receives them."""
+_ANSWERED = frozenset({"POST", "DELETE"})
+"""HTTP methods of the requests that the handler may answer."""
 _LONG_BYTES = 256 * 1024
 
 
@@ -243,7 +245,7 @@ class Connection(asyncio.Protocol):
             self._refuse(request)
             return None
         scope = request.scope
-        if request.is_complete and request.keeps_alive and scope["method"] == "POST":
+        if request.is_complete and request.keeps_alive and scope["method"] in _ANSWERED:
             head = Head(scope)
             if self._answers is not None and self._answers(self, head, request.body):
                 return head

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import anyio
 import uvicorn
 
+from bridge.hosting.calls import McpCalls
 from bridge.hosting.connection import Connection
 from bridge.hosting.connection_limits import ConnectionLimits, ConnectionShares
-from bridge.hosting.plain_calls import PlainCalls
 from bridge.hosting.process import DrainTimes, HostingError, exit_process
 from bridge.hosting.refusals import refusals
 from bridge.hosting.server import BackgroundServer, HttpServer, Service
@@ -164,7 +164,7 @@ def http_protocol(
         parser: Class of the parser; None for the fastest.
     """
     shared = {
-        "answers": None if handler is None else PlainCalls(handler).answers,
+        "answers": None if handler is None else McpCalls(handler).answers,
         "limits": limits,
         "parser": parser or _fastest_parser(),
         "refusals": refusals(limits),

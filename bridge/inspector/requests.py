@@ -192,7 +192,11 @@ class _PageChannel(LocalChannel):
     def __init__(self, request: PageRequest, publish: Callable[[Json], None], peer: object) -> None:
         self._request = request
         self._publish = publish
-        self.peer = peer
+        self._peer = peer
+
+    @property
+    def peer(self) -> object:
+        return self._peer
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Show the progress."""

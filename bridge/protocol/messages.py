@@ -10,16 +10,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json, to_json, to_jsonable_python
 
 from bridge.errors import BridgeError
-from bridge.protocol.versions import CLIENT_INFO_KEY, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
-from bridge.text import clip
+from bridge.protocol.versions import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from bridge.types import ValueBounds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from bridge.types import Json
 
 MessageId = int | str
@@ -52,17 +49,6 @@ class ProtocolError(BridgeError):
         self.data = data
 
 
-def client_name(params: Mapping[str, Any]) -> str | None:
-    """Name of the client program in the parameters of ``initialize``, or of a modern request; cut, since it is foreign.
-
-    None without one.
-    """
-    meta = params.get("_meta")
-    info = params.get("clientInfo") or (meta.get(CLIENT_INFO_KEY) if isinstance(meta, dict) else None)
-    name = info.get("name") if isinstance(info, dict) else None
-    return clip(name) if isinstance(name, str) and name else None
-
-
 class CallRefused(BaseException):
     """Ends a running call with a `ProtocolError`; a tool's ``except Exception`` does not catch it."""
 
@@ -75,35 +61,71 @@ def result_message(request: MessageId, result: bytes) -> bytes:
     """Return a JSON-RPC response, given the result as JSON."""
     if type(request) is int:  # most are
         return b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (request, result)
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_id_as_json(request), result)
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_as_json(request), result)
 
 
 def result_beginning(request: MessageId) -> bytes:
     """Return the beginning of a JSON-RPC response, up to its result."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":' % _id_as_json(request)
+    return b'{"jsonrpc":"2.0","id":%b,"result":' % id_as_json(request)
 
 
-def error_message(request: MessageId, error: Json) -> bytes:
-    """Return a JSON-RPC error response."""
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_id_as_json(request), to_json(error))
+def error_message(request: MessageId | None, error: Json) -> bytes:
+    """Return a JSON-RPC error response; the id is None if it is not known."""
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_as_json(request), _write_leniently(error))
 
 
 def notification(method: str, params: Json | None = None) -> bytes:
     """Return a notification."""
     message: Json = {"jsonrpc": "2.0", "method": method}
-    return to_json(message if params is None else {**message, "params": params})
+    return _write_leniently(message if params is None else {**message, "params": params})
 
 
-def answer(request: MessageId, outcome: Json | ProtocolError) -> bytes:
+def answer(request: MessageId | None, outcome: Json | ProtocolError) -> bytes:
     """Return the response to a request of the other side."""
     if isinstance(outcome, ProtocolError):
         error: Json = {"code": outcome.code, "message": outcome.message}
         return error_message(request, error if outcome.data is None else {**error, "data": outcome.data})
-    return result_message(request, to_json(outcome, inf_nan_mode="null"))
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_as_json(request), _write_leniently(outcome))
 
 
-def _id_as_json(request: MessageId) -> bytes:
-    return b"%d" % request if type(request) is int else to_json(request)
+class ErrorAnswer(bytes):
+    """The text of a response that is an error.
+
+    Attributes:
+        code: Code of the error.
+    """
+
+    code: int
+
+    @classmethod
+    def of(cls, request: MessageId, error: ProtocolError) -> ErrorAnswer:
+        """Write the response to a request."""
+        written = cls(answer(request, error))
+        written.code = error.code
+        return written
+
+
+def id_as_json(request: MessageId | None) -> bytes:
+    """Return the id of a request, or the token of its progress, as JSON."""
+    return b"%d" % request if type(request) is int else _write_leniently(request)
+
+
+def write_json(value: Any) -> bytes:
+    """Return a value as JSON; numbers that are not finite become null.
+
+    Raises:
+        ValueError: It cannot be written, as a text with a lone surrogate, or an object of another type.
+    """
+    return to_json(value, inf_nan_mode="null")
+
+
+def _write_leniently(value: Any) -> bytes:
+    """Return a value as JSON, like `write_json`, but write lone surrogates as escapes."""
+    try:
+        return write_json(value)
+    except ValueError:
+        finite = json.loads(json.dumps(value, default=to_jsonable_python), parse_constant=lambda _: None)
+        return json.dumps(finite, separators=(",", ":")).encode("ascii")
 
 
 class MalformedMessageError(ProtocolError):
@@ -146,23 +168,24 @@ def read_message(text: bytes) -> Json | None:
         MalformedMessageError: The text is not JSON, or not a message.
     """
     try:
-        message = from_json(text)
+        value = from_json(text)
     except ValueError:
         # `from_json` refuses lone surrogates, byte order marks, and nesting deeper than about 200; `json` accepts them.
         if not text.strip():
             return None
-        message = _read_leniently(text)
-    if not isinstance(message, dict):
+        value = _read_leniently(text)
+    if not isinstance(value, dict):
         raise MalformedMessageError(
             INVALID_REQUEST,
-            "batches are not supported" if isinstance(message, list) else "a message must be an object",
+            "batches are not supported" if isinstance(value, list) else "a message must be an object",
         )
+    message: Json = value
     if message.get("jsonrpc") != "2.0":
         raise MalformedMessageError(INVALID_REQUEST, "'jsonrpc' must be \"2.0\"")
     if "method" in message:
         _check_call(message)
-    else:
-        _check_reply(message)
+    elif not is_response(message):
+        raise MalformedMessageError(INVALID_REQUEST, "a message must have a method, or be the reply to a request")
     return message
 
 
@@ -204,15 +227,14 @@ def is_response(message: Any) -> TypeGuard[Json]:
         case {"jsonrpc": "2.0", "id": id_, "result": dict()} if message.get("error") is None:
             return _is_id(id_)
         case {"jsonrpc": "2.0", "error": {"code": int(), "message": str()}} if message.get("result") is None:
+            # The id is null if the request could not be read; answering that with an error could loop forever.
             return message.get("id") is None or _is_id(message["id"])
     return False
 
 
 def malformed_message_error(error: MalformedMessageError) -> bytes:
     """Return the JSON-RPC error response to a malformed message."""
-    wire = {"code": error.code, "message": error.message}
-    # Unlike pydantic's writer, `json` can write an id with a lone surrogate, in ASCII.
-    return json.dumps({"jsonrpc": "2.0", "id": error.message_id, "error": wire}, separators=(",", ":")).encode("ascii")
+    return answer(error.message_id, error)
 
 
 def _read_leniently(text: bytes) -> Any:
@@ -233,20 +255,6 @@ def _check_call(message: Json) -> None:
         raise MalformedMessageError(INVALID_REQUEST, "'id' must be an integer or a string")
     if not isinstance(message.get("params"), dict | None):
         raise MalformedMessageError(INVALID_PARAMS, "'params' must be an object", message.get("id"))
-
-
-def _check_reply(message: Json) -> None:
-    if "error" in message:
-        # The id is null if the client could not read the request; answering that with an error could loop forever.
-        right = _is_error(message["error"]) and (message.get("id") is None or _is_id(message["id"]))
-    else:
-        right = isinstance(message.get("result"), dict) and _is_id(message.get("id"))
-    if not right:
-        raise MalformedMessageError(INVALID_REQUEST, "a message must have a method, or be the reply to a request")
-
-
-def _is_error(value: object) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("code"), int) and isinstance(value.get("message"), str)
 
 
 def _is_id(value: object) -> bool:

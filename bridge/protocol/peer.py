@@ -186,7 +186,7 @@ class Peer:
         self._stamps_text = to_json(stamps)[1:-1]
         self._templates.clear()
 
-    # --- requests ----------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     def write(
         self,
@@ -257,7 +257,7 @@ class Peer:
             self._templates[name, stamps] = template
         return template
 
-    # --- messages of the other side ----------------------------------------------------------------------------------
+    # --- messages of the other side -----------------------------------------------------------------------------------
 
     def receive(self, text: bytes, of: PendingRequest | None = None) -> None:
         """Handle a message.

@@ -15,7 +15,7 @@ URL_ELICITATION_REQUIRED = -32042
 REQUEST_CANCELLED = -32800
 
 CONNECTION_CLOSED = -32000
-"""Code of the SDK's response to calls that run when a connection ends."""
+"""Code of the error for requests that are under way when their connection or session ends, as in the SDK."""
 LIMIT_EXCEEDED = -32005
 """Code of errors about limits; ``retryAfterSeconds`` in their data is the time after which to try again."""
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"

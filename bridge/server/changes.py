@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from anyio.lowlevel import EventLoopToken, current_token
+from anyio.lowlevel import current_token
+
+from bridge.portal import runs_on_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +57,7 @@ class Changes:
     def listen(self, listener: Callable[[frozenset[Change]], None]) -> Callable[[], None]:
         """Call ``listener`` on this event loop after changes; return a function that ends that, and may be repeated."""
         token = object()
-        self._listeners[token] = _Listener(current_token(), listener)
+        self._listeners[token] = _Listener(listener)
 
         def end() -> None:
             self._listeners.pop(token, None)
@@ -78,8 +81,8 @@ class Changes:
 class _Listener:
     """A listener, and the event loop on which it is called."""
 
-    def __init__(self, loop: EventLoopToken, listener: Callable[[frozenset[Change]], None]) -> None:
-        self._loop = loop
+    def __init__(self, listener: Callable[[frozenset[Change]], None]) -> None:
+        self._call_soon = _call_soon()
         self._listener = listener
         self._lock = Lock()
         self._changes: dict[Change, None] = {}
@@ -91,13 +94,18 @@ class _Listener:
             self._changes[change] = None
         if is_scheduled:
             return
-        native: Any = self._loop.native_token
-        # Asyncio's loop and trio's token both accept a call from any thread, without waiting.
-        schedule = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon
         with suppress(RuntimeError):  # the loop has ended
-            schedule(self._call)
+            self._call_soon(self._call)
 
     def _call(self) -> None:
         with self._lock:  # before the call, so that a change during it is notified
             changes, self._changes = self._changes, {}
         self._listener(frozenset(changes))
+
+
+def _call_soon() -> Callable[[Callable[[], None]], object]:
+    """Return a function that schedules a call on this event loop, from any thread and without waiting."""
+    if runs_on_asyncio():  # where callbacks, which are no tasks, may listen as well
+        return asyncio.get_running_loop().call_soon_threadsafe
+    call_soon: Callable[[Callable[[], None]], object] = current_token().native_token.run_sync_soon  # type: ignore[attr-defined]  # trio's
+    return call_soon

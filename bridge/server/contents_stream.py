@@ -1,7 +1,7 @@
 """Large contents of another server's resource, sent to the client while they are received.
 
     {"jsonrpc":"2.0","id":7,"result":{"contents":[…],"ttlMs":0}}
-    ╰────── begin ──────────────────╯╰── write ─╯╰── `PlainRequest.response`
+    ╰────── begin ──────────────────╯╰── write ─╯╰── `ServedExchange.response`
 
 Until `begin`, the call may end in any other way. Afterwards it ends with the rest of this response, or the response is
 broken off: its client must not take it for a complete one.
@@ -26,11 +26,8 @@ _MEMBERS_BYTES = 64 * 1024
 class ResponseBody(Protocol):
     """Body of a response that is sent in parts."""
 
-    session_id: str | None
-    """Id of the session; None without one."""
-
-    def begin(self) -> None:
-        """Begin the response."""
+    def begin(self) -> bool:
+        """Begin the response; return False if another has begun."""
         ...
 
     async def write(self, part: bytes) -> None:
@@ -44,25 +41,21 @@ class ResponseContents:
     Args:
         name: Name of the resource, for errors.
         beginning: The response up to its result.
-        claim: Makes the call answer its request here; returns False if it cannot.
-        body: Body of the response.
         max_bytes: Maximum length of the result; None for no limit.
 
     Attributes:
         has_begun: True once the response has begun.
+        body: Body of the response; None where results are sent whole.
     """
 
-    __slots__ = ("_beginning", "_body", "_claim", "_max_bytes", "_name", "_written_bytes", "has_begun", "local")
+    __slots__ = ("_beginning", "_max_bytes", "_name", "_written_bytes", "body", "has_begun", "local")
 
-    def __init__(
-        self, name: str, beginning: bytes, claim: Callable[[], bool], body: ResponseBody, max_bytes: int | None
-    ) -> None:
+    def __init__(self, name: str, beginning: bytes, max_bytes: int | None) -> None:
         self._name = name
         self._beginning = beginning
-        self._claim: Callable[[], bool] | None = claim
-        self._body: ResponseBody | None = body
         self._max_bytes = max_bytes
         self._written_bytes = 0
+        self.body: ResponseBody | None = None
         self.local: Callable[[str], str] | None = None
         self.has_begun = False
 
@@ -72,18 +65,15 @@ class ResponseContents:
         Raises:
             ProtocolError: The result is longer than its limit.
         """
-        limit, body = self._max_bytes, self._body
+        limit, body = self._max_bytes, self.body
         if limit is not None:
             if length_bytes is not None and length_bytes > limit + _MEMBERS_BYTES:
                 raise self._too_long(length_bytes, limit)
             # The exact length decides, unless it is unknown and may be any.
             if limit <= SMALL_BYTES or (length_bytes is not None and length_bytes > limit):
                 return False
-        if body is None or self._claim is None or not self._claim():
-            return False
-        self.has_begun = True
-        body.begin()
-        return True
+        self.has_begun = body is not None and body.begin()
+        return self.has_begun
 
     async def write(self, text: bytes) -> None:
         """Send a part of the result.
@@ -95,12 +85,12 @@ class ResponseContents:
         if self._max_bytes is not None and self._written_bytes > self._max_bytes:
             raise self._too_long(self._written_bytes, self._max_bytes)
         beginning, self._beginning = self._beginning, b""
-        if self._body is not None:
-            await self._body.write(beginning + text if beginning else text)
+        if self.body is not None:
+            await self.body.write(beginning + text if beginning else text)
 
     def end(self) -> None:
-        """Forget the call and its response, which refer to this: only the garbage collector would free them."""
-        self._claim = self._body = None
+        """Forget the response, which refers to this: only the garbage collector would free it."""
+        self.body = None
 
     def _too_long(self, length_bytes: int, max_bytes: int) -> ProtocolError:
         message = f"the result of {self._name!r} has {length_bytes} bytes, and may have {max_bytes}: ask for less"

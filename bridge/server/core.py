@@ -1,4 +1,4 @@
-"""ServerCore: a server's identity, capabilities, views of tools, and execution of calls, without the SDK."""
+"""ServerCore: a server's identity, capabilities, views of tools, and execution of calls."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ from bridge.wire.tasks import TASKS_EXTENSION
 from bridge.wire.tools import result_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from bridge.protocol.messages import MessageId
+    from bridge.protocol.session import Session
     from bridge.server.auth.access import Access
-    from bridge.server.fast_channel import FastChannel
     from bridge.server.limits import Limits
     from bridge.server.limits.accounts import Accounts, Execute
     from bridge.server.tasks.forwarded import ForwardedTasks
@@ -54,7 +53,7 @@ DISCOVERY_TTL_MS = 60_000
 
 
 class ServerCore:
-    """Published features without the SDK's server; `bridge.server.Publisher` documents the arguments."""
+    """Published features; `bridge.server.Publisher` documents the arguments."""
 
     def __init__(
         self,
@@ -94,10 +93,8 @@ class ServerCore:
         self.changes = Changes(features)  # after the lists, which forget their pages before clients are notified
         self.running = RunningCalls()
         """The running calls."""
-        self.handed_over: dict[MessageId, FastChannel] = {}
-        """Calls over stdio that run already, and whose requests the SDK's handler answers."""
-        self.stdio_client: object | None = None
-        """Identifies the client over stdio, if the fast path serves it; None otherwise."""
+        self.on_session_change: Callable[[Session, Json], Awaitable[None]] | None = None
+        """Called with a session of the handshake era and a change of its state, which replicas have to know."""
         self.accounts: Accounts | None = None
         """Accounts of the callers; None without limits."""
         self._execute: Execute = execute
@@ -112,7 +109,7 @@ class ServerCore:
             if limits.are_of_calls:
                 self._execute = limited(self.accounts)
         self.is_plain = self.policy.is_plain and self._max_result_bytes is None
-        """True if plain tools may be called without `call`; see `bridge.server.methods.plain_calls`."""
+        """True if plain tools may be called without `call`; see `bridge.server.methods.functions`."""
         is_counted = limits is not None and limits.are_of_calls
         # Up to half of the maximum, `bounded` refuses nobody.
         self.plain_places = 0 if is_counted else sys.maxsize if max_calls is None else max_calls // 2
@@ -139,6 +136,17 @@ class ServerCore:
         if self.completes:
             capabilities["completions"] = {}
         return _with_extensions(capabilities, self.features.extensions)
+
+    @property
+    def stateless_capabilities(self) -> Json:
+        """The same where clients have no sessions, and so neither notifications nor a level of log messages."""
+        capabilities = {name: dict(each) for name, each in self.capabilities.items() if name != "logging"}
+        for name in ("tools", "resources", "prompts"):
+            if name in capabilities:
+                capabilities[name] |= {"listChanged": False}
+        if "resources" in capabilities:
+            capabilities["resources"]["subscribe"] = False
+        return capabilities
 
     @cached_property
     def tasks(self) -> Tasks:

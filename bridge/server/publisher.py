@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from bridge.protocol.messages import MalformedMessageError, malformed_message_error, read_message
+from bridge.server.auth.identity import access_of_request, caller_of_request
+from bridge.server.connection import StreamConnection
 from bridge.server.core import ServerCore
+from bridge.server.exchange import LocalOrigin
+from bridge.server.observed import dispatch_of
 
 if TYPE_CHECKING:
-    from bridge.server.sdk_server import SdkServer
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from bridge.protocol.messages import MessageId
+    from bridge.server.dispatch import Dispatch
 
 
 class Publisher(ServerCore):
@@ -38,8 +47,35 @@ class Publisher(ServerCore):
     """
 
     @cached_property
-    def server(self) -> SdkServer:
-        """The SDK's server, which any of its transports can run; created on first use, which imports the SDK."""
-        from bridge.server.sdk_server import build_server  # noqa: PLC0415 - the SDK takes most of a second to import
+    def _dispatch(self) -> Dispatch:
+        return dispatch_of(self)
 
-        return build_server(self)
+    @asynccontextmanager
+    async def connected(
+        self, write: Callable[[bytes, MessageId | None], None], drained: Callable[[], Awaitable[None]]
+    ) -> AsyncIterator[Callable[[bytes], None]]:
+        """Serve a client in this process; yields a function that receives its messages.
+
+        A message is handled with the context variables of its sender, such as the authenticated caller.
+
+        Args:
+            write: Receives each message of the server, and the id of the request to which it is related; None for none.
+            drained: Waits while the client receives no further notifications and questions.
+        """
+
+        def write_unrelated(message: bytes) -> None:
+            write(message, None)
+
+        def receive(text: bytes) -> None:
+            try:
+                message = read_message(text)
+            except MalformedMessageError as error:
+                write_unrelated(malformed_message_error(error))
+                return
+            if message is not None:
+                connection.receive(message, LocalOrigin(access_of_request(), caller_of_request()))
+
+        origin = LocalOrigin(access_of_request(), caller_of_request())
+        connection = StreamConnection(self, self._dispatch, origin, write_unrelated, drained, write_related=write)
+        async with connection.running():
+            yield receive

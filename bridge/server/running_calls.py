@@ -70,23 +70,22 @@ class RunningCalls:
         if runs_on_asyncio():
             task = asyncio.current_task()
             assert task is not None
-            with self._entered(task, account):
+            self.enter(task, account)
+            try:
                 yield
+            finally:
+                self.leave(task)
             return
-        with anyio.CancelScope() as scope, self._entered(scope, account):
-            yield
+        with anyio.CancelScope() as scope:
+            self.enter(scope, account)
+            try:
+                yield
+            finally:
+                self.leave(scope)
         if scope.cancelled_caught:
             raise ProtocolError(
                 INTERNAL_ERROR, "the server ended while the call ran, and cancelled it: its outcome is unknown"
             )
-
-    @contextmanager
-    def _entered(self, call: Cancellable, account: str) -> Iterator[None]:
-        self.enter(call, account)
-        try:
-            yield
-        finally:
-            self.leave(call)
 
     @contextmanager
     def asking(self) -> Iterator[None]:

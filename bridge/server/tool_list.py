@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bridge.protocol.param_headers import checked_headers
 from bridge.server.listing import Listing, ListKind, Views
 from bridge.tools.tool import Tool
 from bridge.tools.toolbox import ToolBox
 from bridge.wire.tools import object_schema, tool_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bridge.server.methods.passing import PassingExecutor
+    from bridge.protocol.param_headers import CheckedHeader
+    from bridge.server.direct_calls import DirectExecutor
     from bridge.types import Json
-
-HEADER_KEYWORD = "x-mcp-header"
-"""Schema keyword of a parameter that is mirrored in an ``Mcp-Param-*`` header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +26,10 @@ class ListedTool:
     """`Tool.is_plain`."""
     takes_context: bool
     """True unless it is known to need no context; see `FunctionExecutor.takes_context`."""
-    may_talk: bool
-    """True if it takes a context and is interactive."""
-    passing: PassingExecutor | None
-    """Its executor if that passes calls on, and nothing limits them; None otherwise."""
-    header_schema: Mapping[str, Any] | None
-    """Its input schema if parameters are mirrored in HTTP headers; None otherwise."""
+    direct: DirectExecutor | None
+    """Its executor if that sends calls at once, and nothing limits them; None otherwise."""
+    headers: tuple[CheckedHeader, ...]
+    """HTTP headers that repeat its arguments."""
 
 
 def _to_wire(tool: Tool, modern: bool) -> Json:
@@ -60,37 +55,17 @@ class ToolList(Listing[Tool]):
     def __init__(self, tools: ToolBox, page_size: int | None = None) -> None:
         super().__init__(tools, _TOOLS, page_size)
 
-    def header_schema(self, name: str) -> Mapping[str, Any] | None:
-        """Return the input schema of a tool with parameters that are mirrored in HTTP headers; None for other tools."""
-        listed = self.find(name)
-        return None if listed is None else listed.header_schema
-
     def find(self, name: str) -> ListedTool | None:
         """Return a tool of the list; None if there is none of this name."""
         edition = self._edition if self._edition.version is self._version else self.current()
         listed: ListedTool | None = edition.found.get(name)
         if listed is None and (tool := edition.items.get(name)) is not None:
-            schema = tool.specification.parameters
-            mirrored = schema if _mentions(schema, HEADER_KEYWORD) else None
+            headers = checked_headers(tool.specification.parameters)
             takes_context = getattr(tool.executor, "takes_context", True)
-            may_talk = takes_context and tool.interactive
-            passing: Any = tool.executor if tool.is_unlimited and getattr(tool.executor, "passes_on", False) else None
-            listed = edition.found[name] = ListedTool(tool, tool.is_plain, takes_context, may_talk, passing, mirrored)
+            executor: Any = tool.executor
+            direct = executor if tool.is_unlimited and getattr(executor, "sends_at_once", False) else None
+            listed = edition.found[name] = ListedTool(tool, tool.is_plain, takes_context, direct, headers)
         return listed
-
-
-def _mentions(schema: object, keyword: str) -> bool:
-    """True if a keyword occurs anywhere in a schema; false positives are harmless, since the SDK checks again."""
-    pending = [schema]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, dict):
-            if keyword in node:
-                return True
-            pending.extend(node.values())
-        elif isinstance(node, list):
-            pending.extend(node)
-    return False
 
 
 @dataclass(frozen=True, slots=True)

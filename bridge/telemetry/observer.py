@@ -66,12 +66,11 @@ class Observer(Recorder):
         self._connects: Counter[str] = Counter()
         self._served: dict[tuple[str, str | None, Peer], OperationSeries] = {}
         self._asked: dict[tuple[str, str | None, Peer], OperationSeries] = {}
-        self._replayed: set[tuple[object, str]] = set()
         observe = self.instruments.observe
         observe(SESSIONS, "Open sessions of clients.", lambda: self._open_sessions)
         observe(DRAINING, "1 while this process is draining, else 0.", lambda: int(self.is_draining()))
 
-    # --- as a server -------------------------------------------------------------------------------------------------
+    # --- as a server --------------------------------------------------------------------------------------------------
 
     def series(self, method: str, tool: str | None, peer: Peer) -> OperationSeries:
         """Series of requests of a client: of calls of an existing tool, or of a method.
@@ -143,17 +142,6 @@ class Observer(Recorder):
             self.tracer.serve(series, meta, request_id, None, is_sampled=False).end(error_type, code, None)
         self.record(series, seconds, error_type, code)
 
-    def will_be_replayed(self, request_id: object, method: str) -> None:
-        """Announce that an observed message will reach the SDK as well; a notification has the id None."""
-        self._replayed.add((request_id, method))
-
-    def is_replay(self, request_id: object, method: str) -> bool:
-        """True, once, for a message that was announced by `will_be_replayed`."""
-        if (request_id, method) not in self._replayed:
-            return False
-        self._replayed.discard((request_id, method))
-        return True
-
     def session_opened(self) -> None:
         """Count a session that a client opened."""
         self._open_sessions += 1
@@ -177,7 +165,7 @@ class Observer(Recorder):
         """Count a refused HTTP request."""
         self.instruments.refusals.add(1, {HTTP_STATUS: str(int(status))})
 
-    # --- as a client -------------------------------------------------------------------------------------------------
+    # --- as a client --------------------------------------------------------------------------------------------------
 
     def asking(self, method: str, tool: str | None, peer: Peer) -> ClientOperation:
         """Observe a request to a server, or to the client of this server, as a context manager."""
@@ -209,7 +197,7 @@ class Observer(Recorder):
         labels = peer.labels if error_type is None else {**peer.labels, **failure_labels(error_type, None)}
         self.instruments.durations[CLIENT_SESSION_DURATION].record(seconds, labels)
 
-    # --- series ------------------------------------------------------------------------------------------------------
+    # --- series -------------------------------------------------------------------------------------------------------
 
     def _asked_series(self, method: str, tool: str | None, peer: Peer) -> OperationSeries:
         key = (method, tool, peer)

@@ -131,10 +131,6 @@ class ServerOperation:
             call = EndedCall(details, self._id, started_at, seconds, error_type, trace_id, self._client_request_id)
         recorder.record(series, seconds, error_type, code, call)
 
-    def end_with_result(self, result: object) -> None:
-        """End with a result in MCP's JSON."""
-        self.end(error_type_of(result) if self._series.is_call and isinstance(result, dict) else None)
-
     def end_with_code(self, code: int, message: str | None = None) -> None:
         """End with a JSON-RPC error."""
         self.end(str(code), code, message)

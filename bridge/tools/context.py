@@ -20,7 +20,7 @@ from bridge.tools.forms import Form
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer, ask_for_fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from datetime import datetime
 
     from bridge.tools.channel import Channel, ContentsStream, LogLevel, ProgressListener
@@ -160,22 +160,22 @@ class InvocationContext:
     @property
     def has_listener(self) -> bool:
         """True if progress and log messages may reach a remote caller; otherwise they stay in this process."""
-        return getattr(self._channel, "has_listener", True)
+        return self._channel.has_listener
 
     @property
     def wants_logs(self) -> bool:
         """True if a remote caller may want log messages; otherwise they need not be requested from other servers."""
-        return getattr(self._channel, "wants_logs", self.has_listener)
+        return self._channel.wants_logs
 
     @property
     def peer(self) -> object | None:
         """Object that identifies the remote client across its calls; None if unknown."""
-        return getattr(self._channel, "peer", None)
+        return self._channel.peer
 
     @property
     def contents_stream(self) -> ContentsStream | None:
         """Way of large contents of a resource to the caller before the read has ended; None if there is none."""
-        return getattr(self._channel, "contents_stream", None)
+        return self._channel.contents_stream
 
     def connect(self, channel: Channel) -> Channel:
         """Set the channel for what the tool reports, logs and asks, before it is run; return the previous one."""
@@ -220,16 +220,14 @@ class InvocationContext:
 
         Later questions do not run the function again. Does nothing in a task, or if the caller does not support tasks.
         """
-        if (start := getattr(self._channel, "start_task", None)) is not None:
-            await start()
+        await self._channel.start_task()
 
     async def ends_request(self) -> bool:
         """Return True if the result will answer the caller's request, so that it may itself be a task.
 
         The call then becomes no task by itself; False if it already has (see `start_task`).
         """
-        ends: Callable[[], Awaitable[bool]] | None = getattr(self._channel, "ends_request", None)
-        return ends is None or await ends()
+        return await self._channel.ends_request()
 
     async def log(self, level: LogLevel, data: Any, logger: str | None = None) -> None:
         """Send a log message to the caller.
@@ -248,9 +246,7 @@ class InvocationContext:
         and receives what it has missed. Close the stream again whenever it should be polled. Ignored where a stream
         cannot be resumed: over stdio, without sessions, and with clients of another revision than 2025-11-25.
         """
-        close_stream: Callable[[], Awaitable[None]] | None = getattr(self._channel, "close_stream", None)
-        if close_stream is not None:
-            await close_stream()
+        await self._channel.close_stream()
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         """Send questions to the caller and wait for the answers.

@@ -13,7 +13,7 @@ from inspect import isroutine
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from bridge.errors import DefinitionError, ToolError, WireError
 from bridge.text import clip, short_repr
@@ -85,6 +85,13 @@ class Form:
         Raises:
             FormError: MCP cannot carry it.
         """
+        try:
+            return _form_of_schema(to_json(schema))
+        except ValueError:  # it cannot be written as JSON
+            return cls._checked(schema)
+
+    @classmethod
+    def _checked(cls, schema: Mapping[str, Any]) -> Form:
         if schema in ({}, {"type": "object"}):
             return cls.received({"type": "object", "properties": {}})
         properties = schema.get("properties")
@@ -111,6 +118,12 @@ class Form:
             MisfitError: The content does not fit.
         """
         return self._read(content or {})
+
+
+@lru_cache(256)
+def _form_of_schema(text: bytes) -> Form:
+    """Return the form of a JSON Schema, which is asked again and again."""
+    return Form._checked(from_json(text))  # noqa: SLF001 - of this module
 
 
 @lru_cache(256)

@@ -1,8 +1,7 @@
 """Conversion of questions and answers to MCP JSON and back.
 
-The functions use plain mappings, which the SDK's handlers accept. They are shared by the server, fast path, client and
-gateway. Sources: MCP schema 2025-11-25 and 2026-07-28, ``InputRequests``. Required fields are checked and other fields
-preserved; malformed data raises `WireError`.
+The functions use plain mappings, and are shared by the server, client and gateway. Sources: MCP schema 2025-11-25 and
+2026-07-28, ``InputRequests``. Required fields are checked, and others preserved; malformed data raises `WireError`.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ async def test_synchronous_calls_run_with_progress() -> None:
 
 async def test_synchronous_calls_reach_the_servers_of_connect() -> None:
     def call() -> Any:
-        transport = MemoryTransport(Publisher(ToolBox(add), name="one").server)
+        transport = MemoryTransport(Publisher(ToolBox(add), name="one"))
         with connect(ServerConfig(name="one", transport=transport)) as servers:
             return [made.invoke({"a": 1, "b": 2}) for made in langchain_tools(servers)]
 

@@ -173,7 +173,7 @@ async def server(way: str) -> AsyncIterator[Callable[[bytes, str], Awaitable[Non
         stdio.stop()
         await serving
         return
-    app = http_app(TOOLS, fast_path=way == "http")
+    app = http_app(TOOLS)
     async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as client:
 
         async def over_http(body: bytes, name: str) -> None:
@@ -220,7 +220,7 @@ def run(case: tuple[str, str, bytes]) -> tuple[float, int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("way", ["http", "sdk", "stdio"])
+@pytest.mark.parametrize("way", ["http", "stdio"])
 @pytest.mark.parametrize("name", [each.name for each in TOOLS])
 def bench_hostile_arguments(table: Table, heading: str, request: pytest.FixtureRequest, name: str, way: str) -> None:
     is_quick = request.config.getoption("benchmark_disable")

@@ -14,6 +14,7 @@ from mcp.server import Server
 from mcp_types import ListToolsResult
 
 from bridge import ToolBox, tools_from
+from bridge.adapters.sdk import sdk_server
 from bridge.client import (
     Connection,
     HttpTransport,
@@ -120,7 +121,7 @@ async def ours(transport: Any, era: Era) -> AsyncIterator[Callable[[], Awaitable
 def opened(kind: str, server: HttpServer, era: Era) -> tuple[AbstractAsyncContextManager[Any], ...]:
     """Open the official client and a provider, each with a child or session of its own."""
     if kind == "memory":
-        mine, its = (Publisher(TOOLBOX, name="server").server for _ in range(2))
+        mine, its = (sdk_server(Publisher(TOOLBOX, name="server")) for _ in range(2))
         return official(its, era), ours(MemoryTransport(mine), era)
     if kind == "stdio":
         child = StdioServerParameters(command=sys.executable, args=list(CHILD), cwd=ROOT)

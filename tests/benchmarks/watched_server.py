@@ -103,7 +103,7 @@ async def main(variants: dict[str, dict[str, Any]]) -> None:
                 app,
                 http=http_protocol(app.pre_asgi_handler(lambda: True)),
                 log_level="error",
-                access_log=False,  # only the fast path before ASGI is measured
+                access_log=False,  # only what is answered before ASGI is measured
                 proxy_headers=False,
                 timeout_keep_alive=serve.KEEP_ALIVE_SECONDS,
             )

@@ -29,13 +29,11 @@ SERVED = "tests/cli/draining.py"
 DEADLINE_SECONDS = 60
 
 ROUTES = {
-    "modern": ("2026-07-28", "mcp", ()),
-    "modern by the SDK": ("2026-07-28", "mcp", ("--no-fast-path",)),
-    "handshake": ("legacy", "mcp", ()),
-    "handshake by the SDK": ("legacy", "mcp", ("--no-fast-path",)),
-    "SSE": ("legacy", "sse", ()),
+    "modern": ("2026-07-28", "mcp"),
+    "handshake": ("legacy", "mcp"),
+    "SSE": ("legacy", "sse"),
 }
-"""Each route of a call over HTTP: the protocol, the path, the options of the server."""
+"""Each route of a call over HTTP: the protocol, and the path."""
 
 
 @tool
@@ -141,7 +139,7 @@ async def served(*options: str, target: str = SERVED, port: str = "0") -> AsyncI
 @asynccontextmanager
 async def holding(server: ServerProcess, route: str) -> AsyncIterator[Held]:
     """Connect the official client to a server by a route, and receive the reports of its calls."""
-    protocol, path, _ = ROUTES[route]
+    protocol, path = ROUTES[route]
     url = f"{server.origin}/{path}"
     async with heard() as hearing, Client(sse_client(url) if path == "sse" else url, mode=protocol) as client:
         await client.list_tools()  # otherwise each call requests the list after its result

@@ -27,7 +27,7 @@ LIST = modern(request("tools/list"))
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_call_that_runs_is_answered_before_the_server_ends(route: str) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
-        async with served(*ROUTES[route][2]) as server, holding(server, route) as held:
+        async with served() as server, holding(server, route) as held:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(held.call)
                 running = await held.hearing.running()
@@ -46,7 +46,7 @@ async def test_a_call_that_runs_is_answered_before_the_server_ends(route: str) -
 async def test_a_hangup_drains_the_server_too(numbers: tuple[signal.Signals, ...]) -> None:
     route = next(iter(ROUTES))
     with anyio.fail_after(DEADLINE_SECONDS):
-        async with served(*ROUTES[route][2]) as server, holding(server, route) as held:
+        async with served() as server, holding(server, route) as held:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(held.call)
                 running = await held.hearing.running()
@@ -61,7 +61,7 @@ async def test_a_hangup_drains_the_server_too(numbers: tuple[signal.Signals, ...
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_call_that_outlasts_the_drain_is_answered_by_an_error(route: str) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
-        async with served("--drain-timeout", "0.2", *ROUTES[route][2]) as server, holding(server, route) as held:
+        async with served("--drain-timeout", "0.2") as server, holding(server, route) as held:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(held.call)
                 await held.hearing.running()

@@ -20,6 +20,7 @@ from bridge.client.connection.running_call import CallOptions
 from bridge.errors import ServerAnswerError, ServerError, ServerRefusedError
 from bridge.tools.context import InvocationContext
 from bridge.wire.tools import ReceivedResult
+from tests.client.http_client import sent_by
 from tests.client.raw_http import DONE, Heard, event, json_of, progress, raw_server, response, stream
 from tests.server.stdio_mutations import spoil_text, spoil_value
 
@@ -261,10 +262,10 @@ class Pair:
 
     async def _open(self) -> None:
         self.opened += 1
-        for fast_path in (True, False):
-            config = self._server.config(timeout_seconds=CALL_SECONDS, fast_path=fast_path)
+        for own in (True, False):
+            config = sent_by(self._server.config(timeout_seconds=CALL_SECONDS), own=own)
             connection = await self._stack.enter_async_context(Connection(config))
-            assert is_direct(connection) is fast_path
+            assert is_direct(connection) is own
             self._connections.append(connection)
 
     def _pieces(self, request: Request) -> list[bytes | None]:

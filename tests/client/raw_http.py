@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import anyio
 
 from bridge.client import HttpTransport, ServerConfig
+from bridge.tools.channel import Channel
 from tests.client.conftest import opened as opened_at_all
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def stream(*events: bytes | None, chunked: bool = True) -> list[bytes | None]:
     return [head + b"Transfer-Encoding: chunked\r\n\r\n", *pieces]
 
 
-class Heard:
+class Heard(Channel):
     """A channel that records its messages."""
 
     def __init__(self) -> None:
@@ -230,13 +231,10 @@ class Heard:
         self.logged.append(data)
         self.has_logged.set()
 
-    async def ask(self, questions: Any) -> Any:
-        raise AssertionError
-
 
 @asynccontextmanager
 async def opened(config: ServerConfig) -> AsyncIterator[Connection]:
-    """A connection that has sent a request through the SDK, and sends calls without it."""
+    """A connection that has sent a request, and sends calls over own HTTP connections."""
     async with opened_at_all(config) as connection:
         await connection.request("ping")
         yield connection

@@ -211,7 +211,7 @@ async def test_a_connection_lists_only_what_its_pins_admit() -> None:
         return a
 
     tools = ToolBox(add)
-    transport = MemoryTransport(Publisher(tools, name="calc").server)
+    transport = MemoryTransport(Publisher(tools, name="calc"))
     async with Connection(ServerConfig(name="calc", transport=transport)) as connection:
         listed = (await connection.list_tools()).tools
 

@@ -42,7 +42,7 @@ NOWHERE = StdioTransport("there-is-no-such-command")
 def memory_config(name: str, *tools: object, **settings: Any) -> ServerConfig:
     """A server in this process."""
     publisher = Publisher(ToolBox(*tools), name=name)
-    return replace(ServerConfig(name=name, transport=MemoryTransport(publisher.server)), **settings)
+    return replace(ServerConfig(name=name, transport=MemoryTransport(publisher)), **settings)
 
 
 @asynccontextmanager

@@ -206,7 +206,7 @@ async def test_the_most_specific_template_of_several_servers_reads_a_uri() -> No
             return read
 
         publisher = Publisher(ResourceBox(*map(reader, templates)), name=name)
-        return ServerConfig(name=name, transport=MemoryTransport(publisher.server))
+        return ServerConfig(name=name, transport=MemoryTransport(publisher))
 
     servers = [serving("wide", "docs://{+path}"), serving("narrow", "docs://a/{+path}", "docs:///{path}/b")]
     for ordered in (servers, servers[::-1]):

@@ -95,7 +95,7 @@ class Served:
 def served() -> Served:
     resources, prompts = ResourceBox(everything, note), PromptBox(plan, sum_up)
     features = Features(tools=ToolBox(), resources=resources, prompts=prompts)
-    return Served(resources, prompts, MemoryTransport(Publisher(features, name="notes").server))
+    return Served(resources, prompts, MemoryTransport(Publisher(features, name="notes")))
 
 
 def keys(box: Any) -> list[str]:
@@ -254,7 +254,7 @@ async def test_a_gateway_passes_on_what_has_passed_the_pins(served: Served) -> N
         await gateway.provider.follow("resources")
         await gateway.provider.follow("prompts")
         publisher = Publisher(gateway.features, name="gateway")
-        through = ServerConfig(name="gateway", transport=MemoryTransport(publisher.server))
+        through = ServerConfig(name="gateway", transport=MemoryTransport(publisher))
         async with Connection(through) as connection:
             found = {
                 method: [each[method.key] for each in (await connection.list_items(method)).items]

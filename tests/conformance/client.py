@@ -2,7 +2,8 @@
 
 It is written as a user of the package would write it: it opens the server, calls every tool, reads every resource and
 gets every prompt. `CALLS` has the further steps of each scenario. The suite sets the scenario and the protocol version
-in the environment. The way is ``fast``, or ``sdk`` to send all requests through the SDK.
+in the environment. The way is the event loop: ``asyncio``, which has own HTTP connections, or ``trio``, on which the
+general HTTP client sends everything.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ SAMPLES = {"string": "text", "number": 1.5, "integer": 1, "boolean": True, "arra
 Calls: TypeAlias = "Iterable[tuple[str, Mapping[str, Any]]]"
 
 
-async def main(way: str, url: str) -> None:
+async def main(url: str) -> None:
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", MODERN)
     server = ServerConfig(
@@ -59,7 +60,6 @@ async def main(way: str, url: str) -> None:
         protocol="auto" if version >= MODERN else "legacy",
         required=True,
         timeout_seconds=DEADLINE_SECONDS,
-        fast_path=way != "sdk",
     )
     handlers = ClientHandlers(elicitation=fill_in, sampling=complete, roots=folders)
     with anyio.fail_after(DEADLINE_SECONDS):
@@ -210,4 +210,4 @@ async def folders(context: InvocationContext) -> list[Root]:
 
 
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], sys.argv[-1])
+    anyio.run(main, sys.argv[-1], backend=sys.argv[1])

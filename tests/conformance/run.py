@@ -35,10 +35,23 @@ HERE = Path(__file__).parent
 SUITE = "0.2.0-alpha.12"
 NODE_MAJOR = "26"
 REQUIREMENTS = ("2025-11-25", "2026-07-28")
-WAYS = {"server": ("plain", "fast", "sdk", "redis", "redis-sdk", "gateway"), "client": ("fast", "sdk")}
-"""Without the fast path: ``sdk``. With sessions and tasks on Redis, which has to be installed: ``redis``. Through a
-gateway: ``gateway``."""
-GATEWAY_OPTIONS = ("--transport", "http", "--server-version", "1.0", "--log-level", "warning")
+WAYS = {"server": ("asyncio", "uvloop", "command", "redis", "gateway"), "client": ("asyncio", "trio")}
+"""Served by ``bridge serve``: ``command``. With sessions and tasks on Redis, which has to be installed: ``redis``.
+Through a gateway: ``gateway``."""
+ALL_WAYS = tuple(dict.fromkeys((*WAYS["server"], *WAYS["client"])))
+SERVE = (
+    "-m",
+    "bridge",
+    "serve",
+    "--transport",
+    "http",
+    "--port",
+    "0",
+    "--server-version",
+    "1.0",
+    "--log-level",
+    "warning",
+)
 SUITE_TIMEOUT_SECONDS = 600
 CLIENT_TIMEOUT_SECONDS = 120
 """The suite starts all its clients at once."""
@@ -88,7 +101,7 @@ def parsed_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--side", choices=WAYS, help="which is tested; by default both")
     parser.add_argument("--requirements", action="append", choices=REQUIREMENTS, help="a set; by default all")
-    parser.add_argument("--way", action="append", choices=WAYS["server"], help="how it runs; by default all")
+    parser.add_argument("--way", action="append", choices=ALL_WAYS, help="how it runs; by default all")
     parser.add_argument("--scenario", help="one scenario alone")
     return parser.parse_args()
 
@@ -270,16 +283,15 @@ class Server:
 @contextmanager
 def running_server(way: str) -> Iterator[Server]:
     with ExitStack() as stack:
+        if way == "command":
+            yield stack.enter_context(started([*SERVE, f"{HERE / 'features.py'}:FEATURES"]))
+            return
         is_gateway = way == "gateway"
-        command = [str(HERE / "server.py"), "--port", "0", "--way", "fast" if is_gateway else way]
-        if way.startswith("redis"):
+        command = [str(HERE / "server.py"), "--port", "0", "--way", "uvloop" if is_gateway else way]
+        if way == "redis":
             command += ["--redis-url", stack.enter_context(running_redis())]
         server = stack.enter_context(started(command))
-        if is_gateway:
-            server = stack.enter_context(
-                started(["-m", "bridge", "serve", server.url, "--port", "0", *GATEWAY_OPTIONS])
-            )
-        yield server
+        yield stack.enter_context(started([*SERVE, server.url])) if is_gateway else server
 
 
 @contextmanager

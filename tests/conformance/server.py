@@ -1,7 +1,7 @@
 """The server for the official conformance suite: ``python tests/conformance/server.py --port 3001``.
 
-It is written as a user of the package would write it. ``--way fast`` runs on uvloop and httptools, and ``--way sdk``
-without the fast path. The ways of ``redis`` need ``--redis-url``.
+It is written as a user of the package would write it. ``--way uvloop`` runs on uvloop and httptools, ``--way redis``
+also with sessions and tasks on the Redis at ``--redis-url``.
 """
 
 import argparse
@@ -13,25 +13,19 @@ from features import FEATURES  # type: ignore[import-not-found]  # it stands bes
 
 from bridge.server import Publisher, http_app
 
-WAYS = {
-    "plain": ("asyncio", "h11", True),
-    "fast": ("uvloop", "httptools", True),
-    "sdk": ("asyncio", "h11", False),
-    "redis": ("uvloop", "httptools", True),
-    "redis-sdk": ("asyncio", "h11", False),
-}
+WAYS = {"asyncio": ("asyncio", "h11"), "uvloop": ("uvloop", "httptools"), "redis": ("uvloop", "httptools")}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=3001, help="0 for a free one")
-    parser.add_argument("--way", choices=WAYS, default="plain", help="the event loop, the HTTP parser, the fast path")
+    parser.add_argument("--way", choices=WAYS, default="asyncio", help="the event loop and the HTTP parser")
     parser.add_argument("--redis-url", help="where sessions and tasks are")
     options = parser.parse_args()
-    loop, http, fast_path = WAYS[options.way]
+    loop, http = WAYS[options.way]
     publisher = Publisher(FEATURES, name="conformance", version="1.0")
     sse = options.redis_url is None
-    app = http_app(FEATURES, publisher=publisher, fast_path=fast_path, redis_url=options.redis_url, sse=sse)
+    app = http_app(FEATURES, publisher=publisher, redis_url=options.redis_url, sse=sse)
     config = uvicorn.Config(app, loop=loop, http=http, log_level="warning", timeout_graceful_shutdown=3)
     with socket.create_server(("127.0.0.1", options.port)) as listener:
         sys.stderr.write(f"serving conformance at http://localhost:{listener.getsockname()[1]}/mcp\n")

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KEY = "fault"
-_NO_FAST_PATH = "--no-fast-path"
+_BY_CLIENT = "--by-http-client"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(_NO_FAST_PATH, action="store_true", help="send and answer every request of the faults by the SDK")
+    parser.addoption(_BY_CLIENT, action="store_true", help="send the requests of the faults by the general HTTP client")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -45,7 +45,7 @@ def trials(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(
         forks, "IS_POSSIBLE", False
     )  # a fork inherits sockets of the tests, which would count as leaked
-    trials = Trials(tmp_path, fast_path=not request.config.getoption(_NO_FAST_PATH, default=False))
+    trials = Trials(tmp_path, by_client=request.config.getoption(_BY_CLIENT, default=False))
     yield trials
     request.node.user_properties.extend((_KEY, asdict(outcome)) for outcome in trials.outcomes)
 

@@ -97,7 +97,7 @@ async def test_a_lost_call_one_that_ran_twice_and_what_is_not_true_are_found(tmp
     async def never(journal: str, call: str) -> None:
         await anyio.sleep_forever()
 
-    transport = MemoryTransport(Publisher(ToolBox([work, lie, never]), name="server").server)
+    transport = MemoryTransport(Publisher(ToolBox([work, lie, never]), name="server"))
     async with McpToolProvider(ServerConfig(name="server", transport=transport)) as provider:
         traffic = Traffic(provider, tmp_path / "journal")
         assert await traffic.call()

@@ -16,6 +16,7 @@ import anyio
 from bridge.client import HttpTransport, McpToolProvider, ReconnectPolicy, ServerConfig, StdioTransport
 from tests.client import reports as reporting
 from tests.client.conftest import RemoteServer
+from tests.client.http_client import sent_by
 from tests.faults.holdings import Holdings, leaked_processes
 from tests.faults.network import Network
 from tests.faults.table import Outcome
@@ -96,13 +97,13 @@ class Trials:
 
     Args:
         folder: Folder for the journals.
-        fast_path: Use the fast paths of clients and servers; otherwise the SDK does everything.
+        by_client: Send requests over streamable HTTP by the general HTTP client.
     """
 
-    def __init__(self, folder: Path, *, fast_path: bool) -> None:
+    def __init__(self, folder: Path, *, by_client: bool) -> None:
         self.outcomes: list[Outcome] = []
         self._folder = folder
-        self._fast_path = fast_path
+        self._by_client = by_client
 
     @asynccontextmanager
     async def trying(self, fault: str, route: Route, **options: Any) -> AsyncIterator[Stage]:
@@ -117,7 +118,7 @@ class Trials:
         before = Holdings.now()
         journal = self._folder / f"{marker}.journal"
         with anyio.fail_after(TRIAL_SECONDS):
-            async with _staged(route, journal, marker, fast_path=self._fast_path, **options) as stage:
+            async with _staged(route, journal, marker, by_client=self._by_client, **options) as stage:
                 traffic = stage.traffic
                 assert await traffic.until_answered(RECOVERY_SECONDS), traffic.failed
                 assert not traffic.failed
@@ -154,7 +155,7 @@ async def _staged(
     journal: Path,
     marker: str,
     *,
-    fast_path: bool,
+    by_client: bool,
     child: tuple[str, ...] = (),
     auth: Any = None,
     **settings: Any,
@@ -165,23 +166,22 @@ async def _staged(
         route: Route to the server.
         journal: File to which the server writes each run.
         marker: Text in the environment of a child and of all its descendants.
-        fast_path: As for `Trials`.
+        by_client: As for `Trials`.
         child: Arguments of Python for a child other than bridge's server.
         auth: Signs HTTP requests.
         settings: Settings of the server's configuration.
     """
-    settings |= {"name": "server", "protocol": route.pin, "fast_path": fast_path}
-    options = () if fast_path else ("--no-fast-path",)
+    settings |= {"name": "server", "protocol": route.pin}
     async with reporting.listening() as reports:
         if route in STDIO:
-            words = child or ("-m", "bridge", "serve", SERVED, *options)
+            words = child or ("-m", "bridge", "serve", SERVED)
             transport = StdioTransport(sys.executable, args=words, cwd=str(ROOT), env={"FAULTS": marker})
             config = ServerConfig(transport=transport, **settings)
             async with McpToolProvider(config, reconnect=RECONNECT) as provider:
                 traffic = Traffic(provider, journal)
                 yield Stage(provider=provider, traffic=traffic, reports=reports, route=route)
             return
-        remote = RemoteServer(SERVED, *options)
+        remote = RemoteServer(SERVED)
         await remote.start()
         try:
             network = Network(remote.port)
@@ -190,6 +190,8 @@ async def _staged(
                 path = "sse" if route is Route.SSE else "mcp"
                 address = HttpTransport(f"http://127.0.0.1:{network.port}/{path}", kind=kind)  # type: ignore[arg-type]  # one of the two
                 config = ServerConfig(transport=address, **settings)
+                if by_client and route is not Route.SSE:
+                    config = sent_by(config, own=False)
                 async with McpToolProvider(config, reconnect=RECONNECT, auth=auth and (lambda _: auth)) as provider:
                     traffic = Traffic(provider, journal)
                     yield Stage(

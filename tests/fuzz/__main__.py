@@ -4,8 +4,8 @@ Each HTTP parser and each era over stdio gets a server process of its own and it
 number of inputs, of those with no response or a wrong one in time, and of tracebacks in the server's log, and the
 memory after the first batch and after the last. It needs Linux, which reports memory. For ``client``, a provider behind
 a hostile server (`tests.fuzz.hostile`) is tested in the same way (`tests.fuzz.client`). For ``answers``, calls get
-unusual responses (`tests.client.mutated_answers`); a problem is a result of the client's fast path that differs from
-that of the SDK.
+unusual responses (`tests.client.mutated_answers`); a problem is a result over an own HTTP connection that
+differs from that of the general HTTP client.
 """
 
 from __future__ import annotations
@@ -215,18 +215,18 @@ def fuzz_client(transport: str, era: str, seconds: float, seed: int) -> Outcome:
 
 
 def fuzz_answers(era: str, seconds: float, seed: int) -> Outcome:
-    """Let a client call with its fast path and without, and compare the results."""
+    """Let clients call over own connections and by the general HTTP client, and compare the results."""
     outcome, end = Outcome(f"answers, {era}"), monotonic() + seconds
-    logging.disable()  # the SDK logs messages that it cannot read
+    logging.disable()  # of messages that cannot be read
 
     async def compare() -> None:
         async with Pair.serving("legacy" if era == "handshake" else MODERN) as pair:
             while monotonic() < end:
                 for number in range(seed + outcome.tried, seed + outcome.tried + BATCH):
                     answer = Answer.of(Random(number))
-                    plain, sdk = await pair.outcomes(answer)
-                    if plain != sdk:
-                        told = f"{plain}, over the SDK {sdk}: {answer}"
+                    own, by_client = await pair.outcomes(answer)
+                    if own != by_client:
+                        told = f"{own}, by the HTTP client {by_client}: {answer}"
                         outcome.problems.append(f"{outcome.name}, seed {number}: {told}"[:SHOWN_CHARS])
                 outcome.tried += BATCH
                 outcome.note_memory(os.getpid())

@@ -59,7 +59,7 @@ def server_config(*tools: object, era: str = "legacy", name: str = "upstream", *
     """Return the configuration of a server in this process, of that era."""
     publisher = Publisher(ToolBox(*tools), name=name)
     pin: Any = era
-    return ServerConfig(name=name, transport=MemoryTransport(publisher.server), protocol=pin, **settings)
+    return ServerConfig(name=name, transport=MemoryTransport(publisher), protocol=pin, **settings)
 
 
 async def _accept(question: Any, context: InvocationContext) -> ElicitationAnswer:
@@ -78,7 +78,7 @@ async def caller(
     """Return a caller of a gateway, of that era."""
     publisher = Publisher(gateway.features, name="gateway", state_keys=state_keys)
     pin: Any = era
-    config = ServerConfig(name="gateway", transport=MemoryTransport(publisher.server), protocol=pin)
+    config = ServerConfig(name="gateway", transport=MemoryTransport(publisher), protocol=pin)
     handlers = (handlers or ClientHandlers(elicitation=_accept)) if can_be_asked else None
     async with Connection(config, handlers=handlers) as connection:
         yield connection

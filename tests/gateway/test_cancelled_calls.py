@@ -13,6 +13,7 @@ import pytest
 from bridge.client import ClientHandlers
 from bridge.client.connection import cancelled_calls
 from bridge.gateway import Gateway
+from bridge.tools.channel import Channel
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import ElicitationAnswer
 from tests.client.conftest import DEADLINE_SECONDS, opened
@@ -21,10 +22,9 @@ from tests.gateway.between import caller, text_of
 from tests.gateway.wayward import wayward_config
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
     from bridge.client import Connection
-    from bridge.tools.questions import Question
 
 pytestmark = pytest.mark.anyio
 
@@ -47,14 +47,17 @@ for message in calls_and_answers("begin", "speak", "end"):
 """
 
 
-class Person:
+class Person(Channel):
     """A caller, which records its messages and questions."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.heard: list[object] = []
         self.asked: list[str] = []
-        self.peer = self
+
+    @property
+    def peer(self) -> object:
+        return self
 
     def handlers(self) -> ClientHandlers:
         return ClientHandlers(elicitation=self._answer)
@@ -63,13 +66,8 @@ class Person:
         self.asked.append(question.message)
         return ElicitationAnswer("accept", {"pin": self.name})
 
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
-
     async def log(self, level: Any, data: Any, logger: str | None) -> None:
         self.heard.append(data)
-
-    async def ask(self, questions: Mapping[str, Question]) -> Any:
-        raise AssertionError
 
 
 class Callers:

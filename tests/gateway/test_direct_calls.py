@@ -34,7 +34,7 @@ from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.toolbox import ToolBox
 from tests.client.raw_http import DONE, MODERN, Request, event, http, json_of, opened, progress, raw_server, stream
 from tests.client.raw_http import response as response_to
-from tests.gateway.test_fast_path import DEADLINE_SECONDS, served
+from tests.gateway.test_calls import DEADLINE_SECONDS, served
 from tests.server.http_server import HEADERS, answer, call, initialize, modern, modern_headers, notification
 from tests.telemetry.measured import Measured
 

@@ -18,10 +18,11 @@ from bridge.hosting.serve import http_protocol
 from bridge.server import Publisher, http_app
 from bridge.tools.toolbox import ToolBox
 from tests import forks
+from tests.client.http_client import sent_by
 from tests.gateway.between import DEADLINE_SECONDS, STATE_KEYS, between
 from tests.gateway.conftest import write_config
 from tests.gateway.extended import COLOURS, SOUNDS, features
-from tests.gateway.test_fast_path import served as serving
+from tests.gateway.test_calls import served as serving
 from tests.processes import ROOT
 from tests.server import http_server as http
 
@@ -64,7 +65,7 @@ async def carried(stack: AsyncExitStack, served: Features, carrier: str) -> Tran
         app = http_app(served)
         direct = http_protocol(app.pre_asgi_handler(lambda: True))
         return HttpTransport(await stack.enter_async_context(serving(app, direct)) + "/mcp")
-    return MemoryTransport(Publisher(served, name="extended", state_keys=STATE_KEYS).server)
+    return MemoryTransport(Publisher(served, name="extended", state_keys=STATE_KEYS))
 
 
 def announced(connection: Connection) -> dict[str, Any]:
@@ -85,20 +86,19 @@ async def declarations(connection: Connection) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("fast_path", [True, False])
+@pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("carrier", ["memory", "http"])
 @pytest.mark.parametrize("server_era", ERAS)
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_configured_extension_passes_and_others_do_not(
-    era: str, server_era: str, carrier: str, fast_path: bool
+    era: str, server_era: str, carrier: str, own: bool
 ) -> None:
     async with AsyncExitStack() as stack:
-        server = config(await carried(stack, features, "http"), server_era, extensions=CONFIGURED, fast_path=fast_path)
-        gateway = await stack.enter_async_context(Gateway([server]))
+        server = config(await carried(stack, features, "http"), server_era, extensions=CONFIGURED)
+        gateway = await stack.enter_async_context(Gateway([sent_by(server, own=own)]))
         transport = await carried(stack, gateway.features, carrier)
         for handlers in (OF_CALLER, ClientHandlers()):
-            caller = Connection(config(transport, era, fast_path=fast_path), handlers=handlers)
-            async with caller as connection:
+            async with Connection(config(transport, era), handlers=handlers) as connection:
                 # A session of the handshake era is that of all callers.
                 of_request = {COLOURS: {"palette": 256}} if handlers is OF_CALLER else {}
                 expected = of_request if server_era == MODERN else CONFIGURED
@@ -140,7 +140,7 @@ async def test_a_program_declares_the_extensions_of_a_configuration(era: str) ->
 async def test_the_first_of_several_servers_gives_the_settings(era: str) -> None:
     def server(name: str, **extensions: Any) -> ServerConfig:
         of_server = replace(features, extensions={f"com.example/{key}": each for key, each in extensions.items()})
-        transport = MemoryTransport(Publisher(of_server, name=name).server)
+        transport = MemoryTransport(Publisher(of_server, name=name))
         names: dict[str, Any] = {f"com.example/{key}": {} for key in ("colours", "sounds", "own")}
         return replace(config(transport, era, extensions=names), name=name)
 

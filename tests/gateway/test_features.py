@@ -66,7 +66,7 @@ async def deadline() -> AsyncIterator[None]:
 def served(features: object, era: str, name: str = "notes") -> ServerConfig:
     """Return the configuration of a server in this process."""
     pin: Any = era
-    transport = MemoryTransport(Publisher(features, name=name, state_keys=STATE_KEYS).server)
+    transport = MemoryTransport(Publisher(features, name=name, state_keys=STATE_KEYS))
     return ServerConfig(name=name, transport=transport, protocol=pin)
 
 
@@ -118,7 +118,7 @@ async def test_a_refusal_of_a_read_keeps_its_data(era: str, server_era: str) -> 
     limits = Limits(tool_rates={"titles": Rate(1, 1000)})
     publisher = Publisher(ASSISTANT, name="notes", state_keys=STATE_KEYS, limits=limits)
     pin: Any = server_era
-    server = ServerConfig(name="notes", transport=MemoryTransport(publisher.server), protocol=pin)
+    server = ServerConfig(name="notes", transport=MemoryTransport(publisher), protocol=pin)
     async with between(server, era=era) as (_, through):
         await through.request("resources/read", {"uri": "notes://all"})
         code, _, data = await said(through, "resources/read", {"uri": "notes://all"})
@@ -255,7 +255,7 @@ async def test_a_box_of_both_reads_local_templates_first(era: str, server_era: s
         features = Features.of(ResourceBox(user), provider.resources)
         published = Publisher(features, name="both", state_keys=STATE_KEYS)
         pin: Any = era
-        config = ServerConfig(name="both", transport=MemoryTransport(published.server), protocol=pin)
+        config = ServerConfig(name="both", transport=MemoryTransport(published), protocol=pin)
         async with Connection(config) as connection:
             (content,) = (await connection.request("resources/read", {"uri": "users://1"}))["contents"]
     assert content["text"] == "local 1"
@@ -271,7 +271,7 @@ async def test_all_who_watch_share_one_subscription(era: str, server_era: str) -
         changes, receive = anyio.create_memory_object_stream[str](10)
         stops = []
         for name in ("one", "two"):
-            config = ServerConfig(name=name, transport=MemoryTransport(publisher.server), protocol=era)  # type: ignore[arg-type]
+            config = ServerConfig(name=name, transport=MemoryTransport(publisher), protocol=era)  # type: ignore[arg-type]
             provider = await stack.enter_async_context(McpToolProvider(config))
             stops.append(await provider.resources.watch("notes://milk", changes.send_nowait))
         wanted = gateway.provider.connections["notes"]._events.wanted
@@ -295,7 +295,7 @@ async def test_changed_lists_are_announced(era: str, server_era: str) -> None:
         McpToolProvider(
             ServerConfig(
                 name="gateway",
-                transport=MemoryTransport(Publisher(gateway.features, name="gateway").server),
+                transport=MemoryTransport(Publisher(gateway.features, name="gateway")),
                 protocol=era,  # type: ignore[arg-type]
             ),
             features=["resources", "prompts"],

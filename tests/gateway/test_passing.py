@@ -15,10 +15,10 @@ from bridge.client.uris import UriNames
 from bridge.gateway.proxy import ProxyExecutor
 from bridge.gateway.suspended_calls import SuspendedCalls
 from bridge.gateway.tasks import GatewayTasks
+from bridge.server.auth.access import EVERYTHING
 from bridge.server.core import ServerCore
-from bridge.server.fast_path import FastPath
-from bridge.server.methods.method import PlainRequest
-from bridge.tools.context import InvocationContext
+from bridge.server.dispatch import Dispatch
+from bridge.server.exchange import LocalOrigin, ServedExchange
 from bridge.tools.toolbox import ToolBox
 from bridge.wire import tools as wire
 from tests.client.raw_http import MODERN, Request, http, opened, raw_server
@@ -38,22 +38,25 @@ BODY = (
 
 @pytest.fixture
 def anyio_backend() -> str:
-    return "asyncio"  # plain requests need it
+    return "asyncio"  # own connections need it
 
 
-def gateway_to(connection: Connection, uris: UriNames | None = None) -> FastPath:
-    """The fast path of a server with the proxy of one tool."""
+def gateway_to(connection: Connection, uris: UriNames | None = None) -> Dispatch:
+    """The dispatch of a server with the proxy of one tool."""
     tool = remote_tool(LISTED, connection, validates_results=False, uris=uris)
     assert isinstance(tool.executor, RemoteExecutor)
     proxy = ProxyExecutor(tool.executor, connection, SuspendedCalls(), GatewayTasks(McpToolProvider()))
-    return FastPath(ServerCore(ToolBox([replace(tool, executor=proxy)]), name="gateway", version="2"))
+    return Dispatch(ServerCore(ToolBox([replace(tool, executor=proxy)]), name="gateway", version="2"))
 
 
-async def answered(gateway: FastPath, era: str, **arguments: Any) -> bytes:
-    message = call("add", arguments)
-    plan = gateway.modern(modern(message)) if era == MODERN else gateway.handshake(message, "2025-11-25")
-    assert isinstance(plan, PlainRequest)
-    return (await plan.run(InvocationContext()))[0]
+async def answered(gateway: Dispatch, era: str, **arguments: Any) -> bytes:
+    message, origin = call("add", arguments), LocalOrigin(EVERYTHING)
+    if era == MODERN:
+        exchange = gateway.modern(modern(message), origin)
+    else:
+        exchange = gateway.handshake(message, None, origin, "2025-11-25")
+    assert isinstance(exchange, ServedExchange)
+    return (await exchange.responder.run(exchange))[0]
 
 
 @pytest.mark.parametrize("era", ["legacy", MODERN])

@@ -154,7 +154,7 @@ async def asking(
     with anyio.fail_after(DEADLINE_SECONDS):
         async with Gateway([server]) as gateway:
             published = Publisher(gateway.tools, name="gateway", state_keys=STATE_KEYS)
-            config = ServerConfig(name="gateway", transport=MemoryTransport(published.server), protocol=caller_era)
+            config = ServerConfig(name="gateway", transport=MemoryTransport(published), protocol=caller_era)
             async with Connection(config, handlers=handlers) as connection:
                 yield connection
 
@@ -280,7 +280,7 @@ async def test_a_provider_passes_it_on_too_and_what_is_supplied_stands_over_it()
                 return result.text
 
             published = Publisher(ToolBox(made("outer", body)), name="outer")
-            async with Connection(ServerConfig(name="outer", transport=MemoryTransport(published.server))) as outer:
+            async with Connection(ServerConfig(name="outer", transport=MemoryTransport(published))) as outer:
                 said = {"traceparent": TRACE["traceparent"], "baggage": "user=ada"}
                 result = await outer.call_tool("outer", {}, options=CallOptions(meta=said))
         assert f'"baggage": "{told}"' in text_of(result)

@@ -24,7 +24,7 @@ from bridge.server.limits import Limits
 from bridge.telemetry.switch import enabled
 from tests.client.raw_http import HANDSHAKE, MODERN, RawServer, Request, http, raw_server, stream
 from tests.server.http_server import HEADERS, initialize, modern, modern_headers, notification, request
-from tests.server.test_telemetry_paths import Watched
+from tests.server.test_observed import Watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

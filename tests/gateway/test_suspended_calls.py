@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 import pytest
-from mcp import MCPError
 
 from bridge.client import CallOptions
 from bridge.errors import ServerRefusedError, ToolError
 from bridge.gateway import Gateway
 from bridge.gateway.suspended_calls import SuspendedCall, SuspendedCalls
+from bridge.protocol.messages import ProtocolError
+from bridge.tools.channel import Channel
 from bridge.tools.context import Caller, InvocationContext
 from tests.gateway.between import (
     ACCEPTED,
@@ -113,7 +114,7 @@ async def test_where_too_many_wait_a_question_is_refused_and_the_call_goes_on() 
         assert text_of(await next_round(connection, asked)) == "Hello Ada"
     assert [entry.partition(":")[0] for entry in journal.entries] == ["began", "began", "refused", "ended"]
     refusal = journal.errors[0].__cause__
-    assert isinstance(refusal, MCPError)
+    assert isinstance(refusal, ProtocolError)
     assert (refusal.code, refusal.data) == (-32005, {"retryAfterSeconds": 10})
 
 
@@ -181,17 +182,12 @@ async def test_a_gateway_that_closes_ends_the_calls_that_wait() -> None:
 
 
 async def test_progress_of_every_round_reaches_the_request_of_that_round() -> None:
-    class Hears:
+    class Hears(Channel):
         def __init__(self) -> None:
             self.heard: list[float] = []
 
         async def progress(self, progress: float, total: float | None, message: str | None) -> None:
             self.heard.append(progress)
-
-        async def log(self, level: Any, data: Any, logger: str | None) -> None: ...
-
-        async def ask(self, questions: Any) -> Any:
-            raise AssertionError
 
     async def body(arguments: Mapping[str, Any], context: InvocationContext) -> str:
         await context.progress(1)

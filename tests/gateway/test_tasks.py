@@ -91,11 +91,10 @@ def config(server: RemoteServer, tmp_path_factory: pytest.TempPathFactory) -> st
     return write_config(folder / "mcp.json", one=entry, two=entry)
 
 
-@pytest.fixture(scope="module", params=["fast path", "SDK"])
-def gateway(request: pytest.FixtureRequest, config: str) -> Iterator[RemoteServer]:
-    """A gateway before both, whose callers are answered on the fast path or by the SDK."""
-    options = () if request.param == "fast path" else ("--no-fast-path",)
-    with started(config, "--state-keys", STATE_KEY, *options) as gateway:
+@pytest.fixture(scope="module")
+def gateway(config: str) -> Iterator[RemoteServer]:
+    """A gateway before both."""
+    with started(config, "--state-keys", STATE_KEY) as gateway:
         yield gateway
 
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bridge import ToolBox, tool
-from bridge.server.http.streamable import StreamableEndpoint
+from bridge.server.http.session_requests import SessionRequests
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-_running = StreamableEndpoint.running
+_running = SessionRequests.running
 _failed: list[anyio.Event] = []
 
 
 @asynccontextmanager
-async def _failing(endpoint: StreamableEndpoint) -> AsyncIterator[None]:
+async def _failing(endpoint: SessionRequests) -> AsyncIterator[None]:
     failed = anyio.Event()
     _failed.append(failed)
 
@@ -32,7 +32,7 @@ async def _failing(endpoint: StreamableEndpoint) -> AsyncIterator[None]:
         tasks.cancel_scope.cancel()
 
 
-StreamableEndpoint.running = _failing  # type: ignore[method-assign,assignment]  # the fault
+SessionRequests.running = _failing  # type: ignore[method-assign,assignment]  # the fault
 
 
 @tool

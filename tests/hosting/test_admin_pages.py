@@ -6,6 +6,7 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import httpx
@@ -130,8 +131,20 @@ def test_while_a_gateway_starts_the_process_is_healthy_and_not_ready(start: Star
         assert process.end(signal.SIGTERM) == 0
 
 
+def test_a_gateway_is_ready_while_it_waits_for_a_server_that_is_not_required(start: Start, directory: Path) -> None:
+    silent = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"silent": silent}}), encoding="utf-8")
+    with start("serve", "mcp.json", *SERVE, "--admin-port", "0", "--start-wait", "3600") as process:
+        admin = process.line_with("operations at ").rpartition(" ")[2]
+        deadline = monotonic() + DEADLINE_SECONDS
+        while not (ready := httpx.get(f"{admin}/readyz").json())["ready"]:
+            assert monotonic() < deadline, ready
+        assert ready == {"ready": True, "missing": []}
+        assert process.end(signal.SIGTERM) == 0
+
+
 def test_a_server_that_ends_by_a_mistake_is_no_process_that_refuses_everything(start: Start) -> None:
-    with start("serve", f"{FAILING}:TOOLS", *SERVE, "--no-fast-path") as process:
+    with start("serve", f"{FAILING}:TOOLS", *SERVE) as process:
         url = process.url()
         opened = httpx.post(url, json=OPENING, headers=HEADERS)
         headers = {**HEADERS, "mcp-session-id": opened.headers["mcp-session-id"]}

@@ -133,7 +133,6 @@ def call_over_sse(port: int, stream: socket.socket) -> None:
 
 @pytest.mark.parametrize("protocol", ["direct", "h11"])
 @pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the SDK leaves streams unclosed
 def test_a_client_that_hangs_up_on_what_it_does_not_read_gives_memory_and_places_back(
     protocol: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

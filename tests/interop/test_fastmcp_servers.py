@@ -19,6 +19,7 @@ from bridge import (
     StdioTransport,
     UrlElicitation,
 )
+from bridge.tools.channel import Channel
 from tests.interop.packages import fastmcp_python, free_port, running
 
 if TYPE_CHECKING:
@@ -73,18 +74,12 @@ async def test_what_fails_is_a_result_that_says_so(fast: McpToolProvider) -> Non
 async def test_its_progress_reaches_the_context(fast: McpToolProvider) -> None:
     heard: list[float] = []
 
-    class Channel:
+    class Hearing(Channel):
         async def progress(self, progress: float, total: float | None, message: str | None) -> None:
             heard.append(progress)
 
-        async def log(self, level: str, data: Any, logger: str | None) -> None:
-            """Nobody asked."""
-
-        async def ask(self, questions: Any) -> Any:
-            """Nobody asked."""
-
     with anyio.fail_after(DEADLINE_SECONDS):
-        result = await fast.call("count", context=InvocationContext(channel=Channel()))
+        result = await fast.call("count", context=InvocationContext(channel=Hearing()))
     assert (result.text, heard) == ("counted", [1, 2, 3])
 
 

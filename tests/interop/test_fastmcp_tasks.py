@@ -60,10 +60,9 @@ async def test_the_client_of_fastmcp_drives_our_tasks(python: str, served: tuple
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("fast_path", [True, False], ids=["the fast path", "the SDK"])
-async def test_our_client_drives_the_tasks_of_fastmcp(python: str, *, fast_path: bool) -> None:
+async def test_our_client_drives_the_tasks_of_fastmcp(python: str) -> None:
     transport = StdioTransport(python, args=(str(HERE / "fastmcp_tasks_server.py"),), cwd=str(ROOT))
-    config = ServerConfig(name="fast", transport=transport, fast_path=fast_path)
+    config = ServerConfig(name="fast", transport=transport)
     with anyio.fail_after(DEADLINE_SECONDS):
         async with McpToolProvider([config]) as provider:
             for name in ("add", "add_directly"):

@@ -22,6 +22,8 @@ from bridge import (
     ToolsChange,
     UrlElicitation,
 )
+from bridge.tools.channel import Channel
+from tests.client.http_client import sent_by
 from tests.interop.counterpart import MODERN
 from tests.interop.packages import free_port, running
 
@@ -33,7 +35,7 @@ pytestmark = pytest.mark.anyio
 SERVER = str(Path(__file__).with_name("official_server.py"))
 DEADLINE_SECONDS = 60
 NAMES = ["add", "mirror", "fail", "count", "order", "grow"]
-ROUTES = [f"{kind} {pin}" for kind in ("stdio", "http", "http-by-sdk") for pin in ("auto", "legacy", MODERN)]
+ROUTES = [f"{kind} {pin}" for kind in ("stdio", "http", "http-by-client") for pin in ("auto", "legacy", MODERN)]
 ROUTES += ["sse auto", "guessed auto"]
 
 
@@ -55,15 +57,17 @@ async def official(request: pytest.FixtureRequest) -> AsyncIterator[McpToolProvi
     port = free_port()
     mode, path = ("streamable-http", "mcp") if kind.startswith("http") else ("sse", "sse")
     with running(sys.executable, SERVER, mode, str(port), says="Uvicorn running on"):
-        known: Any = None if kind == "guessed" else kind.removesuffix("-by-sdk")
+        known: Any = None if kind == "guessed" else kind.removesuffix("-by-client")
         transport = HttpTransport(f"http://127.0.0.1:{port}/{path}", kind=known)
-        async with provided(transport, pin, fast_path=kind != "http-by-sdk") as provider:
+        async with provided(transport, pin, by_client=kind == "http-by-client") as provider:
             yield provider
 
 
-def provided(transport: Any, pin: Any, *, fast_path: bool = True) -> McpToolProvider:
-    config = ServerConfig(name="official", transport=transport, required=True, protocol=pin, fast_path=fast_path)
-    return McpToolProvider(config, handlers=ClientHandlers(elicitation=fill_in))
+def provided(transport: Any, pin: Any, *, by_client: bool = False) -> McpToolProvider:
+    config = ServerConfig(name="official", transport=transport, required=True, protocol=pin)
+    return McpToolProvider(
+        sent_by(config, own=False) if by_client else config, handlers=ClientHandlers(elicitation=fill_in)
+    )
 
 
 async def test_the_era_is_the_newest_that_the_route_allows(
@@ -108,18 +112,12 @@ async def test_what_fails_is_a_result_that_says_so(official: McpToolProvider) ->
 async def test_its_progress_reaches_the_context(official: McpToolProvider) -> None:
     heard: list[tuple[float, float | None, str | None]] = []
 
-    class Channel:
+    class Hearing(Channel):
         async def progress(self, progress: float, total: float | None, message: str | None) -> None:
             heard.append((progress, total, message))
 
-        async def log(self, level: str, data: Any, logger: str | None) -> None:
-            """Nobody asked."""
-
-        async def ask(self, questions: Any) -> Any:
-            """Nobody asked."""
-
     with anyio.fail_after(DEADLINE_SECONDS):
-        result = await official.call("count", context=InvocationContext(channel=Channel()))
+        result = await official.call("count", context=InvocationContext(channel=Hearing()))
     assert (result.text, heard) == ("counted", [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")])
 
 

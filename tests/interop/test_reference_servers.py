@@ -25,6 +25,7 @@ from bridge import (
     Text,
     UrlElicitation,
 )
+from bridge.tools.channel import Channel
 from tests.interop.packages import free_port, npm_server, running
 
 if TYPE_CHECKING:
@@ -121,18 +122,12 @@ async def test_its_questions_reach_the_handlers(everything: McpToolProvider) -> 
 async def test_its_progress_reaches_the_context(everything: McpToolProvider) -> None:
     heard: list[tuple[float, float | None]] = []
 
-    class Channel:
+    class Hearing(Channel):
         async def progress(self, progress: float, total: float | None, message: str | None) -> None:
             heard.append((progress, total))
 
-        async def log(self, level: str, data: Any, logger: str | None) -> None:
-            """Nobody asked."""
-
-        async def ask(self, questions: Any) -> Any:
-            """Nobody asked."""
-
     with anyio.fail_after(DEADLINE_SECONDS):
-        context = InvocationContext(channel=Channel())
+        context = InvocationContext(channel=Hearing())
         await everything.call("trigger-long-running-operation", {"duration": 0.2, "steps": 4}, context=context)
     assert heard == [(1, 4), (2, 4), (3, 4), (4, 4)]
 

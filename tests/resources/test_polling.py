@@ -153,7 +153,7 @@ async def test_clients_are_notified_of_both(era: Any, is_combined: bool) -> None
 
     sources: list[object] = [notes.box(interval_seconds=0.01), nothing]
     publisher = Publisher(Features.of(*sources, *([other] if is_combined else [])), name="notes")
-    config = ServerConfig(name="notes", transport=MemoryTransport(publisher.server), protocol=era)
+    config = ServerConfig(name="notes", transport=MemoryTransport(publisher), protocol=era)
     with anyio.fail_after(DEADLINE_SECONDS):
         async with McpToolProvider(config, features=["resources"]) as provider:
             changed, updated = anyio.Event(), anyio.Event()

@@ -1,4 +1,4 @@
-"""Requests for the differential test: every valid form, and mutations that make them less plain."""
+"""Requests for the differential tests: every valid form, and mutations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PLAIN_PARAMS: dict[str, tuple[dict[str, Any], ...]] = {
 
 
 def plain_drafts() -> list[Draft]:
-    """Valid requests that the fast path has to answer."""
+    """Valid requests that are answered without a message before."""
     calls = [(method, params) for method, each in PLAIN_PARAMS.items() for params in each]
     modern = [fuzz.modern(method, ENVELOPES[0], **params) for method, params in calls]
     modern += [fuzz.modern("tools/call", meta, **PLAIN_PARAMS["tools/call"][0]) for meta in ENVELOPES]
@@ -67,7 +67,7 @@ def plain_drafts() -> list[Draft]:
 
 
 def talking_drafts() -> list[Draft]:
-    """Valid requests that the fast path starts, and the SDK answers."""
+    """Valid requests whose functions talk to the client."""
     asking: dict[str, Any] = {_CAPABILITIES_KEY: {"elicitation": {}}}
     drafts = [fuzz.modern("tools/call", asking, name="ask", arguments={})]
     for name, arguments, meta in TALKING_CALLS:
@@ -77,7 +77,7 @@ def talking_drafts() -> list[Draft]:
 
 
 def other_drafts() -> list[Draft]:
-    """Valid requests, and invalid ones, that the SDK answers."""
+    """Further valid requests, and invalid ones."""
     calls = [("tools/call", {"name": name, "arguments": arguments}) for name, arguments in OTHER_CALLS]
     calls += [
         ("ping", {}),
@@ -108,7 +108,7 @@ def _in_session(method: str, params: dict[str, Any]) -> Draft:
     return fuzz.handshake(_SESSIONS, fuzz.request(method, **params))
 
 
-# --- nearly plain ----------------------------------------------------------------------------------------------------
+# --- nearly valid ----------------------------------------------------------------------------------------------------
 
 
 def under(key: str, *values: Any) -> tuple[dict[str, Any], ...]:
@@ -167,7 +167,7 @@ PLACES: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...] = (
 
 
 def nudge(random: Random, draft: Draft) -> bool:
-    """Set another value at a place that decides about plainness."""
+    """Set another value at a place that is checked."""
     try:
         message = json.loads(draft.body)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Tools of every kind for the differential tests: plain ones, those that talk to the client, and others."""
+"""Tools of every kind for the differential tests: those that talk to the client, and others."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ PLAIN_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("note", {"text": "\u2028", "level": "unknown"}),
     ("ask", {"fail": True}),
 )
-"""Calls that the fast path answers."""
+"""Calls that are answered without a message before."""
 
 TALKING_CALLS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("talk", {}, {"progressToken": 7}),
@@ -162,13 +162,13 @@ TALKING_CALLS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("ask", {}, {}),
     ("ask", {}, {"progressToken": 9}),
 )
-"""Calls that the fast path starts, and the SDK answers, with their ``_meta``."""
+"""Calls whose functions talk to the client, with their ``_meta``."""
 
 OTHER_CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mirrored", {"region": "here"}),
     ("unheard-of", {}),
 )
-"""Calls that are left to the SDK."""
+"""Further calls."""
 
 
 @resource("test://text")

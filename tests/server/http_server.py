@@ -141,14 +141,33 @@ def whole_client() -> httpx.Client:
     return httpx.Client(transport=_WholeRequests(), timeout=DEADLINE_SECONDS)
 
 
+@contextmanager
+def posted(url: str, message: dict[str, Any], headers: dict[str, str]) -> Iterator[socket.socket]:
+    """Send a message in one write, on a connection that is closed at the end of the block."""
+    with _sent(httpx.Request("POST", url, json=message, headers=headers)) as connection:
+        yield connection
+
+
+def received(connection: socket.socket) -> Any:
+    """Return the JSON of the response to a request that was `posted`."""
+    response = HTTPResponse(connection, method="POST")
+    response.begin()
+    return json.loads(response.read())
+
+
+def _sent(request: httpx.Request) -> socket.socket:
+    connection = socket.create_connection((request.url.host, request.url.port or 80), DEADLINE_SECONDS)
+    first = f"{request.method} {request.url.raw_path.decode()} HTTP/1.1"
+    lines = [first, *(f"{name}: {value}" for name, value in request.headers.items()), "", ""]
+    connection.sendall("\r\n".join(lines).encode() + request.read())
+    return connection
+
+
 class _WholeRequests(httpx.BaseTransport):
     """Sends each request in one write, on a connection of its own."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        connection = socket.create_connection((request.url.host, request.url.port or 80), DEADLINE_SECONDS)
-        first = f"{request.method} {request.url.raw_path.decode()} HTTP/1.1"
-        lines = [first, *(f"{name}: {value}" for name, value in request.headers.items()), "", ""]
-        connection.sendall("\r\n".join(lines).encode() + request.read())
+        connection = _sent(request)
         response = HTTPResponse(connection, method=request.method)
         response.begin()
         return httpx.Response(response.status, headers=response.getheaders(), stream=_Body(connection, response))

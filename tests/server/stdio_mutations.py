@@ -139,8 +139,8 @@ def expected(line: bytes) -> object:
 
 
 def _is_reply(message: dict[str, Any], *, has_id: bool) -> bool:
-    if "error" in message:
-        error = message["error"] if isinstance(message["error"], dict) else {}
-        is_whole = isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
-        return is_whole and (has_id or message.get("id") is None)
-    return has_id and isinstance(message.get("result"), dict)
+    result, error = message.get("result"), message.get("error")
+    if error is None:
+        return has_id and isinstance(result, dict)
+    is_whole = isinstance(error, dict) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
+    return is_whole and result is None and (has_id or message.get("id") is None)

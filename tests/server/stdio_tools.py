@@ -212,7 +212,7 @@ def main(*settings: str) -> None:
         metadata["later"] = object()
     max_line_bytes = 1000 if "short-lines" in settings else MAX_LINE_BYTES
     publisher = Publisher(tools, name="misbehaving")
-    serve_stdio(publisher, streams, max_line_bytes=max_line_bytes, fast_path="no-fast-path" not in settings)
+    serve_stdio(publisher, streams, max_line_bytes=max_line_bytes)
 
 
 def _tools() -> ToolBox:

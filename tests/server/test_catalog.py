@@ -124,12 +124,15 @@ def test_an_output_schema_of_no_object_is_kept_from_the_handshake_era() -> None:
     ]
 
 
-def test_only_a_tool_with_mirrored_parameters_has_its_schema_looked_at() -> None:
+def test_only_a_tool_with_mirrored_parameters_has_headers_to_check() -> None:
     mirrored = {"type": "object", "properties": {"o": {"properties": {"r": {"type": "string", "x-mcp-header": "R"}}}}}
     catalog = ToolList(ToolBox(made("mirrored", nothing, parameters=mirrored), made("plain", nothing)))
-    assert catalog.header_schema("mirrored") == mirrored
-    assert catalog.header_schema("plain") is None
-    assert catalog.header_schema("unknown") is None
+    found = {name: catalog.find(name) for name in ("mirrored", "plain", "unknown")}
+    assert found["mirrored"] is not None
+    assert found["mirrored"].headers
+    assert found["plain"] is not None
+    assert not found["plain"].headers
+    assert found["unknown"] is None
 
 
 def test_a_closed_catalog_no_longer_follows_its_toolbox() -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
@@ -113,3 +115,18 @@ def test_a_listener_whose_loop_has_ended_disturbs_nobody() -> None:
     anyio.run(listen)
     tools.add(ADD)
     assert ADD.name in tools
+
+
+async def _listened_in_a_callback() -> None:
+    tools, told = ToolBox(), anyio.Event()
+    changes = Changes(Features(tools=tools))
+    asyncio.get_running_loop().call_soon(changes.listen, lambda _: told.set())
+    await anyio.lowlevel.checkpoint()
+    assert len(changes) == 1
+    tools.add(ADD)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await told.wait()
+
+
+def test_a_callback_of_asyncio_may_listen() -> None:
+    anyio.run(_listened_in_a_callback, backend="asyncio")

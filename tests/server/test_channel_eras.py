@@ -12,6 +12,7 @@ from bridge.server.channel import missing_capability
 from bridge.server.publisher import Publisher
 from bridge.tools.questions import Elicitation, Roots, Sampling, UrlElicitation
 from bridge.tools.toolbox import ToolBox
+from tests.server.memory import memory
 from tests.server.test_channel import Person, text
 from tests.server.tools import GREET, NAME_FORM, made
 
@@ -45,8 +46,8 @@ async def test_a_session_of_the_handshake_era_gets_all_messages_until_it_sets_a_
 
     publisher = Publisher(ToolBox(made("work", leveled)), name="tests")
     async with (
-        Client(publisher.server, mode="legacy", logging_callback=log) as client,
-        Client(publisher.server, mode="legacy", logging_callback=log) as other,
+        Client(memory(publisher), mode="legacy", logging_callback=log) as client,
+        Client(memory(publisher), mode="legacy", logging_callback=log) as other,
     ):
         await client.call_tool("work", {})
         with pytest.warns(UserWarning, match="deprecated"):
@@ -64,16 +65,16 @@ async def test_a_request_of_the_modern_era_gets_the_messages_that_it_asks_for() 
     async def log(params: LoggingMessageNotificationParams) -> None:
         said.append(params.data)
 
-    server = Publisher(ToolBox(made("work", leveled)), name="tests").server
-    async with Client(server, logging_callback=log, log_level="error") as client:
+    server = Publisher(ToolBox(made("work", leveled)), name="tests")
+    async with Client(memory(server), logging_callback=log, log_level="error") as client:
         await client.call_tool("work", {})
-    async with Client(server, logging_callback=log) as client:
+    async with Client(memory(server), logging_callback=log) as client:
         await client.call_tool("work", {})
     assert said == ["error"]
 
 
 async def test_a_client_of_the_handshake_era_that_cannot_be_asked_is_a_tool_error() -> None:
-    async with Client(Publisher(ToolBox(GREET), name="tests").server, mode="legacy") as client:
+    async with Client(memory(Publisher(ToolBox(GREET), name="tests")), mode="legacy") as client:
         result = await client.call_tool("greet", {})
     assert result.is_error
     assert text(result) == "this call needs a client with the capability elicitation.form"
@@ -83,15 +84,15 @@ async def test_a_client_of_the_handshake_era_that_fails_to_answer_is_a_tool_erro
     async def refuse(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         raise MCPError(-1, "not today")
 
-    server = Publisher(ToolBox(GREET), name="tests").server
-    async with Client(server, mode="legacy", elicitation_callback=refuse) as client:
+    server = Publisher(ToolBox(GREET), name="tests")
+    async with Client(memory(server), mode="legacy", elicitation_callback=refuse) as client:
         result = await client.call_tool("greet", {})
     assert result.is_error
     assert text(result) == "the client did not answer 'elicitation/create': not today"
 
 
 async def test_a_client_of_the_modern_era_that_cannot_be_asked_is_told_what_it_lacks() -> None:
-    async with Client(Publisher(ToolBox(GREET), name="tests").server) as client:
+    async with Client(memory(Publisher(ToolBox(GREET), name="tests"))) as client:
         try:
             await client.call_tool("greet", {})
         except MCPError as error:

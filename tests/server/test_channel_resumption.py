@@ -9,6 +9,7 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 from bridge.server.publisher import Publisher
 from bridge.tools.questions import Elicitation, InputRequired
 from bridge.tools.toolbox import ToolBox
+from tests.server.memory import memory
 from tests.server.tools import NAME_FORM, made
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ async def test_a_state_comes_back_with_the_answers_as_they_were_given_and_the_sa
         return ElicitResult(action="accept", content={"name": params.message})
 
     publisher = Publisher(ToolBox(made("ask", body)), name="tests")
-    async with Client(publisher.server, mode="auto", elicitation_callback=elicit) as client:
+    async with Client(memory(publisher), mode="auto", elicitation_callback=elicit) as client:
         result = await client.call_tool("ask", {})
     assert result.structured_content is None
     assert seen == [

@@ -12,12 +12,14 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, TextContent
 from bridge.errors import ToolError
 from bridge.protocol.messages import CallRefused, ProtocolError
 from bridge.server.auth.access import Access, ToolScopes
+from bridge.server.observed import dispatch_of
 from bridge.server.publisher import Publisher
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.specification import ToolAnnotations
 from bridge.tools.tool import ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
+from tests.server.memory import memory
 from tests.server.tools import ADD, Waiting, made
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def call(publisher: Publisher, mode: Any, name: str, arguments: dict[str, Any] | None = None) -> CallToolResult:
-    async with Client(publisher.server, mode=mode) as client:
+    async with Client(memory(publisher), mode=mode) as client:
         try:
             return await client.call_tool(name, arguments or {})
         except MCPError as error:
@@ -72,7 +74,7 @@ def returning(result: ToolExecutionResult) -> Tool:
 class TestInBothEras:
     async def test_a_server_says_who_it_is_and_what_it_can_do(self, mode: Any) -> None:
         publisher = published(ADD, version="1.2", title="The tests", instructions="Count on it.")
-        async with Client(publisher.server, mode=mode) as client:
+        async with Client(memory(publisher), mode=mode) as client:
             assert client.server_info is not None
             said = client.server_info.model_dump(by_alias=True, exclude_none=True)
             assert said == publisher.implementation == {"name": "tests", "version": "1.2", "title": "The tests"}
@@ -99,7 +101,7 @@ class TestInBothEras:
             metadata={"team": "blue"},
             icons=({"src": "https://example.com/i.png"},),
         )
-        async with Client(published(tool).server, mode=mode) as client:
+        async with Client(memory(published(tool)), mode=mode) as client:
             (listed,) = (await client.list_tools()).tools
         assert listed.model_dump(by_alias=True, exclude_none=True) == {
             "name": "whole",
@@ -114,7 +116,7 @@ class TestInBothEras:
 
     async def test_a_list_comes_in_pages_where_a_size_is_given(self, mode: Any) -> None:
         publisher = published(*[made(f"t{number}", ADD.executor) for number in range(5)], page_size=2)  # type: ignore[arg-type]  # never called
-        async with Client(publisher.server, mode=mode) as client:
+        async with Client(memory(publisher), mode=mode) as client:
             found, cursor = [], None
             while True:
                 page = await client.list_tools(cursor=cursor)
@@ -210,7 +212,7 @@ class TestInBothEras:
 
     async def test_a_cancelled_call_is_cancelled(self, mode: Any) -> None:
         waiting = Waiting()
-        async with Client(published(waiting.tool).server, mode=mode) as client:
+        async with Client(memory(published(waiting.tool)), mode=mode) as client:
             with anyio.fail_after(DEADLINE_SECONDS):
                 async with anyio.create_task_group() as group:
                     group.start_soon(client.call_tool, "wait")
@@ -249,8 +251,8 @@ def test_making_a_publisher_does_not_import_the_sdk() -> None:
 
 
 def test_keys_that_are_too_short_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 32 bytes"):
-        _ = published(ADD, state_keys=[b"short"]).server
+    with pytest.raises(ValueError, match="has 5 bytes, and needs 32"):
+        dispatch_of(published(ADD, state_keys=[b"short"]))
 
 
 async def test_an_answer_refused_inside_a_task_group_is_the_clients_fault(caplog: pytest.LogCaptureFixture) -> None:
@@ -268,7 +270,7 @@ class Panic(BaseException):
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_panic_of_a_tool_ends_its_call_and_nothing_else(mode: Any, caplog: pytest.LogCaptureFixture) -> None:
     publisher = published(raising(Panic(SECRET)), ADD)
-    async with Client(publisher.server, mode=mode) as client:
+    async with Client(memory(publisher), mode=mode) as client:
         with pytest.raises(MCPError, match=r"^the request for 'fail' failed; the server's log says why$"):
             await client.call_tool("fail", {})
         assert text(await client.call_tool("add", {"a": 1, "b": 2})) == "3"

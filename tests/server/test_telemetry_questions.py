@@ -13,7 +13,7 @@ from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION, SERVER_OPERA
 from bridge.telemetry.switch import enabled
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import serving
-from tests.server.test_telemetry_paths import PARENT_ID, TRACE_ID, TRACED, Watched
+from tests.server.test_observed import PARENT_ID, TRACE_ID, TRACED, Watched
 from tests.server.tools import GREET
 
 if TYPE_CHECKING:

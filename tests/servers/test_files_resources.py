@@ -43,7 +43,7 @@ def files(load: Load, root: Path) -> Loaded:
 @pytest.fixture
 async def provider(files: Loaded) -> AsyncIterator[McpToolProvider]:
     publisher = Publisher(Features.of(files.module.files, files.module.summarize), name="files")
-    config = ServerConfig(name="files", transport=MemoryTransport(publisher.server))
+    config = ServerConfig(name="files", transport=MemoryTransport(publisher))
     with anyio.fail_after(DEADLINE_SECONDS):
         async with McpToolProvider(config, features=["resources", "prompts"]) as provider:
             yield provider

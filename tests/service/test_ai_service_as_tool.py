@@ -9,6 +9,7 @@ from mcp import Client
 from mcp_types import TextContent
 
 from bridge import Caller, InvocationContext, ToolBox, execute, tool, tools_from
+from bridge.adapters.sdk import sdk_server
 from bridge.server.publisher import Publisher
 from bridge.service.ai_service import ai_service
 from bridge.service.approval import ApprovalPolicy, Decision
@@ -140,7 +141,7 @@ def test_the_tools_of_a_service_are_those_of_its_interface() -> None:
 async def test_a_service_is_published_over_mcp() -> None:
     model = FakeModel("Rest.")
     publisher = Publisher(ToolBox(ai_service(Expert, chat_model=model)), name="experts")
-    async with Client(publisher.server) as client:
+    async with Client(sdk_server(publisher)) as client:
         (listed,) = (await client.list_tools()).tools
         result = await client.call_tool("medical_request", {"request": "my leg"})
     assert (listed.name, listed.description) == ("medical_request", "A medical expert")

@@ -19,7 +19,7 @@ from bridge.telemetry.conventions import (
 )
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.observer import Observer
-from bridge.telemetry.operations import BATCH_SIZE
+from bridge.telemetry.operations import BATCH_SIZE, error_type_of
 from bridge.telemetry.records import AuditLog, audit_gap_line
 from bridge.telemetry.writer import BackgroundWriter
 from tests.telemetry.measured import Measured
@@ -95,13 +95,12 @@ def test_an_unknown_method_has_no_series_of_its_own(observer: Observer) -> None:
         ({"isError": True, "_meta": {"io.github.mcp-toolbridge/retryAfterSeconds": 1}}, "refused"),
         ({"resultType": "input_required"}, None),
         ({}, None),
-        (None, None),
     ],
 )
 def test_a_result_that_says_that_the_tool_failed_is_a_failure(
-    result: object, error_type: str | None, measured: Measured, observer: Observer
+    result: dict[str, Any], error_type: str | None, measured: Measured, observer: Observer
 ) -> None:
-    observer.serve(observer.series("tools/call", "add", CLIENT), 1).end_with_result(result)
+    observer.serve(observer.series("tools/call", "add", CLIENT), 1).end(error_type_of(result))
     ((labels, _),) = measured.counts(SERVER_OPERATION_DURATION)
     assert labels.get("error.type") == error_type
 
@@ -218,13 +217,6 @@ def test_sessions_are_open_as_long_as_they_last(measured: Measured, observer: Ob
         assert measured.values("bridge.sessions") == {"": 1}
     assert measured.values("bridge.sessions") == {"": 0}
     assert measured.counts(SERVER_SESSION_DURATION) == [({"network.transport": "pipe"}, 1)]
-
-
-def test_a_replayed_message_is_known_once(observer: Observer) -> None:
-    observer.will_be_replayed(1, "initialize")
-    assert not observer.is_replay(1, "ping")
-    assert observer.is_replay(1, "initialize")
-    assert not observer.is_replay(1, "initialize")
 
 
 def test_telemetry_is_disabled_until_it_is_enabled_and_after_the_block() -> None:

@@ -17,7 +17,7 @@ from bridge.tools.task import Task
 from tests.redis_server import RedisServer, redis_server
 from tests.server import http_server
 from tests.server.tasks.client import TaskClient
-from tests.server.test_telemetry_paths import Watched
+from tests.server.test_observed import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

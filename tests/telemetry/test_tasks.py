@@ -1,4 +1,4 @@
-"""Tasks in metrics, audit lines and traces, on the fast path and by the SDK."""
+"""Tasks in metrics, audit lines and traces, before ASGI and by the app."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridge.server import Publisher, http_app
 from bridge.telemetry.switch import enabled
 from tests.server import http_server
 from tests.server.tasks.client import TaskClient
-from tests.server.test_telemetry_paths import Watched
+from tests.server.test_observed import Watched
 
 FORM: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -35,13 +35,13 @@ async def ask(context: InvocationContext) -> str:
     return "sure"
 
 
-@pytest.mark.parametrize("fast_path", [True, False], ids=["the fast path", "the SDK"])
-def test_tasks_are_recorded_with_their_calls(fast_path: bool) -> None:
+@pytest.mark.parametrize("http", ["direct", "h11"], ids=["before ASGI", "the app"])
+def test_tasks_are_recorded_with_their_calls(http: Any) -> None:
     watched = Watched()
     with enabled(watched.observer):
         publisher = Publisher([add, fail, ask], name="tests")
-        app = http_app(publisher.tools, publisher=publisher, fast_path=fast_path)
-        with http_server.serving(app, http="direct") as origin, TaskClient(origin) as client:
+        app = http_app(publisher.tools, publisher=publisher)
+        with http_server.serving(app, http=http) as origin, TaskClient(origin) as client:
             ids = [client.created("add", a=1, b=2), client.created("fail")]
             for each in ids:
                 client.settled(each)

@@ -10,7 +10,7 @@ import anyio.to_thread
 import pytest
 
 from bridge.errors import ToolError
-from bridge.tools.channel import LOG_LEVELS, LocalChannel
+from bridge.tools.channel import LOG_LEVELS, Channel, LocalChannel
 from bridge.tools.content import Text
 from bridge.tools.context import Caller, InvocationContext, InvocationParameters
 from bridge.tools.questions import (
@@ -39,7 +39,7 @@ SPOKEN = SamplingAnswer((Text("Hi"),), "a-model")
 FILLED = ElicitationAnswer("accept", {"city": "Bonn"})
 
 
-class Recorder:
+class Recorder(Channel):
     """A channel that answers at once, and records its messages."""
 
     def __init__(self) -> None:

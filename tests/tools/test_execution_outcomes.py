@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from bridge.errors import ToolError
+from bridge.tools.channel import Channel
 from bridge.tools.content import Image, Text
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import ExecutionPolicy, execute, execute_timed
@@ -183,12 +184,8 @@ async def test_an_error_is_held_to_the_budget_too() -> None:
 # --- asking the caller ------------------------------------------------------------------------------------------------
 
 
-class Later:
+class Later(Channel):
     """A channel whose answers arrive only when the call is run again."""
-
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
-
-    async def log(self, level: Any, data: Any, logger: str | None) -> None: ...
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         raise InputRequired(questions, state="opaque")

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel
 from bridge import Tool, ToolSpecification, guarded
 from bridge.errors import ArgumentsError, DefinitionError, ToolError
 from bridge.tools.arguments.reader import LARGE_BYTES
+from bridge.tools.channel import Channel
 from bridge.tools.context import InvocationContext, InvocationParameters
 from bridge.tools.executors import (
     ContextThreadExecutor,
@@ -45,12 +46,8 @@ async def execute(function: object, context: InvocationContext | None = None, **
     return await found.executor.execute(ToolExecutionRequest(found.name, arguments), context or InvocationContext())
 
 
-class Asker:
+class Asker(Channel):
     """A channel whose answers arrive only when the call is run again."""
-
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
-
-    async def log(self, level: Any, data: Any, logger: str | None) -> None: ...
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         raise InputRequired(questions)

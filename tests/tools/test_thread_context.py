@@ -9,20 +9,20 @@ import anyio.from_thread
 import pytest
 
 from bridge.errors import DefinitionError
+from bridge.tools.channel import Channel
 from bridge.tools.context import InvocationContext
 from bridge.tools.executors import ThreadContext
 from bridge.tools.function import tools_from
 from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from bridge.tools.questions import Answer, Question
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])]
 
 
-class Recorder:
+class Recorder(Channel):
     """A channel that records the progress."""
 
     def __init__(self) -> None:
@@ -30,11 +30,6 @@ class Recorder:
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         self.told.append(progress)
-
-    async def log(self, level: Any, data: Any, logger: str | None) -> None: ...
-
-    async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
-        raise NotImplementedError
 
 
 async def call(function: Callable[..., Any], context: InvocationContext) -> str:

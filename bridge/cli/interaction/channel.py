@@ -38,17 +38,21 @@ class CommandChannel(LocalChannel):
         answerer: Answers questions; None refuses them.
     """
 
+    wants_logs = False
+
     def __init__(self, answerer: QuestionAnswerer | None = None) -> None:
         self.has_listener = answerer is not None
-        self.wants_logs = False
-        self.peer: object = self
-        """Identifies this command as the one client, whose abandoned calls do not prevent further questions."""
         self._answerer = answerer
         self._limit: anyio.CancelScope | None = None
         self._display = _display()
         self._streams = ExitStack()
         if answerer is not None:
             answerer.before_asking = self.hide
+
+    @property
+    def peer(self) -> object:
+        """This command as the one client, whose abandoned calls do not prevent further questions."""
+        return self
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Show the progress: a bar with a total, a spinner without one."""

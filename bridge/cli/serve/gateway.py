@@ -91,4 +91,10 @@ def serve_gateway(
                 with suppress(asyncio.CancelledError):
                     await following
 
-    return Serving(gateway.features, lifespan, kill_all_children, lambda: [*map(status_as_json, gateway.status())])
+    return Serving(
+        gateway.features,
+        lifespan,
+        kill_all_children,
+        lambda: [*map(status_as_json, gateway.status())],
+        lambda: gateway.has_required,
+    )

@@ -119,7 +119,7 @@ def _serve_here(
 
     with telemetry_enabled(options.telemetry, name) as watched:
         publisher = publisher_of(ctx, serving, name, options, options.scaling.secrets(ctx))
-        operations = HealthState(servers=serving.servers, is_held=True)
+        operations = HealthState(servers=serving.servers, has_required=serving.has_required, is_held=True)
         set_draining_source(lambda: operations.is_draining)
         metrics = None if watched.metrics is None else watched.metrics.text
         worker = None
@@ -193,7 +193,6 @@ def _app(publisher: Publisher, options: ServeOptions, auth: Auth | None) -> Brid
         allowed_hosts=options.allowed_hosts,
         allowed_origins=options.allowed_origins,
         max_request_bytes=options.max_request_bytes,
-        fast_path=not options.no_fast_path,
         auth=auth,
     )
 

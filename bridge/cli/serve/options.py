@@ -78,7 +78,6 @@ class ServeOptions:
         "TOOLS", "Maximum tools on a page of the list; by default all are on one page."
     )
     max_request_bytes: int = count_setting("BYTES", "Maximum length of a request's body.", default=4 * 1024 * 1024)
-    no_fast_path: bool = setting(is_flag=True, help="Answer every request by the SDK.")
     reload: bool = setting(
         is_flag=True,
         help="Apply changes of files: configurations are reloaded; over HTTP, Python files near a target are reloaded.",

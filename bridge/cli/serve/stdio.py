@@ -69,7 +69,6 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
             publisher,
             streams,
             max_line_bytes=options.max_request_bytes,
-            fast_path=not options.no_fast_path,
             lifespan=lifespan or nullcontext,
             last_act=watched.closed_before(serving.last_act),
         )

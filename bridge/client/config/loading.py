@@ -192,7 +192,6 @@ def _usable_server(
         required=entry.required,
         trusted=entry.trusted,
         unjudged_results=entry.unjudged_results,
-        fast_path=entry.fast_path,
         extensions=entry.extensions,
     )
     return ServerConfig(

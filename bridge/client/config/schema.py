@@ -133,9 +133,6 @@ class ServerEntry(BaseModel):
         default=None,
         description="The protocol: the handshake era (legacy), or this version; negotiated by default (auto).",
     )
-    fast_path: bool | None = Field(
-        default=None, description="Send requests over own HTTP connections where they can carry them; true by default."
-    )
     pins: str | None = Field(default=None, description=_PINS)
     pin_mode: PinMode | None = Field(default=None, description=_PIN_MODE)
 

@@ -79,8 +79,6 @@ class ServerConfig:
     """Handling of structured content that cannot be validated within the limits."""
     protocol: ProtocolPin = "auto"
     """The protocol version to use."""
-    fast_path: bool = True
-    """Send requests over HTTP connections of its own, where they can carry them."""
     pins: ServerPins | None = None
     """Pins of the reviewed tools, resources and prompts; those that differ are refused or flagged. None for no pins."""
     lock: str | None = field(default=None, compare=False)

@@ -51,7 +51,7 @@ class DirectCall:
         request.on_progress = self._on_progress
         request.on_change = self._on_change
 
-    def hand_over(self) -> None:
+    def continue_in_task(self) -> None:
         """Let a task wait for the outcome, from the next turn of the event loop on."""
         if not self._is_taken:
             self._is_taken = True
@@ -69,7 +69,7 @@ class DirectCall:
 
     def _on_progress(self, *progress: Any) -> None:
         self._progress.append(progress)
-        self.hand_over()
+        self.continue_in_task()
 
     def _on_change(self) -> None:
         request = self.request
@@ -79,7 +79,7 @@ class DirectCall:
             request.on_change = request.on_progress = None
             self._left(self, True)
         else:
-            self.hand_over()
+            self.continue_in_task()
 
 
 class DirectCalls:
@@ -104,9 +104,9 @@ class DirectCalls:
 
     def _watch(self, seconds: float) -> None:
         self._is_watched = True
-        asyncio.get_running_loop().call_later(seconds, self._hand_over_slow)
+        asyncio.get_running_loop().call_later(seconds, self._continue_slow)
 
-    def _hand_over_slow(self) -> None:
+    def _continue_slow(self) -> None:
         """Let tasks wait for the calls that have lasted for so long."""
         self._is_watched = False
         now = asyncio.get_running_loop().time()
@@ -115,4 +115,4 @@ class DirectCalls:
             if left > 0:
                 self._watch(left)
                 break
-            call.hand_over()
+            call.continue_in_task()

@@ -69,7 +69,6 @@ async def open_session(
         events=session,
         connect_seconds=config.connect_timeout_seconds,
         auth=auth,
-        uses_own_connections=config.fast_path,
     )
     session.messages = ServerMessages(config.name, session, handlers)
     async with AsyncExitStack() as stack:

@@ -100,9 +100,9 @@ class SentCall:
         self.session = session
         self.direct = direct
 
-    def hand_over(self) -> None:
+    def continue_in_task(self) -> None:
         """Let a task wait for the result, from the next turn of the event loop on."""
-        self.direct.hand_over()
+        self.direct.continue_in_task()
 
     def finished(
         self, name: str, arguments: Mapping[str, Any], context: InvocationContext, options: CallOptions

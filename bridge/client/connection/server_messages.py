@@ -49,7 +49,7 @@ class ServerMessages:
         self._handlers = handlers
         self._answering: dict[Any, anyio.CancelScope] = {}
 
-    # --- notifications -----------------------------------------------------------------------------------------------
+    # --- notifications ------------------------------------------------------------------------------------------------
 
     def on_notification(self, message: Json, of: PendingRequest | None) -> None:
         """Handle a notification; one that is malformed or unknown is dropped."""
@@ -81,7 +81,7 @@ class ServerMessages:
         """Log a notification that lacks what its method needs."""
         _logger.debug("server %r: dropped a malformed notification: %s", self._name, message["method"])
 
-    # --- requests ----------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     def on_request(self, message: Json, of: PendingRequest | None) -> None:
         """Answer a request in the background, or refuse it if too many are being answered."""

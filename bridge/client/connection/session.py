@@ -113,7 +113,7 @@ class Session:
             self._on_late,
         )
 
-    # --- calls -------------------------------------------------------------------------------------------------------
+    # --- calls --------------------------------------------------------------------------------------------------------
 
     def leave(self, call: Call) -> None:
         """Remove a call that has ended."""
@@ -158,7 +158,7 @@ class Session:
         """The calls that a server message may belong to."""
         return tuple(self.calls) if of is None or of.owner is None else (of.owner,)
 
-    # --- events of the link ------------------------------------------------------------------------------------------
+    # --- events of the link -------------------------------------------------------------------------------------------
 
     def fail(self, reason: Exception | None) -> None:
         """End the session."""

@@ -54,7 +54,7 @@ class HttpTransport(Transport):
     takes_headers: ClassVar[bool] = True
     address_key: ClassVar[str] = "url"
     entry_types: ClassVar[frozenset[str]] = frozenset({"http", "sse"})
-    entry_keys: ClassVar[frozenset[str]] = frozenset({"auth", "fastPath", "headers"})
+    entry_keys: ClassVar[frozenset[str]] = frozenset({"auth", "headers"})
 
     @classmethod
     def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:

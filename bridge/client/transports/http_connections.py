@@ -174,7 +174,7 @@ class HttpConnection(asyncio.Protocol):
         self._is_between_responses = True
         self._completed: ResponseHead | None = None  # of the data that is parsed
 
-    # --- asyncio.Protocol --------------------------------------------------------------------------------------------
+    # --- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection."""
@@ -227,7 +227,7 @@ class HttpConnection(asyncio.Protocol):
             lost = httpx2.RemoteProtocolError("the server closed the connection before the end of its response")
             self._fail(lost if exc is None else httpx2.ReadError(str(exc)), exc)
 
-    # --- requests ----------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     def sent(self, request: bytes, *, is_streamed: bool = False) -> asyncio.Future[HttpResponse]:
         """Send a request; return its future response, which for a success in JSON is read to its end.
@@ -307,7 +307,7 @@ class HttpConnection(asyncio.Protocol):
             response.stream.ended(error)
         self.abort()
 
-    # --- httptools ---------------------------------------------------------------------------------------------------
+    # --- httptools ----------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         """Refuse a response to no request."""

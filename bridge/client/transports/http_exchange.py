@@ -29,12 +29,16 @@ _MAX_WAITING_BYTES = 1024 * 1024
 def own_connections(
     url: str, auth: httpx2.Auth | None, options: LinkOptions
 ) -> tuple[HttpConnections | None, SignIn | None]:
-    """Create own connections to a server, and what signs their requests; None if the HTTP client must carry all."""
+    """Create own connections to a server, and what signs their requests; None if the HTTP client has to send all.
+
+    It does so on trio, without httptools, through a proxy, with a user in the URL, and with authentication of another
+    library.
+    """
     from bridge.client.auth.sign_in import SignIn  # noqa: PLC0415 - imports the SDK
 
     parts = httpx2.URL(url)
     has_proxy = not getproxies().keys().isdisjoint({parts.scheme, "all"})
-    is_possible = options.uses_own_connections and runs_on_asyncio() and find_spec("httptools") is not None
+    is_possible = runs_on_asyncio() and find_spec("httptools") is not None
     if not is_possible or has_proxy or not isinstance(auth, SignIn | None) or parts.userinfo:
         return None, None
     from bridge.client.transports.http_connections import HttpConnections  # noqa: PLC0415 - needs httptools

@@ -124,8 +124,6 @@ class LinkOptions:
     """Maximum seconds for a TCP connection."""
     auth: httpx2.Auth | None = None
     """Authentication of HTTP requests; None to use the transport's."""
-    uses_own_connections: bool = True
-    """Send over own HTTP/1.1 connections where they can carry a request; otherwise the HTTP client sends all."""
 
 
 class Link(ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,12 @@ from bridge.client.transports.transport import Transport
 from bridge.protocol.peer import PeerLostError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from mcp.shared.memory import MessageStream
 
-    from bridge.client.transports.link import LinkOptions
+    from bridge.client.transports.link import LinkEvents, LinkOptions
+    from bridge.protocol.messages import MessageId
     from bridge.protocol.peer import PendingRequest
 
 _CLOSE_SECONDS = 2.0
@@ -29,8 +31,7 @@ class MemoryTransport(Transport):
     """A server in this process."""
 
     server: Any
-    """The SDK's low-level ``Server`` (for example the ``server`` of a `bridge.server.publisher.Publisher`) or
-    ``MCPServer``."""
+    """A `bridge.server.publisher.Publisher`, or the SDK's low-level ``Server`` or ``MCPServer``."""
 
     @property
     def kind(self) -> str:
@@ -47,17 +48,84 @@ class MemoryTransport(Transport):
 
     def links(self, options: LinkOptions, last_kind: str | None) -> Sequence[Link]:  # noqa: ARG002
         """Create the link."""
-        return (MemoryLink(self.server, options),)
+        link = MemoryLink if hasattr(self.server, "connected") else SdkLink
+        return (link(self.server, options),)
 
     def __repr__(self) -> str:
         return "MemoryTransport(…)"
 
 
 class MemoryLink(Link):
-    """Message streams of a server of the SDK, which runs in a task of the session.
+    """Link to a publisher.
 
     The server handles each message with the context variables of its sender, such as the authenticated caller; a
     connection may be shared by callers, and was opened by only one of them.
+    """
+
+    kind = "memory"
+
+    def __init__(self, server: Any, options: LinkOptions) -> None:
+        super().__init__()
+        self._server = server
+        self._events = options.events
+        self._received: deque[tuple[bytes, MessageId | None]] = deque()
+        self._changed = anyio.Event()
+        self._send: Callable[[bytes], None] | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Connect to the server."""
+        async with anyio.create_task_group() as tasks, self._server.connected(self._take, self._drained) as send:
+            self._send = send
+            tasks.start_soon(self._deliver)
+            try:
+                yield
+            finally:
+                self._send = None
+                tasks.cancel_scope.cancel()
+
+    def _take(self, message: bytes, related: MessageId | None) -> None:
+        self._received.append((message, related))
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def _drained(self) -> None:
+        while self._received:
+            await self._changed.wait()
+
+    async def _deliver(self) -> None:
+        while True:
+            while self._received:
+                message, related = self._received.popleft()
+                if not self._received:
+                    self._note_change()
+                receive(self._events, message, related)
+                await self._events.delivered()
+            await self._changed.wait()
+
+    async def send(self, request: PendingRequest) -> None:
+        """Send a request."""
+        request.is_sent = True
+        if self._send is None:
+            request.fail(PeerLostError("the server has ended"))
+        else:
+            self._send(request.text)
+
+    async def post(self, text: bytes) -> None:
+        """Send a message that has no response."""
+        if self._send is None:
+            self._events.suspect()
+        else:
+            self._send(text)
+
+
+class SdkLink(Link):
+    """Message streams of a server of the SDK, which runs in a task of the session.
+
+    It handles each message with the context variables of its sender, as `MemoryLink`.
     """
 
     kind = "memory"
@@ -98,8 +166,7 @@ class MemoryLink(Link):
         async for item in incoming:
             if not isinstance(item, Exception):
                 related = getattr(item.metadata, "related_request_id", None)
-                of = self._events.pending().get(related) if isinstance(related, int) else None
-                self._events.receive(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode(), of)
+                receive(self._events, item.message.model_dump_json(by_alias=True, exclude_unset=True).encode(), related)
                 await self._events.delivered()
 
     async def send(self, request: PendingRequest) -> None:
@@ -126,3 +193,8 @@ class MemoryLink(Link):
         assert self._streams is not None
         _, outgoing = self._streams
         await outgoing.send(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))
+
+
+def receive(events: LinkEvents, message: bytes, related: object) -> None:
+    """Give a session a message, and the request to which it is related."""
+    events.receive(message, events.pending().get(related) if isinstance(related, int) else None)

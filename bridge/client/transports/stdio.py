@@ -52,7 +52,7 @@ class StdioTransport(Transport):
     opening_phase: ClassVar[str] = "starting"
     address_key: ClassVar[str] = "command"
     entry_types: ClassVar[frozenset[str]] = frozenset({"stdio"})
-    entry_keys: ClassVar[frozenset[str]] = frozenset({"args", "env", "envFile", "cwd", "fastPath", "inheritEnv"})
+    entry_keys: ClassVar[frozenset[str]] = frozenset({"args", "env", "envFile", "cwd", "inheritEnv"})
 
     @classmethod
     def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:

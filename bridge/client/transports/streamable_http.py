@@ -111,7 +111,7 @@ class StreamableHttpLink(HttpLink):
         """True if the server does not seem to support streamable HTTP."""
         return self.status in _NO_STREAMABLE_HTTP
 
-    # --- requests ----------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     def send_now(self, request: PendingRequest) -> bool:
         """Send a request over an idle own connection; return False if there is none."""
@@ -198,7 +198,7 @@ class StreamableHttpLink(HttpLink):
         if request.carrier is not None:
             request.carrier.abandon()
 
-    # --- responses ---------------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------------------
 
     def received(self, request: PendingRequest, response: HttpResponse) -> None:
         """Handle a response over an own connection: what is usual at once, and the rest in the request's task."""
@@ -334,7 +334,7 @@ class StreamableHttpLink(HttpLink):
             error = lost
         self.stream_ended(request, reader, error)
 
-    # --- streams of the server ---------------------------------------------------------------------------------------
+    # --- streams of the server ----------------------------------------------------------------------------------------
 
     async def _resume(self, request: PendingRequest, reader: EventReader) -> None:
         """Resume the stream of a request after its last event (MCP, Transports, "Resumability and Redelivery")."""

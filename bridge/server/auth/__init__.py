@@ -2,7 +2,7 @@
 
     http_app(tools, auth=Auth(ApiKeys(ApiKey("ci", key, tools=("search_*",))), JwtVerifier(issuer, audience)))
 
-BearerAuthGuard ── BearerAuthBackend(Auth) ── ApiKeys, KeyFile, JwtVerifier, Introspection, any `TokenVerifier`
+BearerAuthGuard ── Auth ── ApiKeys, KeyFile, JwtVerifier, Introspection, any `TokenVerifier`
   ╰── Access: the tools that are visible to a caller, and the scopes that it was granted
 """
 

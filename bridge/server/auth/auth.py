@@ -167,7 +167,7 @@ class Auth:
             listener()
 
     def _with_issuer(self, token: AccessToken, verifier: TokenVerifier, source: str | None) -> AccessToken:
-        """Set the claim ``iss`` if the issuer is part of names, so that the SDK binds sessions to it, too."""
+        """Set the claim ``iss`` if the issuer is part of names, so that sessions are bound to it, too."""
         if source is None or not self._names_issuers:
             return token
         claimed = issuer_in(token)

@@ -1,7 +1,6 @@
 """Bearer authentication: the guard that verifies the credential of a request and identifies its caller.
 
-The SDK's `BearerAuthBackend` verifies the credential. The caller is stored as by the SDK's `AuthContextMiddleware`,
-because the SDK binds sessions to it. Verified credentials are cached.
+`Auth` verifies the credential. Verified credentials are cached.
 """
 
 from __future__ import annotations
@@ -9,16 +8,14 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING
 
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend
 from starlette.authentication import AuthCredentials
-from starlette.requests import HTTPConnection
 
 from bridge.server.auth.credential_monitor import MonitoredCredential
+from bridge.server.auth.credentials import HEADER, QUERY_TOKEN, CachedCredential, RequestUser
 from bridge.server.auth.failures import NO_CREDENTIAL, Challenge, FailedAuthThrottle, send_challenge
-from bridge.server.auth.identity import HEADER, QUERY_TOKEN, CachedCredential, RequestUser
 from bridge.server.auth.tokens import IssuerUnavailableError, TokenExpiredError, TokenRefusedError, VerifiedToken
 from bridge.server.http.host_origin import client_address
 from bridge.telemetry.repetitions import Repetitions
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.credential_monitor import CredentialMonitor
-    from bridge.server.auth.identity import CredentialCache
+    from bridge.server.auth.credentials import CredentialCache
     from bridge.server.http.requests import Request
 
 _logger = logging.getLogger("bridge.server.auth")
@@ -55,7 +52,6 @@ class BearerAuthGuard:
     ) -> None:
         self._auth = auth
         self._cache = cache
-        self._backend = BearerAuthBackend(auth)
         self._metadata_url = metadata_url
         self._open_paths = frozenset(open_paths)
         self._repetitions = Repetitions()
@@ -112,9 +108,7 @@ class BearerAuthGuard:
         store = self._cache.writer()
         try:
             with self._throttle.verifying(scope):
-                # In the form that the SDK requires.
-                headers = [(HEADER, b"Bearer " + _token_in(values[0]).encode("latin-1"))]
-                found = await self._backend.authenticate(HTTPConnection({**scope, "headers": headers}))
+                token = await self._auth.verify_token(_token_in(values[0]))
         except TokenRefusedError as error:
             return replace(self._unauthorized(str(error)), is_guess=not isinstance(error, TokenExpiredError))
         except IssuerUnavailableError as error:
@@ -125,11 +119,8 @@ class BearerAuthGuard:
                 description=description,
                 retry_after_seconds=error.retry_after_seconds,
             )
-        if found is None:
+        if token is None or (token.expires_at and token.expires_at < int(time())):
             return self._unauthorized("the key or token is unknown, or has expired")
-        user = found[1]
-        assert isinstance(user, AuthenticatedUser)
-        token = user.access_token
         keep_seconds = token.keep_seconds if isinstance(token, VerifiedToken) else 0.0
         admitted = self._admitted(token, values[0], monotonic() + keep_seconds)
         if isinstance(admitted, CachedCredential) and keep_seconds > 0:

@@ -5,25 +5,24 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx2
-from mcp.server.auth.routes import cors_middleware
 from pydantic_core import to_json
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, request_response
 
-from bridge.protocol.messages import client_name
+from bridge.protocol.envelope import client_name
 from bridge.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from bridge.server.auth.auth import Auth
 from bridge.server.auth.bearer import BearerAuthGuard
 from bridge.server.auth.credential_monitor import CredentialMonitor
+from bridge.server.auth.credentials import CredentialCache
 from bridge.server.auth.failures import Challenge, send_challenge
-from bridge.server.auth.identity import CredentialCache
-from bridge.server.http.requests import NOT_JSON, is_message, is_utf8
+from bridge.server.http.requests import is_message
 from bridge.server.methods.registry import methods_of
 from bridge.server.unmatched_names import unmatched_auth_names
 from bridge.telemetry import switch
@@ -85,13 +84,21 @@ class AuthGuards:
                 yield
 
 
+class _Refused(NamedTuple):
+    """A request whose caller lacks a scope."""
+
+    message: Json
+    noun: str
+    target: Target
+    name: str
+    missing: frozenset[str]
+
+
 class ToolScopeGuard:
     """Guard that refuses calls, reads and prompts whose scope the caller was not granted, with 403; after the body.
 
     What is not visible to the caller is admitted, and answered as unknown.
     """
-
-    is_of_head = True
 
     def __init__(self, auth: Auth, publisher: ServerCore, metadata_url: str | None) -> None:
         self._auth = auth
@@ -99,47 +106,42 @@ class ToolScopeGuard:
         self._metadata_url = metadata_url
         self._repetitions = Repetitions()
 
-    def admits_at_once(self, request: HttpRequest) -> bool:  # noqa: ARG002 - as every guard
-        """Admit every request: the fast path checks scopes itself."""
-        return True
+    def admits_at_once(self, request: HttpRequest) -> bool:
+        """Admit a request unless `admit` has to refuse it."""
+        return self._refused(request) is None
+
+    def _refused(self, request: HttpRequest) -> _Refused | None:
+        """Return what a request is for, if its caller lacks a scope of that; None for any other request."""
+        message = request.message
+        if not (isinstance(message, dict) and isinstance(message.get("method"), str)):
+            return None
+        method, params = self._methods.get(message["method"]), message.get("params")
+        target = method.target(params, request.access) if method is not None and isinstance(params, dict) else None
+        if method is None or target is None or target.name is None:
+            return None
+        missing = request.access.missing(target.name)
+        return _Refused(message, method.noun, target, target.name, missing) if missing else None
 
     async def admit(self, request: HttpRequest) -> bool:
         """Check the scopes of a request."""
-        message = _message_in(request) if request.scope["method"] == "POST" else None
-        method = None if message is None else self._methods.get(message["method"])
-        target = None if message is None or method is None else method.target(message["params"], request.access)
-        name = None if target is None else target.name
-        missing = frozenset[str]() if name is None else request.access.missing(name)
-        if message is None or method is None or target is None or name is None or not missing:
+        refused = self._refused(request) if request.scope["method"] == "POST" else None
+        if refused is None:
             return True
-        caller = None if request.user is None else request.user.caller
-        _observe_refusal(request, message, method.noun, target, caller)
+        message, noun, target, name, missing = refused
+        caller = request.caller
+        _observe_refusal(request, message, noun, target, caller)
         shown = None if caller is None else clip(caller.name)
         if (addition := self._repetitions.addition(shown, name)) is not None:
             text = "refused %r the %s %r: not granted %s%s"
-            _logger.warning(text, shown, method.noun, name, " ".join(sorted(missing)), addition)
+            _logger.warning(text, shown, noun, name, " ".join(sorted(missing)), addition)
         challenge = Challenge(
             status=403,
             error=_INSUFFICIENT_SCOPE,
-            description=f"the {method.noun} {name} needs the scope {' '.join(sorted(missing))}",
+            description=f"the {noun} {name} needs the scope {' '.join(sorted(missing))}",
             scopes=self._auth.required_scopes | self._auth.tool_scopes.of(name),
         )
         await send_challenge(request.send, challenge, self._metadata_url)
         return False
-
-
-def _message_in(request: HttpRequest) -> Json | None:
-    """Return the message of a request if its method and params have their types, read as leniently as by the SDK."""
-    message = request.message
-    if message is NOT_JSON and is_utf8(request.body):
-        try:
-            message = json.loads(request.body)
-        except (ValueError, RecursionError):
-            return None
-    is_request = (
-        isinstance(message, dict) and isinstance(message.get("method"), str) and isinstance(message.get("params"), dict)
-    )
-    return message if is_request else None
 
 
 def _observe_refusal(request: HttpRequest, message: Json, noun: str, target: Target, caller: Caller | None) -> None:
@@ -187,7 +189,7 @@ def metadata_routes(auth: Auth, name: str) -> list[Route]:
     async def answer(_: Request) -> Response:
         return Response(body, media_type="application/json", headers=_HEADERS)
 
-    endpoint = cors_middleware(answer, _METHODS)
+    endpoint = CORSMiddleware(request_response(answer), "*", _METHODS, ["mcp-protocol-version"])
     paths = {WELL_KNOWN_PATH, httpx2.URL(url).path}
     return [Route(path, endpoint=endpoint, methods=_METHODS) for path in sorted(paths)]
 

@@ -1,15 +1,10 @@
-"""The caller of the current request, and the cache of verified credentials."""
+"""The caller of the current request, and its permissions."""
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager, nullcontext
-from hashlib import sha256
-from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
-
-from mcp.server.auth.middleware.auth_context import auth_context_var
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.server.auth.access import EVERYTHING
 from bridge.tools.context import Caller
@@ -19,55 +14,49 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from mcp.server.auth.provider import AccessToken
-    from starlette.authentication import AuthCredentials
 
     from bridge.server.auth.access import Access
-    from bridge.server.auth.auth import Auth
     from bridge.server.auth.credential_monitor import MonitoredCredential
 
-HEADER = b"authorization"
 
-QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")
-"""A credential in a query string."""
+class User(Protocol):
+    """The verified caller of a request."""
 
-_MAX_KNOWN = 1024
+    @property
+    def caller(self) -> Caller:
+        """The caller, as tools see it."""
+        ...
+
+    @property
+    def access(self) -> Access:
+        """Its permissions."""
+        ...
+
+    @property
+    def monitored(self) -> MonitoredCredential | None:
+        """Its credential, if that is verified again while streams are open."""
+        ...
 
 
-class RequestUser(AuthenticatedUser):
-    """The SDK's authenticated user, with its `Caller` and `Access`."""
-
-    def __init__(
-        self,
-        token: AccessToken,
-        access: Access,
-        monitored: MonitoredCredential | None = None,
-        *,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(token)
-        self.monitored = monitored
-        self.caller = _caller_of(token, name)
-        self.access = access
+current_user: ContextVar[User | None] = ContextVar("bridge.server.user", default=None)
+"""The verified caller of the current request; None without authentication."""
 
 
 def caller_of_request() -> Caller | None:
     """Return the authenticated caller of the current request; None without authentication."""
-    user = auth_context_var.get()
-    if user is None:
-        return None
-    return user.caller if isinstance(user, RequestUser) else _caller_of(user.access_token)
+    user = current_user.get()
+    return None if user is None else user.caller
 
 
 def access_of_request() -> Access:
     """Return the permissions of the current caller: everything without authentication."""
-    user = auth_context_var.get()
-    return user.access if isinstance(user, RequestUser) else EVERYTHING
+    user = current_user.get()
+    return EVERYTHING if user is None else user.access
 
 
 def ending_with_credential(end: Callable[[], object]) -> AbstractContextManager[None]:
     """Return a context in which the stream of the request is open; call ``end`` once its credential is invalid."""
-    user = auth_context_var.get()
-    monitored = user.monitored if isinstance(user, RequestUser) else None
+    monitored = _monitored()
     return nullcontext() if monitored is None else monitored.ending(end)
 
 
@@ -77,8 +66,7 @@ def current_access() -> Iterator[Callable[[], Access | None]]:
 
     They may change, as the credential is verified again meanwhile; None once it is no longer valid.
     """
-    user = auth_context_var.get()
-    monitored = user.monitored if isinstance(user, RequestUser) else None
+    monitored = _monitored()
     if monitored is None:
         access = access_of_request()
         yield lambda: access
@@ -93,57 +81,24 @@ def current_access() -> Iterator[Callable[[], Access | None]]:
         yield lambda: monitored.access if is_valid else None
 
 
-def _caller_of(token: AccessToken, name: str | None = None) -> Caller:
+def caller_of(token: AccessToken, name: str | None = None) -> Caller:
+    """Return the bearer of a token, under a name if one is given."""
     return Caller(name or token.subject or token.client_id, frozenset(token.scopes), token.claims or {})
 
 
-class CachedCredential(NamedTuple):
-    """A verified credential."""
+def principal_of(user: Any) -> tuple[str, str | None, str | None] | None:
+    """Return whose token a user has: its client, issuer and subject; None for a user without a token.
 
-    user: RequestUser
-    credentials: AuthCredentials
-    until: float
-    """Time at which it has to be verified again, by the monotonic clock."""
+    A part that its verifier does not tell is None, so that comparisons rest on the others.
+    """
+    token: AccessToken | None = getattr(user, "access_token", None)
+    if token is None:
+        return None
+    issuer = (token.claims or {}).get("iss")
+    return token.client_id, None if issuer is None else str(issuer), token.subject
 
 
-class CredentialCache:
-    """Cache of at most 1,024 verified credentials, each kept for its token's ``keep_seconds``, until `Auth` changes."""
-
-    def __init__(self, auth: Auth) -> None:
-        self._known: dict[bytes, CachedCredential] = {}
-        auth.on_change(self.clear)
-
-    @staticmethod
-    def key_of(value: bytes) -> bytes:
-        """Return the key of a value of the Authorization header.
-
-        It is a digest, so that the time of the look-up reveals nothing about credentials.
-        """
-        return sha256(value).digest()
-
-    def find(self, key: bytes) -> CachedCredential | None:
-        """Return a cached credential; None if it has to be verified."""
-        known = self._known.get(key)
-        return known if known is not None and monotonic() < known.until else None
-
-    def writer(self) -> Callable[[bytes, CachedCredential], None]:
-        """Return a function that stores the credential of a value of the Authorization header.
-
-        Call this before the verification, so that a `clear` meanwhile discards its result.
-        """
-        known = self._known
-
-        def store(value: bytes, credential: CachedCredential) -> None:
-            if len(known) >= _MAX_KNOWN:
-                known.pop(next(iter(known)), None)
-            known[self.key_of(value)] = credential
-
-        return store
-
-    def discard(self, value: bytes | None) -> bool:
-        """Remove a credential that is no longer valid; return True if it was cached."""
-        return value is not None and self._known.pop(self.key_of(value), None) is not None
-
-    def clear(self) -> None:
-        """Remove every credential."""
-        self._known = {}
+def _monitored() -> MonitoredCredential | None:
+    """Return the credential of the current request; None if it is not verified again."""
+    user = current_user.get()
+    return None if user is None else user.monitored

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import httpx2
-from mcp.client.auth.utils import build_oauth_authorization_server_metadata_discovery_urls
 from pydantic_core import from_json
 
 from bridge.errors import DefinitionError
@@ -49,7 +48,7 @@ class Issuer:
             IssuerUnavailableError: There is none, or it has another ``issuer``.
         """
         error: IssuerUnavailableError | None = None
-        for address in build_oauth_authorization_server_metadata_discovery_urls(self.url, self.url):
+        for address in metadata_urls(self.url):
             try:
                 found = await self.get(address)
             except IssuerUnavailableError as failed:
@@ -100,6 +99,16 @@ async def _body_of(response: httpx2.Response) -> bytes:
         if len(body) > MAX_ANSWER_BYTES:
             raise IssuerUnavailableError(f"{response.url} answered more than {MAX_ANSWER_BYTES} bytes")
     return body
+
+
+def metadata_urls(issuer: str) -> list[str]:
+    """Return the URLs of an issuer's metadata, the preferred one first (RFC 8414, section 3.1; OpenID Discovery)."""
+    url = httpx2.URL(issuer)
+    path = url.path.rstrip("/")
+    paths = [f"/.well-known/oauth-authorization-server{path}", f"/.well-known/openid-configuration{path}"]
+    if path:
+        paths.append(f"{path}/.well-known/openid-configuration")
+    return [str(url.copy_with(path=each, query=None)) for each in paths]
 
 
 def require_url(url: str, what: str, *, asked: str | None = None) -> str:

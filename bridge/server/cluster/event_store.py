@@ -9,32 +9,18 @@ stores which calls still run, and the responses of calls that have ended meanwhi
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.streamable_http import GET_STREAM_KEY
-from mcp_types import JSONRPCNotification
-from pydantic_core import from_json
-from starlette.responses import StreamingResponse
-
-from bridge.server.http.event_store import (
-    MAX_EVENTS,
-    NOT_STORED,
-    SessionEvents,
-    event_id_of,
-    is_response,
-    outcome_unknown,
-)
+from bridge.protocol.replay import NOT_STORED, event_id_of, order_of, outcome_unknown
+from bridge.server.http.event_store import MAX_EVENTS, SessionEvents
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, Mapping
 
-    from mcp.server.streamable_http import EventCallback
-    from mcp_types import JSONRPCMessage
-
+    from bridge.protocol.replay import StreamPosition
     from bridge.server.cluster.replica import Replica
-    from bridge.server.http.event_store import EventBytes, StreamPosition
+    from bridge.server.http.event_store import EventBytes
 
 _READ_MILLISECONDS = 500
 _READ_EVENTS = 16
@@ -47,103 +33,86 @@ _ENDED = "the replica that ran this call has ended: its outcome is unknown, and 
 
 
 class RedisEvents(SessionEvents):
-    """Events of one session in Redis. Methods but `store_event` raise RedisError if Redis does not answer."""
+    """Events of one session in Redis. `drop` and what calls it raise RedisError if Redis does not answer."""
 
     def __init__(self, replica: Replica, session_id: str, seconds: int, all_bytes: EventBytes) -> None:
         super().__init__(all_bytes, seconds)
         self._expire_seconds = seconds
         self._replica = replica
         self._session_id = session_id
-        self._unstored: dict[str, str] = {}
+        self._unstored: dict[str, bytes] = {}
         """Events to store when Redis is available again, by stream: a response, or empty for a call that runs."""
 
-    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Store an event, unless Redis is unavailable; return its id, which `position_of` parses."""
-        self.receive(stream_id, message)
-        text = "" if message is None else message.model_dump_json(by_alias=True, exclude_unset=True)
-        entry = "0-0"
-        if stream_id != GET_STREAM_KEY:
-            is_answer = is_response(message)
-            if isinstance(message, JSONRPCNotification) and (latest := self.latest_of_full(stream_id)) is not None:
-                return event_id_of(latest, stream_id)
-            if not is_answer:
-                self._unstored[stream_id] = ""
-            try:
-                with self._replica.bounded_wait():
-                    entry = await self._add(stream_id, text)
-                    await self.note(stream_id, entry, len(text.encode()), is_answer=is_answer)
-                if is_answer:
-                    self._unstored.pop(stream_id, None)
-            except self._replica.failures as error:
-                if is_answer:
-                    waiting = sum(1 for each in self._unstored.values() if each)
-                    if waiting < _MAX_UNSTORED_RESPONSES:
-                        self._unstored[stream_id] = text
-                    elif len(self._unstored) <= _MAX_UNSTORED:
-                        self._unstored[stream_id] = json.dumps(outcome_unknown(stream_id, NOT_STORED))
-                    else:  # without any event, its outcome is known to be lost
-                        self._unstored.pop(stream_id, None)
-                self._replica.failed(error)
+    async def store(
+        self, stream_id: str, message: bytes | None, *, is_answer: bool = False, is_notification: bool = False
+    ) -> str:
+        """Store an event, unless Redis is unavailable; return its id."""
+        if is_notification and (latest := self.latest_of_full(stream_id)) is not None:
+            return event_id_of(latest, stream_id)
+        message, entry = message or b"", "0-0"
+        if not is_answer:
+            self._unstored[stream_id] = b""
+        try:
+            with self._replica.bounded_wait():
+                entry = await self._add(stream_id, message, is_answer=is_answer)
+                await self.note(stream_id, entry, len(message), is_answer=is_answer)
+            if is_answer:
+                self._unstored.pop(stream_id, None)
+        except self._replica.failures as error:
+            if is_answer:
+                self._keep_unstored(stream_id, message)
+            self._replica.failed(error)
         return event_id_of(entry, stream_id)
+
+    def _keep_unstored(self, stream_id: str, answer: bytes) -> None:
+        waiting = sum(1 for each in self._unstored.values() if each)
+        if waiting < _MAX_UNSTORED_RESPONSES:
+            self._unstored[stream_id] = answer
+        elif len(self._unstored) <= _MAX_UNSTORED:
+            self._unstored[stream_id] = outcome_unknown(stream_id, NOT_STORED)
+        else:  # without any event, its outcome is known to be lost
+            self._unstored.pop(stream_id, None)
 
     async def _drop(self, stream_ids: list[str]) -> None:
         await self._replica.redis.delete(*map(self._key, stream_ids))
 
     async def store_unstored(self) -> None:
-        """Store the events that could not be stored while Redis was unavailable."""
-        for stream_id, text in tuple(self._unstored.items()):
+        """Store the events that could not be stored while Redis was unavailable.
+
+        Raises:
+            RedisError: Redis does not answer.
+        """
+        for stream_id, answer in tuple(self._unstored.items()):
             with suppress(self._replica.refusals):
-                await self._add(stream_id, text)
-                if text and self._unstored.get(stream_id) == text:
+                await self._add(stream_id, answer, is_answer=answer != b"")
+                if answer and self._unstored.get(stream_id) == answer:
                     del self._unstored[stream_id]
 
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Replay nothing: `follow` replays events, on any replica."""
-        del last_event_id, send_callback
-        return None
-
-    async def follow(self, position: StreamPosition) -> AsyncIterator[tuple[str, str] | None]:
+    async def follow(self, position: StreamPosition) -> AsyncGenerator[tuple[str, bytes] | None, None]:
         """Replay the events of a call after a position, then follow new ones until its response.
 
-        Yields:
-            The id and text of each event; None periodically, for a keep-alive comment.
+        The iteration ends if Redis does not answer: its client resumes again.
         """
         redis: Any = self._replica.redis
-        key = self._key(position.stream)
-        last, owner, text = await self._find(position)
-        newest = await redis.xrevrange(key, count=1)
-        follows_from = _order(newest[0][0] if newest else "0-0")
-        while not _is_answer(text):
-            found: Any = await redis.xread({key: last}, count=_READ_EVENTS, block=_READ_MILLISECONDS)
-            entries = found[0][1] if found else []
-            if not entries:
-                yield None
-                if problem := await self._problem(owner):
-                    await self._add(position.stream, json.dumps(outcome_unknown(position.stream, problem)))
-            for last, fields in entries:
-                owner, text = fields["replica"], fields["text"]
-                if "closed" in fields and _order(last) > follows_from:
-                    return
-                if text:
-                    yield event_id_of(last, position.stream), text
-                if _is_answer(text):
-                    break
-
-    def resume(self, position: StreamPosition) -> StreamingResponse:
-        """Return a response that resumes the stream of a call."""
-
-        async def lines() -> AsyncIterator[str]:
-            with self._replica.noting_failures():  # after one, the client resumes again
-                async for event in self.follow(position):
-                    yield ": \n\n" if event is None else f"id: {event[0]}\nevent: message\ndata: {event[1]}\n\n"
-
-        # The same headers as on the original stream; without X-Accel-Buffering, nginx would delay events.
-        headers = {
-            "cache-control": "no-cache, no-transform",
-            "mcp-session-id": self._session_id,
-            "x-accel-buffering": "no",
-        }
-        return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)
+        stream, key = position.stream, self._key(position.stream)
+        with self._replica.noting_failures():
+            last, fields = await self._find(position)
+            newest = await redis.xrevrange(key, count=1)
+            follows_from = order_of(newest[0][0] if newest else "0-0")
+            while "answer" not in fields:
+                found: Any = await redis.xread({key: last}, count=_READ_EVENTS, block=_READ_MILLISECONDS)
+                entries = found[0][1] if found else []
+                if not entries:
+                    yield None
+                    if problem := await self._problem(fields.get("replica")):
+                        await self._add(stream, outcome_unknown(stream, problem), is_answer=True)
+                for last, fields in entries:
+                    if "closed" in fields and order_of(last) > follows_from:
+                        return
+                    if fields["text"]:
+                        yield event_id_of(last, stream), fields["text"].encode()
+                    if "answer" in fields:
+                        break
 
     async def _problem(self, owner: str | None) -> str | None:
         """Return the reason why a call of a replica will have no further events; None if it may have some."""
@@ -151,26 +120,34 @@ class RedisEvents(SessionEvents):
             return NOT_STORED if self._replica.is_sure else None
         return _ENDED if await self._replica.has_ended(owner) else None
 
-    async def _find(self, position: StreamPosition) -> tuple[str, str | None, str]:
-        """Return the entry after which to replay, the replica that runs the call, and the text of that entry.
+    async def _find(self, position: StreamPosition) -> tuple[str, Mapping[str, str]]:
+        """Return the entry after which to replay, and its fields, of which ``replica`` runs the call.
 
-        If the entry is no longer stored, all stored events are replayed. If none are stored, the replica is None.
+        If the entry is no longer stored, all stored events are replayed. If none are stored, there are no fields.
         """
         redis: Any = self._replica.redis
         key = self._key(position.stream)
         if found := await redis.xrange(key, position.entry, position.entry):
-            return position.entry, found[0][1]["replica"], found[0][1]["text"]
+            return position.entry, found[0][1]
         latest = await redis.xrevrange(key, count=1)
-        return "0-0", (latest[0][1]["replica"] if latest else None), ""
+        return "0-0", {"replica": latest[0][1]["replica"]} if latest else {}
 
     async def close_streams(self, stream_id: str) -> None:
         """Close the streams that follow a call, on all replicas."""
         with self._replica.noting_failures(), self._replica.bounded_wait():
-            await self._add(stream_id, "", closed="1")
+            await self._add(stream_id, b"", closed="1")
 
-    async def _add(self, stream_id: str, text: str, **more: str) -> str:
+    async def delivered(self, stream_id: str) -> None:
+        """Keep the events of a call whose response was sent: a replica does not know of deliveries by others."""
+
+    def forget(self) -> None:
+        """Keep the events of a session that is forgotten here: another replica may go on with it."""
+
+    async def _add(self, stream_id: str, message: bytes, *, is_answer: bool = False, **more: str) -> str:
         key = self._key(stream_id)
-        fields: Any = {"text": text, "replica": self._replica.id, **more}
+        fields: Any = {"text": message, "replica": self._replica.id, **more}
+        if is_answer:
+            fields["answer"] = "1"
         async with self._replica.redis.pipeline(transaction=False) as pipeline:
             pipeline.xadd(key, fields, maxlen=MAX_EVENTS, approximate=True)
             pipeline.expire(key, self._expire_seconds)
@@ -179,14 +156,3 @@ class RedisEvents(SessionEvents):
 
     def _key(self, stream_id: str) -> str:
         return self._replica.key("events", self._session_id, stream_id)
-
-
-def _is_answer(text: str) -> bool:
-    """True for a response, the last event of a stream."""
-    return text != "" and "method" not in from_json(text)
-
-
-def _order(entry: str) -> tuple[int, int]:
-    """Return the position of an entry among those of its stream."""
-    milliseconds, _, number = entry.partition("-")
-    return int(milliseconds), int(number)

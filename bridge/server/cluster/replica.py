@@ -21,16 +21,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import anyio
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.transport_context import TransportContext
 
 from bridge.redis import connection_errors, is_outage, response_errors
 from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-
-    from mcp.shared.dispatcher import CallOptions
 
     from bridge.redis import Redis
     from bridge.types import Json
@@ -100,12 +96,18 @@ class Replica:
         """Called when Redis is available, or the channels are subscribed, again."""
         self.on_use: list[Callable[[], Awaitable[None]]] = []
         """Called after that, once Redis is in use again."""
+        self.on_answer: list[Callable[[], Awaitable[None]]] = []
+        """Called once Redis answers after any command that it did not answer, even one that was no outage."""
+        self.id_prefix = f"{self.id}{_SEPARATOR}"
+        """Beginning of the ids of this replica's requests to clients."""
         self._prefix = prefix
         self._began_at = math.inf
         self._late_at = math.inf
         """Time since which no command in `bounded_wait` was answered."""
         self._returned_at = -math.inf
         self._may_have_forgotten = False
+        self._has_unanswered = False
+        """True if a command was not answered since `on_answer` was called."""
         self._refusals = 0
         self._refusal_logged_at = -math.inf
         self._subscribed = anyio.Event()
@@ -218,6 +220,7 @@ class Replica:
             self._refusal_logged_at, self._refusals = monotonic(), 0
 
     def _lost(self, error: Exception) -> None:
+        self._has_unanswered = True
         # A timeout does not mean a loss of data.
         self._may_have_forgotten = self._may_have_forgotten or not isinstance(error, TimeoutError)
         if self.is_up and not (isinstance(error, LateError) and not error.is_again):
@@ -240,6 +243,10 @@ class Replica:
                         self._returned_at = monotonic()
                     _logger.warning("Redis is available again")
                     for each in self.on_use:
+                        await each()
+                if self._has_unanswered:
+                    self._has_unanswered = False
+                    for each in self.on_answer:
                         await each()
             except self.failures as error:
                 failed(error)
@@ -304,37 +311,11 @@ class Replica:
                 done.set()
 
 
-class ReplicaDispatcher(JSONRPCDispatcher[TransportContext]):
-    """The SDK's dispatcher with ids of requests that are unique among replicas."""
-
-    def __init__(self, replica: str, *streams: Any, **settings: Any) -> None:
-        super().__init__(*streams, **settings)
-        self._replica = replica
-        self._asked = 0
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
-    ) -> dict[str, Any]:
-        """Send a request to the client, with a unique id."""
-        self._asked += 1
-        numbered: CallOptions = {"request_id": f"{self._replica}{_SEPARATOR}{self._asked}", **(opts or {})}
-        return await super().send_raw_request(method, params, numbered, **related)
-
-
-def _replica_in(request_id: object) -> str | None:
-    """Return the replica that sent a request to the client, given its id; None for ids of other senders."""
+def target_replica(message: Json) -> str | None:
+    """Return the replica that a client's message is for: ``all`` for a cancellation, None for the receiving one."""
+    if "method" in message:
+        return "all" if message["method"] == "notifications/cancelled" else None
+    request_id = message.get("id")  # of a request to the client
     if not isinstance(request_id, str) or _SEPARATOR not in request_id:
         return None
     return request_id.partition(_SEPARATOR)[0]
-
-
-def target_replica(message: Json) -> str | None:
-    """Return the replica that a client's message is for: ``all`` for a cancellation, None for the receiving one."""
-    method, params = message.get("method"), message.get("params")
-    if method is None:
-        return _replica_in(message.get("id"))
-    if not isinstance(params, dict):
-        return None
-    if method == "notifications/cancelled":
-        return "all"
-    return _replica_in(params.get("progressToken")) if method == "notifications/progress" else None

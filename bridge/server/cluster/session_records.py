@@ -7,20 +7,16 @@ import json
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
-
-from bridge.tools.channel import LOG_LEVELS
+from bridge.server.auth.identity import principal_of
+from bridge.types import LOG_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mcp.server.connection import Connection
-    from mcp.server.streamable_http import StreamableHTTPServerTransport
-
     from bridge.server.cluster.event_store import RedisEvents
     from bridge.server.cluster.replica import Replica
-    from bridge.tools.channel import LogLevel
-    from bridge.types import Json
+    from bridge.server.http.sessions import HttpSession
+    from bridge.types import Json, LogLevel
 
 DEFAULT_KEPT_SECONDS = 24 * 60 * 60
 """Seconds until the record of a session without idle timeout expires."""
@@ -130,22 +126,20 @@ def watched_message(session_id: str, added: Sequence[str], removed: Sequence[str
 
 
 def owner_digest(user: object, session_id: str) -> str:
-    """Return a digest of the user as the SDK compares users; empty without one."""
-    if not isinstance(user, AuthenticatedUser):
+    """Return a digest of whose token a user has; empty for a user without a token."""
+    if (principal := principal_of(user)) is None:
         return ""
-    principal = json.dumps([session_id, authorization_context(user)], sort_keys=True)
-    return hashlib.sha256(principal.encode()).hexdigest()
+    client, issuer, subject = principal
+    identity = {"client_id": client, "issuer": issuer, "subject": subject}
+    return hashlib.sha256(json.dumps([session_id, identity], sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(eq=False, slots=True)
 class LiveSession:
     """A session that this replica serves."""
 
-    transport: StreamableHTTPServerTransport
+    session: HttpSession
     events: RedisEvents
-    record: SessionRecord | None = None
-    """None until ``initialize`` was answered."""
-    is_stored: bool = True
+    record: SessionRecord
+    is_stored: bool
     """True if Redis has the record."""
-    connection: Connection | None = None
-    """None until it is served."""

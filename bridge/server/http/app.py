@@ -1,9 +1,8 @@
 """Serving over HTTP: an ASGI app with streamable HTTP and SSE behind one list of guards.
 
 GuardMiddleware ── HostOriginGuard, CorsGuard, BearerAuthGuard, RateLimitGuard, BodyLimitGuard, ToolScopeGuard
-  ├── FastHttp                 plain requests of both eras
-  ├── /mcp, /mcp/              StreamableEndpoint   both eras
-  ├── /sse, /sse/              SseStream            handshake era
+  ├── /mcp, /mcp/              Endpoint       both eras
+  ├── /sse, /sse/              SseStream      handshake era
   ╰── /messages, /messages/    SseMessages
 """
 
@@ -13,7 +12,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.sse import SseServerTransport
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
@@ -21,7 +19,7 @@ from starlette.routing import Route
 from bridge.errors import DefinitionError
 from bridge.portal import runs_on_asyncio
 from bridge.server.features import Features
-from bridge.server.http.fast import FastHttp
+from bridge.server.http.endpoint import Endpoint
 from bridge.server.http.guards import GuardMiddleware, PreAsgiHandler
 from bridge.server.http.host_origin import AllowedHosts, CorsGuard, HostOriginGuard
 from bridge.server.http.requests import (
@@ -31,10 +29,11 @@ from bridge.server.http.requests import (
     BodyLimitGuard,
     shares_of_bodies,
 )
+from bridge.server.http.session_requests import SessionRequests
 from bridge.server.http.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
-from bridge.server.http.sse import SseMessages, SseStream
-from bridge.server.http.streamable import StreamableEndpoint
+from bridge.server.http.sse import SseMessages, SseSessions, SseStream
 from bridge.server.http.streams import OpenStreams
+from bridge.server.observed import dispatch_of
 from bridge.server.publisher import Publisher
 from bridge.server.running_calls import Drain
 from bridge.server.tasks.lifespan import running_tasks
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.guards import AuthGuards
     from bridge.server.cluster import Cluster
-    from bridge.server.http.guards import Guard
+    from bridge.server.http.guards import Guard, MessageEndpoint
     from bridge.server.limits import Limits
     from bridge.server.unmatched_names import UnmatchedNames
     from bridge.tools.execution import ExecutionPolicy
@@ -71,7 +70,6 @@ def http_app(
     page_size: int | None = None,
     policy: ExecutionPolicy | None = None,
     publisher: Publisher | None = None,
-    fast_path: bool = True,
     session_idle_seconds: float | None = IDLE_SECONDS,
     auth: Auth | TokenVerifier | None = None,
     stateless: bool = False,
@@ -101,7 +99,6 @@ def http_app(
         publisher: A `Publisher` with further options, such as a title. It has the tools, so that ``tools`` is None or
             the same, and its own ``name``, ``version``, ``instructions``, ``page_size``, ``policy`` and ``limits``,
             which are not given here.
-        fast_path: True to answer plain requests without the SDK.
         session_idle_seconds: Seconds after which an unused session of the handshake era is ended; None for never.
         auth: Authentication: `bridge.server.auth.Auth`, or one verifier such as `ApiKeys` or `JwtVerifier`; None to
             admit everyone.
@@ -159,7 +156,6 @@ def http_app(
         AllowedHosts(host, allowed_hosts, allowed_origins),
         path=path if streamable else None,
         sse=sse,
-        fast_path=fast_path,
         max_request_bytes=max_request_bytes,
         auth=None if auth is None else _auth_guards(auth, publisher),
         stateless=stateless,
@@ -216,7 +212,6 @@ class BridgeApp(Starlette):
         *,
         path: str | None,
         sse: bool,
-        fast_path: bool,
         max_request_bytes: int,
         auth: AuthGuards | None,
         stateless: bool,
@@ -234,82 +229,85 @@ class BridgeApp(Starlette):
         self._publisher = publisher
         self._auth = auth
         self._cluster = cluster
-        self._streams = OpenStreams(end_with_credentials=True)
-        self._sse_streams = OpenStreams()
-        self._endpoint: StreamableEndpoint | None = None
-        self._fast: FastHttp | None = None
+        self._streams = OpenStreams()
+        self._sse = SseSessions()
+        self._endpoint: Endpoint | None = None
+        self._endpoints: list[MessageEndpoint] = []
+        self._dispatch = dispatch_of(publisher, has_sessions=not stateless)
         routes = list(self.public_routes)
-        shutdown_steps = [publisher.server.end_subscriptions, self._streams.end, publisher.drain_tasks]
+        shutdown_steps = [self._dispatch.close, self._streams.end, publisher.drain_tasks]
         self.drain = Drain(publisher.running, shutdown_steps)
         """Ends streams, then waits for running calls; run it while the server waits for its connections."""
         if path is not None:
-            self._endpoint = StreamableEndpoint(
-                publisher.server,
-                self._streams,
-                sessions,
-                max_request_bytes,
-                stateless=stateless,
-                shared=None if cluster is None else cluster.sessions,
+            shared = None if cluster is None else cluster.sessions
+            paths = self._paths(path)
+            handshake = SessionRequests(
+                publisher, self._dispatch, sessions, self._streams, stateless=stateless, shared=shared
             )
-            served = self._routes(path, self._endpoint)
-            routes += served
-            if fast_path:
-                self._fast = FastHttp(publisher, sessions, [route.path for route in served])
+            self._endpoint = Endpoint(self._dispatch, publisher.running, handshake, paths)
+            self._endpoints.append(self._endpoint)
+            routes += [Route(each, endpoint=self._endpoint) for each in paths]
         if sse:
-            transport = SseServerTransport(MESSAGES_PATH, max_request_body_size=max_request_bytes)
-            stream = SseStream(publisher.server, transport, self._sse_streams, sessions)
-            shutdown_steps.append(stream.end_when_answered)
-            routes += self._routes(STREAM_PATH, stream, methods=["GET"])
-            routes += self._routes(MESSAGES_PATH, SseMessages(transport))
+            stream = SseStream(publisher, self._dispatch, sessions, self._sse)
+            shutdown_steps.append(self._sse.end_when_answered)
+            routes += [Route(each, endpoint=stream, methods=["GET"]) for each in self._paths(STREAM_PATH)]
+            paths = self._paths(MESSAGES_PATH)
+            messages = SseMessages(self._sse, paths)
+            self._endpoints.append(messages)
+            routes += [Route(each, endpoint=messages) for each in paths]
 
-        self.guards: list[Guard] = [HostOriginGuard(names, lambda: self._is_running, self.any_host_paths)]
+        self.guards = self._guards(names, BodyLimitGuard(max_request_bytes, sessions.bodies))
         """Guards of all requests, in order; may be changed until the app starts."""
-        if names.allows_some_origins:
-            self.guards.append(CorsGuard(names))
-        if auth is not None:
-            self.guards.append(auth.credential)
-        if publisher.accounts is not None:
-            from bridge.server.limits.guard import RateLimitGuard  # noqa: PLC0415 - only where there are limits
-
-            self.guards.append(RateLimitGuard(publisher.accounts))
-        self.guards.append(BodyLimitGuard(max_request_bytes, sessions.bodies))
-        if auth is not None and auth.scopes is not None:
-            self.guards.append(auth.scopes)
-        guarding = Middleware(GuardMiddleware, guards=self.guards, fast=self._fast)
+        guarding = Middleware(GuardMiddleware, guards=self.guards, endpoints=self._endpoints)
         super().__init__(routes=routes, middleware=[guarding], lifespan=lambda _: self._lifespan())
         self.router.redirect_slashes = False
         self.state.shutdown = self.shutdown
         self.state.drain = self.drain
 
+    def _guards(self, names: AllowedHosts, body_limit: BodyLimitGuard) -> list[Guard]:
+        auth, accounts = self._auth, self._publisher.accounts
+        guards: list[Guard] = [HostOriginGuard(names, lambda: self._is_running, self.any_host_paths)]
+        if names.allows_some_origins:
+            guards.append(CorsGuard(names))
+        if auth is not None:
+            guards.append(auth.credential)
+        if accounts is not None:
+            from bridge.server.limits.guard import RateLimitGuard  # noqa: PLC0415 - only where there are limits
+
+            guards.append(RateLimitGuard(accounts))
+        guards.append(body_limit)
+        if auth is not None and auth.scopes is not None:
+            guards.append(auth.scopes)
+        return guards
+
     def shutdown(self) -> None:
         """End the open streams; call it before the server waits for its connections."""
-        self._publisher.server.end_subscriptions()
+        self._dispatch.close()
         self._streams.end()
-        self._sse_streams.end()
+        self._sse.end()
 
     def pre_asgi_handler(self, is_open: Callable[[], bool]) -> PreAsgiHandler | None:
-        """Return a handler for a server that can answer plain requests without ASGI.
+        """Return a handler for a server that can answer messages without ASGI.
 
         Args:
             is_open: Returns True while the app runs and is not shutting down.
 
         Returns:
-            The handler; None without the fast path, and with further middleware, which has to run for every request.
+            The handler; None with further middleware, which has to run for every request.
         """
         middleware: set[object] = {each.cls for each in self.user_middleware}
-        if self._fast is None or middleware != {GuardMiddleware}:
+        if middleware != {GuardMiddleware}:
             return None
-        return PreAsgiHandler(self._fast, self.guards, is_open)
+        return PreAsgiHandler(self._endpoints, self.guards, is_open)
 
-    def _routes(self, path: str, endpoint: object, methods: list[str] | None = None) -> list[Route]:
-        """Return the routes of an endpoint, with and without a trailing slash."""
+    def _paths(self, path: str) -> tuple[str, ...]:
+        """Return the forms of a path, with and without a trailing slash."""
         bare = path.rstrip("/")
         if bare in {route.path.rstrip("/") for route in self.public_routes}:
             raise ValueError(
                 f"the path {path!r} is used by the metadata of the issuers of tokens (RFC 9728); choose another"
             )
-        forms = (bare, bare + "/") if bare else ("/",)
-        return [Route(form, endpoint=endpoint, methods=methods) for form in forms]  # type: ignore[arg-type]
+        return (bare, bare + "/") if bare else ("/",)
 
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:

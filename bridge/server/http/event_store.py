@@ -8,28 +8,21 @@ end it before. Then the client connects again, names the last event that it rece
 from __future__ import annotations
 
 import math
-import re
-from contextlib import contextmanager
-from contextvars import ContextVar
+from abc import ABC, abstractmethod
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from sys import getsizeof
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, unquote
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
-from mcp.server.streamable_http import GET_STREAM_KEY, EventMessage, EventStore
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCResponse, jsonrpc_message_adapter
 
-from bridge.protocol.versions import INTERNAL_ERROR
+from bridge.protocol.replay import NOT_STORED, event_id_of, order_of, outcome_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncGenerator
 
-    from mcp.server.streamable_http import EventCallback
-    from mcp_types import JSONRPCMessage
-
-    from bridge.types import Json
+    from bridge.protocol.replay import StreamPosition
 
 MAX_EVENTS = 1_000
 """Maximum number of stored events of a call; older ones are dropped."""
@@ -52,41 +45,8 @@ UNDELIVERED_SECONDS = 600.0
 CHECK_INTERVAL_SECONDS = 15.0
 RETRY_MILLISECONDS = 1_000
 """Time after which a client connects again when its stream was closed."""
-NOT_STORED = "the events of this call are no longer stored: its outcome is unknown, and it was not run again"
-
-_EVENT_ID = re.compile(r"(?P<milliseconds>[0-9]{1,20})-(?P<number>[0-9]{1,20})/(?P<stream>.+)")
-_MAX_ENTRY_NUMBER = 2**64 - 1
-"""Largest number in the id of an entry; Redis refuses commands with larger ones."""
-
-
-class StreamPosition(NamedTuple):
-    """Position of a client in the stream of a call."""
-
-    entry: str
-    """The last event that the client received."""
-    stream: str
-    """The id of the request, as text."""
-
-
-def position_of(event_id: str) -> StreamPosition | None:
-    """Parse the id of an event; None if it is malformed, or belongs to no call."""
-    found = _EVENT_ID.fullmatch(event_id)
-    if found is None or max(int(found["milliseconds"]), int(found["number"])) > _MAX_ENTRY_NUMBER:
-        return None
-    stream = unquote(found["stream"])
-    return None if stream == GET_STREAM_KEY else StreamPosition(f"{found['milliseconds']}-{found['number']}", stream)
-
-
-def event_id_of(entry: str, stream_id: str) -> str:
-    """Return the id of an event, which `position_of` parses."""
-    return f"{entry}/{quote(stream_id, safe='')}"
-
-
-def outcome_unknown(stream_id: str, why: str) -> Json:
-    """Return the JSON-RPC error that ends the stream of a call whose events are lost."""
-    # The SDK turns ids into text: a text that could be a number was one.
-    request: Any = int(stream_id) if re.fullmatch(r"0|-?[1-9]\d{0,17}", stream_id) else stream_id
-    return {"jsonrpc": "2.0", "id": request, "error": {"code": INTERNAL_ERROR, "message": why}}
+KEEP_ALIVE_SECONDS = 15.0
+"""Seconds without an event after which a resumed stream in memory is due a keep-alive comment."""
 
 
 @dataclass(slots=True)
@@ -128,8 +88,8 @@ class EventBytes:
                 await anyio.lowlevel.checkpoint()
 
 
-class SessionEvents(EventStore):
-    """The SDK's `EventStore` of one session, with bounds.
+class SessionEvents(ABC):
+    """Events of the calls of one session, with bounds.
 
     Args:
         all_bytes: Memory of the events of all sessions.
@@ -143,19 +103,36 @@ class SessionEvents(EventStore):
         """By the requests' ids, the most recently changed one last."""
         self.size = 0
         """Memory of the stored events, in bytes."""
-        self.on_response: Callable[[str], object] | None = None
-        """Called with the id of a request when its response has reached the store."""
         self._is_closed = False
+
+    @abstractmethod
+    async def store(
+        self, stream_id: str, message: bytes | None, *, is_answer: bool = False, is_notification: bool = False
+    ) -> str:
+        """Store an event of a call, or nothing if the store cannot take it; return its id, which `position_of` parses.
+
+        Args:
+            stream_id: The id of the request, as text.
+            message: None for the event without a message that a stream begins with.
+            is_answer: True for the response, the last event of a stream.
+            is_notification: True for a notification, which is not stored over `MAX_NOTIFICATION_BYTES` of the call.
+        """
+
+    @abstractmethod
+    def follow(self, position: StreamPosition) -> AsyncGenerator[tuple[str, bytes] | None, None]:
+        """Replay the events of a call after a position, then follow new ones until its response, or `close_streams`.
+
+        A response counts as sent when the next event is asked for.
+
+        Yields:
+            The id and message of each event, without an id if that event is not stored; None periodically, for a
+            keep-alive comment.
+        """
 
     def latest_of_full(self, stream_id: str) -> str | None:
         """Return the latest event of a call whose notifications are no longer stored; None for other calls."""
         stored = self._stored.get(stream_id)
         return None if stored is None or stored.size <= MAX_NOTIFICATION_BYTES else stored.entry
-
-    def receive(self, stream_id: str, message: JSONRPCMessage | None) -> None:
-        """Note that an event is about to be stored, which its handler has written."""
-        if is_response(message) and self.on_response is not None:
-            self.on_response(stream_id)
 
     async def note(self, stream_id: str, entry: str, length: int, *, is_answer: bool) -> None:
         """Count an event that was stored, and drop events of other calls over the limits."""
@@ -207,37 +184,50 @@ class SessionEvents(EventStore):
             self._count(-sum(self._stored.pop(each).size for each in stream_ids))
             await self._drop(stream_ids)
 
-    async def _drop(self, stream_ids: list[str]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _drop(self, stream_ids: list[str]) -> None: ...
 
+    @abstractmethod
     async def close_streams(self, stream_id: str) -> None:
         """Close the resumed streams of a call."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def delivered(self, stream_id: str) -> None:
-        """Note that the stream of a request was sent to its end; by default, its events are kept."""
+        """Note that the stream of a request was sent to its end."""
 
     def close(self) -> None:
         """Stop counting the events, because the session has ended here."""
-        self._is_closed, self.on_response = True, None
+        self._is_closed = True
         self._count(-self.size)
         self._stored.clear()
 
+    @abstractmethod
     def forget(self) -> None:
         """Close the store of a session that is forgotten, unless another replica may go on with it."""
+
+
+class _Event(NamedTuple):
+    """A stored event."""
+
+    number: int
+    message: bytes
+    is_answer: bool
 
 
 @dataclass(slots=True, eq=False)
 class _Followed:
     """Stored events of one call, for those who follow it."""
 
-    events: list[tuple[int, bytes]] = field(default_factory=list)
-    """Number and text of each event: the objects that the text is parsed to may take many times its memory."""
+    events: list[_Event] = field(default_factory=list)
     changed: anyio.Event | None = None
     """Set when there are further events; None while nobody follows."""
     closed_at: int = 0
     """The session's latest event when the streams were closed."""
     is_dropped: bool = False
+
+    def after(self, number: int) -> list[_Event]:
+        """Return the events after one."""
+        return self.events[bisect_right(self.events, number, key=lambda event: event.number) :]
 
     def notify(self) -> None:
         changed, self.changed = self.changed, None
@@ -259,62 +249,54 @@ class MemoryEvents(SessionEvents):
         self._number = 0
         self._followed: dict[str, _Followed] = {}
 
-    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Store an event; return its id."""
-        self.receive(stream_id, message)
-        if stream_id == GET_STREAM_KEY or self._is_closed:
+    async def store(
+        self, stream_id: str, message: bytes | None, *, is_answer: bool = False, is_notification: bool = False
+    ) -> str:
+        """Store an event, unless the session has just ended; return its id."""
+        if self._is_closed:
             return event_id_of("0-0", stream_id)
-        if isinstance(message, JSONRPCNotification) and (latest := self.latest_of_full(stream_id)) is not None:
+        if is_notification and (latest := self.latest_of_full(stream_id)) is not None:
             return event_id_of(latest, stream_id)
         if message is None and stream_id in self._stored:  # an earlier call with this id, whose client did not resume
             await self.drop([stream_id])
         self._number += 1
-        number, entry = self._number, f"0-{self._number}"
-        event_id = event_id_of(entry, stream_id)
+        entry = f"0-{self._number}"
         if (followed := self._followed.get(stream_id)) is None:
             followed = self._followed[stream_id] = _Followed()
-        length = 0
         if message is not None:
-            text = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-            followed.events.append((number, text))
-            length = len(text)
+            followed.events.append(_Event(self._number, message, is_answer))
             if len(followed.events) > MAX_EVENTS:
                 del followed.events[0]
         followed.notify()
-        await self.note(stream_id, entry, length, is_answer=is_response(message))
-        return event_id
+        await self.note(stream_id, entry, len(message or b""), is_answer=is_answer)
+        return event_id_of(entry, stream_id)
 
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Replay the events of a call after one, then follow new ones until the response, or until they are closed.
-
-        Returns:
-            None: the SDK has nothing to add to the stream.
-        """
-        position = position_of(last_event_id)
-        if position is None:
-            return None
-        seen, follows_from = int(position.entry.partition("-")[2]), self._number
-        followed = self._followed.get(position.stream)
+    async def follow(self, position: StreamPosition) -> AsyncGenerator[tuple[str, bytes] | None, None]:
+        """Replay the events of a call after a position, then follow new ones until its response."""
+        stream = position.stream
+        _, seen = order_of(position.entry)
+        follows_from = self._number
+        followed = self._followed.get(stream)
         while followed is not None:
             changed = followed.change()
-            for number, text in [each for each in followed.events if each[0] > seen]:
-                message = jsonrpc_message_adapter.validate_json(text, by_name=False)
-                await send_callback(EventMessage(message, event_id_of(f"0-{number}", position.stream)))
-                seen = number
-                if is_response(message):
-                    await self.delivered(position.stream)
-                    return None
+            for event in followed.after(seen):
+                seen = event.number
+                yield event_id_of(f"0-{seen}", stream), event.message
+                if event.is_answer:
+                    await self.delivered(stream)
+                    return
             if followed.is_dropped:
                 break
-            stored = self._stored.get(position.stream)
+            stored = self._stored.get(stream)
             is_over = stored is None or stored.is_answered
             if followed.closed_at > follows_from or (is_over and not changed.is_set()):
-                return None
-            await changed.wait()
+                return
+            with anyio.move_on_after(KEEP_ALIVE_SECONDS):
+                await changed.wait()
+            if not changed.is_set():
+                yield None
         if not self._is_closed:
-            error = JSONRPCError.model_validate(outcome_unknown(position.stream, NOT_STORED), by_name=False)
-            await send_callback(EventMessage(error))
-        return None
+            yield "", outcome_unknown(stream, NOT_STORED)
 
     async def close_streams(self, stream_id: str) -> None:
         """Close the resumed streams of a call."""
@@ -346,33 +328,3 @@ class MemoryEvents(SessionEvents):
             followed.is_dropped = True
             followed.notify()
         self._followed.clear()
-
-
-class CurrentEvents(EventStore):
-    """Passes events to the store of the current session: to its manager of sessions, the SDK does not name it."""
-
-    _current: ContextVar[MemoryEvents | None] = ContextVar("bridge.events", default=None)
-
-    @contextmanager
-    def of(self, events: SessionEvents | None) -> Iterator[None]:
-        """Context in which requests of a session are answered; tasks that are started in it keep the store."""
-        token = self._current.set(events if isinstance(events, MemoryEvents) else None)
-        try:
-            yield
-        finally:
-            self._current.reset(token)
-
-    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Store an event, unless the session has just ended; return its id."""
-        events = self._current.get()
-        return event_id_of("0-0", stream_id) if events is None else await events.store_event(stream_id, message)
-
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Replay the events of a call after one, and follow new ones."""
-        events = self._current.get()
-        return None if events is None else await events.replay_events_after(last_event_id, send_callback)
-
-
-def is_response(message: JSONRPCMessage | None) -> bool:
-    """True for the last event of a stream."""
-    return isinstance(message, JSONRPCResponse | JSONRPCError)

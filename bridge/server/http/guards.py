@@ -1,6 +1,6 @@
 """Guards: conditions that an HTTP request has to meet. The same list runs before ASGI and in ASGI.
 
-An ASGI server creates a task and messages for every request, which is a third of the time of a plain call.
+An ASGI server creates a task and messages for every request, which is a third of the time of a short call.
 `PreAsgiHandler` avoids that: it runs the guards without waiting, on a request whose body is complete. A request that it
 does not answer goes to `GuardMiddleware`, which runs the same guards and answers refused requests.
 """
@@ -8,23 +8,23 @@ does not answer goes to `GuardMiddleware`, which runs the same guards and answer
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from mcp.server.auth.middleware.auth_context import auth_context_var
-
-from bridge.server.http.requests import BODY_BYTES, REQUEST, Head, Request, replay_body
-from bridge.server.http.responses import PlainResponse
+from bridge.server.auth.identity import current_user
+from bridge.server.http.requests import REQUEST, Head, Request
+from bridge.server.http.responses import Response
 from bridge.server.limits.accounts import current_account
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from contextvars import Token
 
-    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.server.http.fast import FastHttp
-    from bridge.server.http.pending_calls import PendingCall
+    from bridge.server.auth.identity import User
+    from bridge.server.http.calls import HttpCall
+    from bridge.server.http.sessions import HttpSession
+    from bridge.server.http.streams import StreamBody
     from bridge.server.limits.accounts import Account
     from bridge.types import Step
 
@@ -59,19 +59,39 @@ class Guard(Protocol):
         ...
 
 
+class MessageEndpoint(Protocol):
+    """Receives messages of clients."""
+
+    def serves(self, scope: Scope) -> bool:
+        """Return True if the path of a request is one of the endpoint."""
+        ...
+
+    def begin(self, request: Request) -> Response | HttpCall | None:
+        """Answer a POST or a DELETE at once, or prepare its call; None if it has to wait for something.
+
+        Args:
+            request: The request, with its body.
+        """
+        ...
+
+    async def answer(self, request: Request) -> None:
+        """Answer a request in ASGI."""
+        ...
+
+
 class GuardMiddleware:
-    """ASGI middleware that runs guards, then offers the request to the fast path, then calls the app.
+    """ASGI middleware that runs guards, then lets an endpoint answer its requests, and the app all others.
 
     Args:
         app: The app behind the guards.
         guards: The guards, in order.
-        fast: The fast path; None without one.
+        endpoints: The endpoints for messages.
     """
 
-    def __init__(self, app: ASGIApp, *, guards: Sequence[Guard], fast: FastHttp | None = None) -> None:
+    def __init__(self, app: ASGIApp, *, guards: Sequence[Guard], endpoints: Sequence[MessageEndpoint] = ()) -> None:
         self._app = app
         self._guards = guards
-        self._fast = fast
+        self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -82,61 +102,52 @@ class GuardMiddleware:
         if request is None or request.scope is not scope:
             request = Request(Head(scope))
         request.receive, request.send = receive, send
-        if request.channel is not None:  # the fast path runs its call, and has handed it over
-            request.receive = replay_body(request.body, receive)
-            with _RequestContext(request):
-                await self._call_app(request)
-            return
         with ExitStack() as request.exits:
             for guard in self._guards:
                 if not await guard.admit(request):
                     return
             with _RequestContext(request):
-                if self._fast is None or not await self._fast.answered(request):
-                    await self._call_app(request)
-
-    async def _call_app(self, request: Request) -> None:
-        scope = request.scope
-        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        inner = {**scope, "headers": headers, REQUEST: request, BODY_BYTES: request.counted_bytes}
-        try:
-            await self._app(inner, request.receive, request.send)
-        finally:
-            if request.channel is not None:
-                request.channel.abandon()
+                for endpoint in self._endpoints:
+                    if endpoint.serves(request.scope):
+                        await endpoint.answer(request)
+                        break
+                else:
+                    await self._app({**request.scope, REQUEST: request}, request.receive, request.send)
 
 
 class PreAsgiHandler:
-    """Answers plain requests without ASGI, for an HTTP server that supports it (`bridge.hosting`).
+    """Answers messages without ASGI, for an HTTP server that supports it (`bridge.hosting`).
 
     Args:
-        fast: The fast path.
+        endpoints: The endpoints for messages.
         guards: The guards, in order.
         is_open: Returns True while the app runs and is not shutting down.
     """
 
-    def __init__(self, fast: FastHttp, guards: Sequence[Guard], is_open: Callable[[], bool]) -> None:
-        self._fast = fast
+    def __init__(
+        self, endpoints: Sequence[MessageEndpoint], guards: Sequence[Guard], is_open: Callable[[], bool]
+    ) -> None:
+        self._endpoints = endpoints
         self._guards = guards
         self._guards_of_requests = guards
         """The guards that do not depend on the head alone; determined once the app runs."""
         self._is_open = is_open
 
-    def begin(self, head: Head, body: bytes) -> PlainResponse | PendingCall | None:
-        """Answer a plain request, or prepare its call; None if the request has to go through ASGI.
+    def begin(self, head: Head, body: bytes) -> Response | HttpCall | _AdmittedCall | None:
+        """Answer a POST, or prepare its call; None if the request has to go through ASGI.
 
         Args:
             head: The head, which may be that of earlier requests.
             body: The complete body.
         """
-        if not (self._is_open() and (head.is_admitted or _can_be_plain(head))):
+        if not (self._is_open() and (head.is_admitted or self._may_begin(head))):
             return None
         request = Request(head, body)
         for guard in self._guards_of_requests if head.is_admitted else self._guards:
             if not guard.admits_at_once(request):
                 break
         else:
-            begun = self._fast.begin(request)
+            begun: Response | HttpCall | None = head.endpoint.begin(request)
             if begun is not None:
                 if not head.is_admitted:
                     head.is_admitted = True
@@ -144,22 +155,23 @@ class PreAsgiHandler:
                 if request.user is None and request.usage is None:
                     return begun
                 return _admitted(begun, request)
-            request.was_offered = True
         request.forget_caller()
         if not head.is_admitted:  # otherwise the head is parsed again
             head.scope[REQUEST] = request  # `GuardMiddleware` need not parse the body again
         return None
 
+    def _may_begin(self, head: Head) -> bool:
+        if head.has_repeated_headers or b"transfer-encoding" in head.headers:
+            return False
+        head.endpoint = next((each for each in self._endpoints if each.serves(head.scope)), None)
+        return head.endpoint is not None
 
-def _can_be_plain(head: Head) -> bool:
-    return not head.has_repeated_headers and b"transfer-encoding" not in head.headers
 
-
-def _admitted(begun: PlainResponse | PendingCall, request: Request) -> PlainResponse | PendingCall:
+def _admitted(begun: Response | HttpCall, request: Request) -> Response | _AdmittedCall:
     """Count an admitted request, and wrap its call so that it runs in the request's context."""
     if request.usage is not None:
         request.usage.begin()
-    if not isinstance(begun, PlainResponse):
+    if not isinstance(begun, Response):
         return _AdmittedCall(begun, request)
     if request.usage is not None:
         request.usage.end()
@@ -169,21 +181,33 @@ def _admitted(begun: PlainResponse | PendingCall, request: Request) -> PlainResp
 class _AdmittedCall:
     """A call that is run later, in the context of its request."""
 
-    __slots__ = ("_call", "ends_with_client", "may_talk", "request")
+    __slots__ = ("_call", "ends_with_client", "request", "session")
 
-    def __init__(self, call: PendingCall, request: Request) -> None:
+    def __init__(self, call: HttpCall, request: Request) -> None:
         self._call = call
         self.request = request
         self.ends_with_client = call.ends_with_client
-        self.may_talk = call.may_talk
+        self.session: HttpSession | None = call.session
 
-    def start(self, step: Step) -> PlainResponse | None:
+    @property
+    def open_body(self) -> Callable[[], StreamBody] | None:
+        return self._call.open_body
+
+    @open_body.setter
+    def open_body(self, made: Callable[[], StreamBody] | None) -> None:
+        self._call.open_body = made
+
+    @property
+    def is_stream(self) -> bool:
+        return self._call.is_stream
+
+    def start(self, step: Step) -> Response | None:
         """Start the call, in the context of its request."""
 
         def step_in_context(work: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
             return step(_in_context(self.request, work))  # the coroutine runs in a context of its own
 
-        answer: PlainResponse | None = None
+        answer: Response | None = None
         try:
             with _RequestContext(self.request):
                 answer = self._call.start(step_in_context)
@@ -194,13 +218,16 @@ class _AdmittedCall:
             self._end()
         return answer
 
-    def pass_on(self, _receive: Callable[[PlainResponse | None], None]) -> bool:
+    def send_at_once(self, _receive: Callable[[Response | None], None]) -> bool:
         return False  # what is called then would not run in the context
 
     def cancel(self) -> None:
         self._call.cancel()
 
-    async def run(self) -> PlainResponse | None:
+    async def keep_alive(self) -> None:
+        await self._call.keep_alive()
+
+    async def run(self) -> Response:
         try:
             with _RequestContext(self.request):
                 return await self._call.run()
@@ -218,6 +245,10 @@ async def _in_context(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
         return await work
 
 
+BegunCall: TypeAlias = "HttpCall | _AdmittedCall"
+"""A call that an HTTP server starts and runs."""
+
+
 class _RequestContext:
     """Makes the user and the account of a request the current ones."""
 
@@ -225,18 +256,18 @@ class _RequestContext:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._user: Token[AuthenticatedUser | None] | None = None
+        self._user: Token[User | None] | None = None
         self._account: Token[Account | None] | None = None
 
     def __enter__(self) -> None:
         user, usage = self._request.user, self._request.usage
         if user is not None:
-            self._user = auth_context_var.set(user)
+            self._user = current_user.set(user)
         if usage is not None:
             self._account = current_account.set(usage.account)
 
     def __exit__(self, *_: object) -> None:
         if self._user is not None:
-            auth_context_var.reset(self._user)
+            current_user.reset(self._user)
         if self._account is not None:
             current_account.reset(self._account)

@@ -38,11 +38,20 @@ class HealthState:
     Args:
         servers: Returns the state of each upstream server of a gateway, as JSON: at least ``name``, ``state`` (such as
             ``ready``) and ``required``.
+        has_required: Returns True once the required ones are listed: the server is ready then, though requests wait for
+            slower ones that are not required.
         is_held: True if requests wait until `open` or `fail` is called, even after the app has started.
     """
 
-    def __init__(self, *, servers: Callable[[], Iterable[Mapping[str, Any]]] = tuple, is_held: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        servers: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
+        has_required: Callable[[], bool] = lambda: False,
+        is_held: bool = False,
+    ) -> None:
         self._servers = servers
+        self._has_required = has_required
         self._is_held = is_held
         self._settled = Event()
         self.has_started = False
@@ -89,7 +98,7 @@ class HealthState:
 
     def missing(self) -> list[str]:
         """Return the reasons why the server is not ready, in words, without secrets."""
-        found = [] if self.has_started else ["it has not started yet"]
+        found = [] if self.has_started or self._has_required() else ["it has not started yet"]
         if self.has_failed:
             found.append("it has failed; see its log")
         if self.is_draining:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
 from bridge.errors import BridgeError
-from bridge.protocol.messages import BOUNDED_BYTES, ProtocolError, too_many_values, value_bounds
+from bridge.protocol.messages import (
+    BOUNDED_BYTES,
+    ProtocolError,
+    is_call,
+    is_response,
+    too_many_values,
+    value_bounds,
+)
 from bridge.protocol.versions import INVALID_REQUEST, LIMIT_EXCEEDED, PARSE_ERROR
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.http.responses import CONTENT_TYPE, send_error
+from bridge.server.http.decoded_headers import DecodedHeaders
+from bridge.server.http.responses import send_error
 from bridge.server.limits.accounts import caller_key
 from bridge.server.limits.shares import Shares
 
@@ -21,18 +29,16 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Scope, Send
 
-    from bridge.server.auth.identity import CachedCredential, RequestUser
-    from bridge.server.contents_stream import ResponseBody
-    from bridge.server.fast_channel import FastChannel
+    from bridge.server.auth.credentials import CachedCredential, RequestUser
     from bridge.server.http.repeated_bodies import RepeatedBody
+    from bridge.server.http.routing import Routing
     from bridge.server.limits.accounts import Usage
+    from bridge.tools.context import Caller
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """Default maximum length of a request's body: 4 MiB."""
 MAX_ID_CHARS = 1024
 """Maximum length of a request's id in a session."""
-BODY_BYTES = "bridge.body_bytes"
-"""Key of an ASGI scope that holds the bytes for which its body counts."""
 MAX_BODY_BYTES_OF_ALL = 256 * 1024 * 1024
 """Maximum bytes of all bodies that are being read or answered, or more, so that `_MIN_LARGEST_BODIES` fit."""
 
@@ -67,22 +73,6 @@ class ClientGoneError(BridgeError):
     """The client disconnected before it had sent the whole body."""
 
 
-@dataclass(frozen=True, slots=True)
-class Routing:
-    """Headers that say who answers a plain request."""
-
-    is_modern: bool
-    """True for a request of the modern era."""
-    version: bytes | None
-    """``MCP-Protocol-Version``."""
-    session_id: str | None
-    """``Mcp-Session-Id``; None in the modern era."""
-    method: str | None
-    """``Mcp-Method``."""
-    name: str | None
-    """``Mcp-Name``."""
-
-
 class Head:
     """The head of a request, and what is derived from it once, though many requests may have the same head.
 
@@ -98,20 +88,22 @@ class Head:
         self.has_repeated_headers = len(self.headers) < len(scope["headers"])
         self.account = caller_key(scope)
         """Account of a caller without credential."""
+        self.endpoint: Any = None
+        """The `bridge.server.http.guards.MessageEndpoint` of its path; set by `PreAsgiHandler`."""
         self.is_admitted = False
         """True once the guards that depend on the head alone have admitted it; set by `PreAsgiHandler`."""
         self.credential_key: bytes | None = None
         """Key of the credential in a cache; set by `BearerAuthGuard`."""
         self.routing: Routing | None = None
-        """Set by `FastHttp`, unless no request with this head is plain."""
+        """Set by `Endpoint`."""
         self.repeated_body: RepeatedBody | None = None
-        """A body of earlier requests with this head; set by `FastHttp`."""
+        """A body of earlier requests with this head; set by `Endpoint`."""
         self.untried_bodies = _TRIED_BODIES
         """Number of further bodies that may become `repeated_body`."""
 
 
 class Request:
-    """An HTTP request, parsed once for all guards, the fast path and the transports.
+    """An HTTP request, parsed once for all guards and transports: a `bridge.server.exchange.Origin`.
 
     Args:
         head: Its head.
@@ -124,16 +116,10 @@ class Request:
     """Sends the response; a guard may replace it, to add headers."""
     exits: ExitStack
     """Exit stack of the request, for guards."""
-    hand_over: Callable[[], None]
-    """Called once the call that the fast path runs has something for its client, so that the SDK's server answers."""
+    transport = "http"
+    """The transport, for telemetry: ``http`` or ``sse``."""
     counted_bytes = 0
     """Bytes for which the body counts in the memory that callers share, as `BodyLimitGuard` counts them."""
-    was_offered = False
-    """True after the fast path has declined it."""
-    channel: FastChannel | None = None
-    """The channel of the call that the fast path runs, if the call may have something for its client."""
-    response_body: ResponseBody | None = None
-    """Body of the response, if it may be sent in parts."""
     user: RequestUser | None = None
     """The verified caller; None if no credential is required."""
     access = EVERYTHING
@@ -160,11 +146,21 @@ class Request:
             try:
                 self._message = from_json(self.body)
             except ValueError:
-                self._message = NOT_JSON
+                self._message = _read_leniently(self.body)
         return self._message
 
+    @property
+    def caller(self) -> Caller | None:
+        """The authenticated caller; None without authentication."""
+        return None if self.user is None else self.user.caller
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The headers as texts, decoded when they are read."""
+        return DecodedHeaders(self.headers)
+
     def identify(self, credential: CachedCredential) -> None:
-        """Set the verified caller, also in the scope, from which the SDK reads it."""
+        """Set the verified caller, also in the scope, for other ASGI apps."""
         self.user, self.account, self.access = credential.user, credential.user.caller.name, credential.user.access
         self.scope = {**self.scope, "user": credential.user, "auth": credential.credentials}
 
@@ -237,55 +233,33 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def require_json(scope: Scope, send: Send) -> Scope | None:
-    """Require the content type JSON; return the scope with that type in lower case, as the SDK requires.
-
-    Other requests are answered 415, and None is returned.
-    """
-    values = [value for name, value in scope["headers"] if name == b"content-type"]
-    kinds = [value.split(b";")[0].strip() for value in values]
-    if kinds == [CONTENT_TYPE[1]]:
-        return scope
-    if [kind.lower() for kind in kinds] != [CONTENT_TYPE[1]]:
-        await send_error(send, 415, "the content type of a message is application/json")
-        return None
-    others = [header for header in scope["headers"] if header[0] != b"content-type"]
-    return {**scope, "headers": [*others, CONTENT_TYPE]}
+def _read_leniently(body: bytes) -> Any:
+    """Read JSON that `from_json` refuses: lone surrogates, and values that are nested more deeply."""
+    # JSON in UTF-8 does not begin with a mark, and contains no zero byte.
+    if not (body[:1] < b"\x80" and b"\0" not in body[:4]):
+        return NOT_JSON
+    try:
+        return json.loads(body.decode())
+    except (ValueError, RecursionError):
+        return NOT_JSON
 
 
-def is_utf8(body: bytes) -> bool:
-    """True if JSON is encoded in UTF-8, as MCP requires ("Transports").
-
-    In the modern era the SDK also accepts UTF-16, UTF-32 and byte order marks. JSON in UTF-8 does not begin with a mark
-    and contains no zero byte.
-    """
-    return body[:1] < b"\x80" and b"\0" not in body[:4]
-
-
-def message_problem(message: Any) -> tuple[int, str] | None:
-    """Check that a body is one JSON-RPC message of the handshake era; return the code and message of the error if not.
-
-    The SDK reports a batch as malformed parameters, treats a request with an invalid id as a notification, and logs
-    an unreadable message over SSE as its own failure.
+def message_problem(message: Any) -> ProtocolError | None:
+    """Check that a body is one JSON-RPC message; return the error if it is not.
 
     Args:
         message: As `Request.message`.
     """
-    from mcp_types import jsonrpc_message_adapter  # noqa: PLC0415 - the fast path does not need it
-    from pydantic import ValidationError  # noqa: PLC0415
-
     if message is NOT_JSON:
-        return PARSE_ERROR, "the body is not JSON in UTF-8"
+        return ProtocolError(PARSE_ERROR, "the body is not JSON in UTF-8")
     if not isinstance(message, dict):
-        return INVALID_REQUEST, "the body is not one JSON-RPC message; batches are not supported"
+        return ProtocolError(INVALID_REQUEST, "the body is not one JSON-RPC message; batches are not supported")
     if "id" in message and "method" in message and type(message["id"]) not in {int, str}:
-        return INVALID_REQUEST, "the id of a request is text or an integer"
+        return ProtocolError(INVALID_REQUEST, "the id of a request is text or an integer")
     if "method" in message and len(str(message.get("id"))) > MAX_ID_CHARS:  # events repeat it, and Redis stores it
-        return INVALID_REQUEST, f"the id of a request has at most {MAX_ID_CHARS} characters"
-    try:
-        jsonrpc_message_adapter.validate_python(message, by_name=False)
-    except ValidationError:
-        return INVALID_REQUEST, "the body is not a JSON-RPC 2.0 message"
+        return ProtocolError(INVALID_REQUEST, f"the id of a request has at most {MAX_ID_CHARS} characters")
+    if not (is_call(message) or is_response(message)):
+        return ProtocolError(INVALID_REQUEST, "the body is not a JSON-RPC 2.0 message")
     return None
 
 

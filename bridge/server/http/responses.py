@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bridge.errors import BridgeError
+from bridge.protocol.messages import ProtocolError, answer
 from bridge.protocol.versions import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
 )
 from bridge.telemetry import switch
 
@@ -21,8 +23,19 @@ if TYPE_CHECKING:
 
     from starlette.types import Send
 
-CONTENT_TYPE = (b"content-type", b"application/json")
-HTTP_STATUS = {METHOD_NOT_FOUND: 404, INVALID_PARAMS: 400, HEADER_MISMATCH: 400, MISSING_CAPABILITY: 400}
+    from bridge.protocol.messages import MessageId
+
+Header = tuple[bytes, bytes]
+CONTENT_TYPE: Header = (b"content-type", b"application/json")
+JSON_HEADERS: tuple[Header, ...] = (CONTENT_TYPE,)
+HTTP_STATUS = {
+    METHOD_NOT_FOUND: 404,
+    INVALID_PARAMS: 400,
+    INVALID_REQUEST: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+}
 """HTTP status of errors by code, in the modern era; all others have 200."""
 NO_STORE = (b"cache-control", b"no-store")
 
@@ -48,54 +61,115 @@ async def send_error(
     """
     found = {"limit": limit, "retryAfterSeconds": retry_after_seconds}
     data = {key: value for key, value in found.items() if value is not None}
-    error: dict[str, Any] = {"code": code, "message": message} | ({"data": data} if data else {})
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    body = refusal(ProtocolError(code, message, data or None))
     headers = [] if retry_after_seconds is None else [(b"retry-after", b"%d" % retry_after_seconds)]
     await send_counted_error(send, status, body, headers)
 
 
 @dataclass(slots=True)
-class PlainResponse:
-    """The complete response to a plain request, or the rest of one."""
+class Response:
+    """The complete response to a message, or the rest of one that has begun."""
 
     body: bytes
     status: int = 200
-    session_id: str | None = None
-    """Id of its session; None in the modern era."""
+    headers: tuple[Header, ...] = JSON_HEADERS
     is_rest: bool = False
     """True for the rest of a response that has begun; it would be broken off by any other."""
 
 
+class RefusedError(BridgeError):
+    """A request is refused.
+
+    Attributes:
+        response: The response.
+    """
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(str(response.status))
+        self.response = response
+
+
+def refused(message: str, status: int = 400, *, headers: tuple[Header, ...] = ()) -> RefusedError:
+    """Return the refusal of a request that is not valid, as a JSON-RPC error without an id."""
+    return RefusedError(error_response(ProtocolError(INVALID_REQUEST, message), status, headers=headers))
+
+
+def error_response(
+    error: ProtocolError, status: int = 400, *, message_id: MessageId | None = None, headers: tuple[Header, ...] = ()
+) -> Response:
+    """Return a response with a JSON-RPC error; one to no request counts as a refusal in the metrics.
+
+    Args:
+        error: The error.
+        status: HTTP status.
+        message_id: Id of the request; None if it is not known.
+        headers: Further headers.
+    """
+    if message_id is not None:
+        body = answer(message_id, error)
+    else:
+        body = refusal(error)
+        if (observer := switch.observer()) is not None:
+            observer.refused(status)
+    return Response(body, status, (*JSON_HEADERS, *headers))
+
+
+def refusal(error: ProtocolError) -> bytes:
+    """Return a JSON-RPC error without an id."""
+    wire: dict[str, Any] = {"code": error.code, "message": error.message}
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": None, "error": wire if error.data is None else wire | {"data": error.data}}
+    ).encode()
+
+
 class AsgiBody:
-    """Body of a response that is sent in parts through ASGI: a `bridge.server.contents_stream.ResponseBody`."""
+    """Body of a response that is sent in parts through ASGI: a `bridge.server.http.streams.StreamBody`."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self._headers: tuple[Header, ...] | None = None
         self._is_started = False
-        self.session_id: str | None = None
-        self.begun = asyncio.Event()
-        """Set once the response has begun."""
+        self.is_open = True
+        """True until the response is complete, or the client has disconnected."""
 
-    def begin(self) -> None:
-        """Begin the response."""
-        self.begun.set()
+    @property
+    def has_begun(self) -> bool:
+        """True once the response has begun."""
+        return self._headers is not None
+
+    def begin(self, headers: tuple[Header, ...]) -> bool:
+        """Begin the response, whose head is sent with the first part."""
+        if self._headers is not None:
+            return False
+        self._headers = headers
+        return True
 
     async def write(self, part: bytes) -> None:
         """Send a part; the server waits while the client does not read."""
-        if not self._is_started:
-            self._is_started = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": headers_of(self.session_id)})
-        await self._send({"type": "http.response.body", "body": part, "more_body": True})
+        if self.is_open:
+            await self._send_part(part, more_body=True)
 
-    async def end(self, answer: PlainResponse) -> None:
-        """Send the rest; without it, the server closes the connection of a response that is not complete."""
-        if answer.is_rest:
-            await self._send({"type": "http.response.body", "body": answer.body})
+    async def end(self, part: bytes = b"") -> None:
+        """Send the last part."""
+        if self.is_open:
+            self.is_open = False
+            await self._send_part(part, more_body=False)
+
+    async def _send_part(self, part: bytes, *, more_body: bool) -> None:
+        try:
+            if not self._is_started:
+                self._is_started = True
+                await self._send({"type": "http.response.start", "status": 200, "headers": list(self._headers or ())})
+            await self._send({"type": "http.response.body", "body": part, "more_body": more_body})
+        except OSError:  # the client has disconnected, as some servers say
+            self.is_open = False
 
 
-def headers_of(session_id: str | None) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a response with JSON, without its length."""
-    return [CONTENT_TYPE] if session_id is None else [CONTENT_TYPE, (b"mcp-session-id", session_id.encode())]
+async def send_response(send: Send, response: Response) -> None:
+    """Send a complete response."""
+    headers = [*response.headers, (b"content-length", b"%d" % len(response.body))]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})
 
 
 async def send_json(

@@ -1,37 +1,37 @@
-"""Sessions of the handshake era over HTTP: their calls, number, expiry and memory.
-
-The SDK creates sessions and answers in them. `Sessions` tracks them, so that the fast path can answer calls in a
-session, and so that these calls count as use of the session.
-"""
+"""Sessions of the handshake era over HTTP: their calls, number, expiry and memory."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections import Counter
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from itertools import chain
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from anyio import Event, sleep
-from pydantic_core import to_json
+from anyio import sleep
 
-from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, no_room_for_body, shares_of_bodies
-from bridge.server.http.session import BYTES_OF_A_RESPONSE, MAX_KEPT_BYTES, UnreadResponses
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.session import Session
+from bridge.protocol.versions import LIMIT_EXCEEDED
+from bridge.server.auth.identity import principal_of
+from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, shares_of_bodies
+from bridge.server.http.responses import CONTENT_TYPE, error_response
 from bridge.telemetry import switch
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from starlette.types import Scope
 
     from bridge.server.http.event_store import SessionEvents
+    from bridge.server.http.responses import Header, Response
     from bridge.server.limits.shares import Shares
+    from bridge.server.notifications import SessionNotifications
 
 _logger = logging.getLogger("bridge.server")
 
@@ -39,6 +39,8 @@ IDLE_SECONDS = 30 * 60.0
 """Default seconds after which an unused session is ended: 30 minutes, as in the SDK."""
 DEFAULT_MAX_SESSIONS = 10_000
 """Default maximum number of open sessions."""
+MAX_KEPT_BYTES = 256 * 1024
+"""Maximum memory of the client's own data in a session, as `kept_bytes` estimates it."""
 MAX_KEPT_BYTES_OF_ALL = 128 * 1024 * 1024
 """Maximum memory of client data in all sessions together."""
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
@@ -46,54 +48,53 @@ MAX_UNREAD_BYTES = 64 * 1024 * 1024
 MAX_UNREAD_BYTES_OF_ALL = 256 * 1024 * 1024
 """Maximum length of such responses of all sessions; over it, the session with most of them is ended."""
 
+_RETRY_SECONDS = 10
+"""Seconds after which a client may try again if too many sessions are open."""
+_BYTES_OF_A_RESPONSE = 2 * 1024
+"""Memory of a response that waits to be sent, beside its text."""
 _MAX_CHECK_INTERVAL_SECONDS = 60.0
 
 
-@dataclass(slots=True, eq=False)
-class Session:
-    """One session. Enter it (``with session: …``) while a request of it is answered, or a call of it runs."""
+class HttpSession(Session):
+    """One session. Enter it (``with session: …``) while a request of it is answered, or a call of it runs.
 
-    id: str
-    """Value of ``Mcp-Session-Id``."""
-    user: object
-    """The user that authentication put into the scope of its first request; None without authentication."""
-    capabilities: Mapping[str, Any]
-    """Capabilities that the client declared, in MCP's JSON."""
-    owner: str = ""
-    """Key of the caller that opened it."""
-    client: str | None = None
-    """Name of the client program; None if it is unknown."""
-    version: str | None = None
-    """The negotiated protocol version; None before ``initialize`` has been answered, and if it failed."""
-    running: dict[str, Callable[[], object]] = field(default_factory=dict)
-    """Functions that cancel calls of the fast path until they end, by id as text, since 7 and "7" are the same id."""
-    asked: dict[str, bool] = field(default_factory=dict)
-    """Ids, as text, of the requests that the SDK has not handled yet; True once a handler has begun."""
-    kept: int = 0
-    """Bytes of data about its client, as `kept_bytes` estimates them."""
-    streams: int = 0
-    """Number of its open streams that belong to no call."""
-    end: Callable[[], object] | None = None
-    """Ends it at once; None for a session of streamable HTTP, which its endpoint ends."""
-    sessions: Sessions | None = None
-    """Counts its memory."""
-    unread: dict[object, int] = field(default_factory=dict)
-    """Length of each response that waits to be sent."""
-    unread_bytes: int = 0
-    posts: dict[str, Event] = field(default_factory=dict)
-    """JSON-RPC requests whose POST is open, by their ids as text; set once the POST has sent an event, or is closed."""
-    events: SessionEvents | None = None
-    """Events of its calls, for streams that are resumed; None over SSE."""
-    responses: UnreadResponses = field(default_factory=UnreadResponses)
-    """Keys of `unread`."""
-    requests: int = 0
-    """Number of requests that are being answered, open streams included, and of calls that run in the SDK."""
-    is_over: bool = False
-    """True once it was ended."""
-    opened_at: float = field(init=False)
-    unused_since: float = field(init=False)
+    Args:
+        session_id: Value of ``Mcp-Session-Id``.
+        user: The user that authentication put into the scope of its first request; None without authentication.
+        owner: Key of the caller that opened it.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, session_id: str, user: object, owner: str = "") -> None:
+        super().__init__()
+        self.id: str = session_id
+        """Value of ``Mcp-Session-Id``."""
+        self.user = user
+        """The user that authentication put into the scope of its first request; None without authentication."""
+        self.owner = owner
+        """Key of the caller that opened it."""
+        self.header: Header = (b"mcp-session-id", session_id.encode())
+        """The header that names it."""
+        self.json_headers: tuple[Header, ...] = (CONTENT_TYPE, self.header)
+        """Headers of its responses that are JSON."""
+        self.kept = 0
+        """Bytes of data about its client, as `kept_bytes` estimates them."""
+        self.streams = 0
+        """Number of its open streams that belong to no call."""
+        self.has_stream = False
+        """True while the stream of its notifications is open."""
+        self.ends: list[Callable[[], object]] = []
+        """Functions that end its open streams."""
+        self.sessions: Sessions | None = None
+        """Counts its memory; None before it is open, and after."""
+        self.unread: dict[object, int] = {}
+        """Length of each response that waits to be sent."""
+        self.unread_bytes = 0
+        self.events: SessionEvents | None = None
+        """Events of its calls, for streams that are resumed; None over SSE."""
+        self.notifications: SessionNotifications | None = None
+        """Changes of which it is told; None before ``notifications/initialized``."""
+        self.requests = 0
+        """Number of requests that are being answered, open streams included, and of calls that run."""
         self.opened_at = self.unused_since = monotonic()
 
     def __enter__(self) -> None:
@@ -103,121 +104,59 @@ class Session:
         self.requests -= 1
         self.unused_since = monotonic()
 
-    def id_problem(self, request: object) -> str | None:
-        """Return the error message for a further request with an id that is in use; None for another id."""
-        if (key := str(request)) not in self.running and key not in self.asked:
-            return None
-        return f"a request of this session with the id {clip(repr(request))} still runs; give each request its own id"
-
-    @contextmanager
-    def posting(self, request: object) -> Iterator[Event]:
-        """Context in which the SDK handles the POST of a request; the request's id is in use meanwhile.
-
-        Yields:
-            The event to set when the POST has sent an event.
-        """
-        key = str(request)
-        self.asked[key] = False
-        begun = self.posts[key] = Event()
-        try:
-            with self:
-                yield begun
-        finally:
-            if self.posts.get(key) is begun:
-                del self.posts[key]
-            begun.set()
-            if self.asked.get(key) is False:  # refused before a handler began
-                del self.asked[key]
-            self._sent(self.responses.closed(key))
-
-    @contextmanager
-    def handling(self, request: object, body_bytes: int = 0) -> Iterator[None]:
-        """Context in which a handler runs, even after its client has disconnected, and its body counts.
-
-        Raises:
-            ProtocolError: The body exceeds the shared memory.
-        """
-        bodies = None if self.sessions is None else self.sessions.bodies
-        if bodies is not None and not bodies.has_room(self.owner, body_bytes):
-            raise no_room_for_body()
-        key = str(request)
-        self.asked[key] = True
-        try:
-            with nullcontext() if bodies is None else bodies.taking(self.owner, body_bytes):
-                yield
-        finally:
-            self.asked.pop(key, None)
-
-    def owe(self, request: object, answer: object) -> None:
-        """Count a response, or None for an error, which its handler writes next.
-
-        The response counts until it is written, and over streamable HTTP until its POST is closed.
-        """
-        if self.sessions is not None:
-            self.sessions.answered(self, self.responses.add(str(request)), answer)
-
-    def wrote(self, request: object) -> None:
-        """Note that a handler of a request has written its response."""
-        self._sent(self.responses.wrote(str(request), waits=str(request) in self.posts))
-
-    def _sent(self, responses: Iterable[object]) -> None:
-        for response in responses:
-            if self.sessions is not None:
-                self.sessions.sent(self, response)
-
-    def attach(self, events: SessionEvents) -> None:
-        """Set the events of its calls."""
-        self.events, events.on_response = events, self.wrote
-
-    async def close_stream(self, request: object, close_post: Callable[[], Awaitable[None]]) -> None:
-        """Close the streams of a call that runs, which its client resumes.
-
-        Args:
-            request: The id of the request.
-            close_post: Closes the stream of its POST.
-        """
-        key = str(request)
-        if (begun := self.posts.get(key)) is not None:
-            await begun.wait()  # before its first event, a stream has no id to resume it from
-            await close_post()
-        if self.events is not None:
-            await self.events.close_streams(key)
+    @property
+    def is_over(self) -> bool:
+        """True before it is open, and once it was ended."""
+        return self.sessions is None
 
     def use(self) -> None:
         """Note that a request of the session was answered."""
         self.unused_since = monotonic()
 
-    def cancel(self, request: object) -> None:
-        """Cancel the call of the fast path with an id, if there is one, once; it keeps its id until it has ended."""
-        end = self.running.get(str(request)) if type(request) in {int, str} else None
-        if end is not None:
-            self.running[str(request)] = _ended
+    @contextmanager
+    def sending(self, body: bytes) -> Iterator[None]:
+        """Context in which a response waits to be sent, and counts in the session's memory."""
+        response = object()
+        if self.sessions is not None:
+            self.sessions.answered(self, response, len(body))
+        try:
+            yield
+        finally:
+            if self.sessions is not None:
+                self.sessions.sent(self, response)
+
+    def close(self) -> None:
+        """Cancel what runs, end its streams, and forget its events."""
+        super().close()
+        for end in tuple(self.ends):
             end()
+        if self.notifications is not None:
+            self.notifications.close()
+        if self.events is not None:
+            self.events.forget()
 
 
-def _ended() -> None:
-    """Cancel a call that was cancelled before."""
+def client_data_problem(kept: int) -> str:
+    """Return the error message for a client whose own data exceeds `MAX_KEPT_BYTES`."""
+    return (
+        f"the session would keep {kept} bytes of data about its client, and may keep {MAX_KEPT_BYTES}: "
+        "send less in 'capabilities' and 'clientInfo'"
+    )
 
 
-def same_credential(scope: Scope, session: Session) -> bool:
-    """True if a request carries the credential that opened a session, as the SDK compares them."""
+def same_credential(scope: Scope, session: HttpSession) -> bool:
+    """True if a request carries the credential that opened a session."""
     user = scope.get("user")
     if user is session.user or user is None or session.user is None:
         return user is session.user
-    from mcp.server.auth.middleware.bearer_auth import (  # noqa: PLC0415 - needed only with credentials
-        AuthenticatedUser,
-        authorization_context,
-    )
-
-    contexts = [
-        authorization_context(each) if isinstance(each, AuthenticatedUser) else None for each in (user, session.user)
-    ]
-    return contexts[0] == contexts[1]
+    return principal_of(user) == principal_of(session.user)
 
 
-def _end_over_sse(session: Session) -> None:
-    if session.end is not None:
-        session.end()
+def too_many_sessions(sessions: Sessions) -> Response:
+    """Return the refusal of a session, because too many are open."""
+    problem = f"too many open sessions: the server has {sessions.max_sessions}; try again later"
+    error = ProtocolError(LIMIT_EXCEEDED, problem, {"limit": "--max-sessions", "retryAfterSeconds": _RETRY_SECONDS})
+    return error_response(error, 503, headers=((b"retry-after", b"%d" % _RETRY_SECONDS),))
 
 
 class Sessions:
@@ -232,39 +171,21 @@ class Sessions:
         self.max_sessions = max_sessions
         self.bodies = bodies or shares_of_bodies(DEFAULT_MAX_REQUEST_BYTES)
         self._idle_seconds = idle_seconds
-        self._open: dict[str, Session] = {}
-        self._over_sse: list[Session] = []
+        self._open: dict[str, HttpSession] = {}
+        self._over_sse: list[HttpSession] = []
         self._kept = self._unread = 0
         self._repetitions = Repetitions()
-        self.end: Callable[[Session], object] = _end_over_sse
-        """Ends a forgotten session at once."""
-        self._opening: Counter[str] = Counter()
-
-    @contextmanager
-    def opening(self, owner: str) -> Iterator[Callable[[], None]]:
-        """Context in which a session is being opened; yields a function to call once it is open."""
-        self._opening[owner] += 1
-        is_counted = True
-
-        def settle() -> None:
-            nonlocal is_counted
-            if is_counted:
-                is_counted = False
-                self._opening -= Counter([owner])
-
-        try:
-            yield settle
-        finally:
-            settle()
+        self.on_forget: Callable[[HttpSession, bool], object] | None = None
+        """Called with a session of streamable HTTP that was removed, and True if no replica is to go on with it."""
 
     @property
-    def _all(self) -> Iterator[Session]:
+    def _all(self) -> Iterator[HttpSession]:
         return chain(self._open.values(), self._over_sse)
 
     def _count(self) -> int:
         return len(self._open) + len(self._over_sse)
 
-    def make_room(self, owner: str, kept: int) -> list[Session] | None:
+    def make_room(self, owner: str, kept: int) -> bool:
         """Make room for one more session of a caller, which will keep bytes of client data.
 
         At a limit (sessions or memory), idle sessions of the caller that uses most of it are evicted, if that caller
@@ -272,13 +193,13 @@ class Sessions:
         open; never one in which a call runs. So a caller that opens many sessions cannot displace others.
 
         Returns:
-            The evicted sessions, already forgotten, which the caller of this method ends; None to refuse the session.
+            False to refuse the session.
         """
-        ending: list[Session] = []
-        places, memory = self.max_sessions - self._count() - self._opening.total(), MAX_KEPT_BYTES_OF_ALL - self._kept
+        ending: list[HttpSession] = []
+        places, memory = self.max_sessions - self._count(), MAX_KEPT_BYTES_OF_ALL - self._kept
         while places < 1 or memory < kept:
             left = [each for each in self._all if each not in ending]
-            held: Counter[str] = Counter() if places >= 1 else Counter(self._opening)
+            held: Counter[str] = Counter()
             for each in left:
                 held[each.owner] += each.kept if places >= 1 else 1
             most, count = held.most_common(1)[0] if held else ("", 0)
@@ -286,16 +207,16 @@ class Sessions:
             found = min(idle, key=lambda each: (each.streams, each.unused_since), default=None)
             if found is None or count <= held[owner] + (kept if places >= 1 else 1):
                 self._log("refused", owner, "refused a session to %r: %d are open%s", self._count())
-                return None
+                return False
             places, memory = places + 1, memory + found.kept
             ending.append(found)
         for each in ending:
             message = "ended an idle session of %r, which has most sessions, in favour of one of %r%s"
             self._log("ended", each.owner, message, clip(owner))
-            self.forget(each)
-        return ending
+            self._forget(each, is_over=True)
+        return True
 
-    def keep(self, session: Session, kept: int) -> bool:
+    def keep(self, session: HttpSession, kept: int) -> bool:
         """Count client data that a session keeps; return False if it exceeds a limit."""
         if session.kept + kept > MAX_KEPT_BYTES or self._kept + kept > MAX_KEPT_BYTES_OF_ALL:
             return False
@@ -303,11 +224,9 @@ class Sessions:
         self._kept += kept
         return True
 
-    def answered(self, session: Session, response: object, answer: object) -> None:
+    def answered(self, session: HttpSession, response: object, body_bytes: int) -> None:
         """Count a response that waits to be sent; end the session with most of them if they exceed a limit."""
-        # The length of a single waiting response is not measured, since it is usually sent at once.
-        text_bytes = len(to_json(answer, serialize_unknown=True)) if session.unread and answer is not None else 0
-        length = session.unread[response] = text_bytes + BYTES_OF_A_RESPONSE
+        length = session.unread[response] = body_bytes + _BYTES_OF_A_RESPONSE
         session.unread_bytes += length
         self._unread += length
         if session.unread_bytes > MAX_UNREAD_BYTES:
@@ -315,24 +234,23 @@ class Sessions:
         elif self._unread > MAX_UNREAD_BYTES_OF_ALL:
             self._cut_off(max(self._all, key=lambda each: each.unread_bytes))
 
-    def sent(self, session: Session, response: object) -> None:
+    def sent(self, session: HttpSession, response: object) -> None:
         """Stop counting a response that was sent, or whose client has disconnected."""
         length = session.unread.pop(response, 0)
         session.unread_bytes -= length
         self._unread -= length
 
-    def _cut_off(self, session: Session) -> None:
+    def _cut_off(self, session: HttpSession) -> None:
         message = "ended a session of %r: its client did not read %d bytes of responses%s"
         self._log("cut off", session.owner, message, session.unread_bytes)
-        self.forget(session)
-        self.end(session)
+        self._forget(session, is_over=True)
 
     def _log(self, kind: str, owner: str, message: str, more: object) -> None:
         if (addition := self._repetitions.addition(kind, owner)) is not None:
             _logger.warning(message, clip(owner), more, addition)
 
     @contextmanager
-    def over_sse(self, session: Session) -> Iterator[None]:
+    def over_sse(self, session: HttpSession) -> Iterator[None]:
         """Context in which a session of SSE is open, with its one stream."""
         session.sessions, session.streams = self, 1
         self._over_sse.append(session)
@@ -343,24 +261,24 @@ class Sessions:
         finally:
             self._forget(session)
 
-    def _forget(self, session: Session) -> None:
-        """Remove a session, unless it was removed before."""
-        if self._open.pop(session.id, None) is None:
-            if session not in self._over_sse:
-                return
+    def _forget(self, session: HttpSession, *, is_over: bool = False) -> None:
+        """Remove a session, unless it was removed before, and close it."""
+        if self._open.pop(session.id, None) is not None:
+            if (observer := switch.observer()) is not None:
+                observer.session_closed(Peer("http", session.version), monotonic() - session.opened_at)
+            if self.on_forget is not None:
+                self.on_forget(session, is_over)
+        elif session in self._over_sse:
             self._over_sse.remove(session)
-        elif (observer := switch.observer()) is not None:
-            observer.session_closed(Peer("http", session.version or ""), monotonic() - session.opened_at)
+        else:
+            return
         self._kept -= session.kept
         self._unread -= session.unread_bytes
-        session.unread_bytes, session.sessions, session.is_over = 0, None, True
-        if session.events is not None:
-            session.events.forget()
+        session.unread_bytes, session.sessions = 0, None
         session.unread.clear()
-        for request in tuple(session.running):
-            session.cancel(request)
+        session.close()
 
-    def open(self, session: Session) -> None:
+    def open(self, session: HttpSession) -> None:
         """Add a session, which ``initialize`` has opened."""
         self._open[session.id] = session
         session.sessions = self
@@ -368,17 +286,22 @@ class Sessions:
         if (observer := switch.observer()) is not None:
             observer.session_opened()
 
-    def find(self, session_id: str) -> Session | None:
+    def find(self, session_id: str) -> HttpSession | None:
         """Return the open session with an id; None if there is none."""
         return self._open.get(session_id)
 
-    def forget(self, session: str | Session) -> None:
+    def forget(self, session: str | HttpSession) -> None:
         """Remove a session that has ended, given it or the id of one of streamable HTTP, and cancel its calls."""
         found = self._open.get(session) if isinstance(session, str) else session
         if found is not None:
             self._forget(found)
 
-    async def end_unused(self, end: Callable[[Session], Awaitable[Any]]) -> None:
+    def forget_all(self) -> None:
+        """Remove all sessions of streamable HTTP, because the app ends here; replicas go on with those they share."""
+        for session in tuple(self._open.values()):
+            self._forget(session)
+
+    async def end_unused(self) -> None:
         """End sessions that are unused for too long; runs until cancelled."""
         if self._idle_seconds is None:
             return
@@ -386,8 +309,7 @@ class Sessions:
             latest = monotonic() - self._idle_seconds
             for session in tuple(self._open.values()):
                 if session.id in self._open and not session.requests and session.unused_since <= latest:
-                    self.forget(session.id)
-                    await end(session)
+                    self.forget(session)
             waiting = (each.unused_since for each in self._open.values() if not each.requests)
             next_seconds = min(waiting, default=math.inf) + self._idle_seconds - monotonic()
             # No session opened meanwhile can expire within the idle time.

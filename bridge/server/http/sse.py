@@ -4,238 +4,256 @@ The stream at ``/sse`` names the URL to which the client posts its messages. The
 transport, so a client that tries it falls back to the handshake era.
 
 Responses are sent over the session's stream, and closing it too early would lose them. A session that is to end
-therefore reads messages until every request is answered, and then sees the end of its input.
+therefore ends once every request is answered.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import re
+from collections import deque
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+from uuid import uuid4
 
 import anyio
-from anyio import CancelScope, EndOfStream
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
-from mcp.server.runner import serve_loop
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
-from pydantic_core import to_json
 
-from bridge.server.auth.identity import ending_with_credential
-from bridge.server.http.requests import REQUEST, message_problem, require_json
-from bridge.server.http.responses import send_error
-from bridge.server.http.session import (
-    KEPT_METHODS,
+from bridge.server.connection import StreamConnection
+from bridge.server.http.asgi_calls import serve_stream
+from bridge.server.http.requests import MESSAGES_PATH, REQUEST, message_problem
+from bridge.server.http.responses import RefusedError, Response, error_response, refused, send_response
+from bridge.server.http.routing import Routing
+from bridge.server.http.session_requests import KEPT_METHODS
+from bridge.server.http.sessions import (
     MAX_KEPT_BYTES,
-    SESSION,
+    HttpSession,
     client_data_problem,
-    kept_bytes,
-    without_header,
+    same_credential,
+    too_many_sessions,
 )
-from bridge.server.http.sessions import Session
-from bridge.server.http.streamable import refuse_session
+from bridge.server.http.streams import OpenStreams, event, stream_headers
 from bridge.server.limits.accounts import caller_key
+from bridge.server.limits.memory import kept_bytes
 from bridge.telemetry.switch import observed_session
 
 if TYPE_CHECKING:
-    from contextvars import Context
+    from collections.abc import Awaitable, Callable, Iterable
 
-    from mcp.server import Server
-    from mcp.server.sse import SseServerTransport
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
+    from bridge.server.core import ServerCore
+    from bridge.server.dispatch import Dispatch
     from bridge.server.http.requests import Request
     from bridge.server.http.sessions import Sessions
-    from bridge.server.http.streams import OpenStreams
 
-_logger = logging.getLogger("bridge.server")
+_ID = re.compile("[0-9a-f]{32}")
+_ACCEPTED = Response(b"Accepted", 202, ((b"content-type", b"text/plain; charset=utf-8"),))
+_FULL_BYTES = 64 * 1024
+"""Length of the messages that wait to be sent from which on notifications and questions wait."""
+
+
+class SseSessions:
+    """The open sessions of one app."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _SseSession] = {}
+        self._streams = OpenStreams()
+
+    def end_when_answered(self) -> None:
+        """End each session as soon as all of its requests are answered."""
+        for each in tuple(self._open.values()):
+            each.end_when_answered()
+
+    def end(self) -> None:
+        """End all sessions."""
+        self._streams.end()
+
+    def find(self, session_id: str) -> _SseSession | None:
+        """Return the session with an id; None if there is none."""
+        return self._open.get(session_id)
+
+    async def serve(self, opened: _SseSession, request: Request) -> None:
+        """Serve the stream of a session, until it ends."""
+        self._open[opened.session.id] = opened
+        try:
+            with self._streams.opened(opened.session.ends, opened.end_when_answered) as ended:
+                opened.ended = ended
+                await serve_stream(request, stream_headers(None), opened.produce, ended)
+        finally:
+            del self._open[opened.session.id]
 
 
 class SseStream:
     """ASGI app that opens a session and serves its stream."""
 
-    def __init__(
-        self, server: Server[Any], transport: SseServerTransport, streams: OpenStreams, sessions: Sessions
-    ) -> None:
-        self._server = server
-        self._transport = transport
-        self._streams = streams
+    def __init__(self, core: ServerCore, dispatch: Dispatch, sessions: Sessions, opened: SseSessions) -> None:
+        self._core = core
+        self._dispatch = dispatch
         self._sessions = sessions
-        self._pending: set[PendingResponses] = set()
-
-    def end_when_answered(self) -> None:
-        """End each session as soon as all of its requests are answered."""
-        for pending in tuple(self._pending):
-            pending.end()
+        self._opened = opened
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one session."""
+        request: Request = scope[REQUEST]
+        request.receive, request.send = receive, send
         owner = caller_key(scope)
-        evicted = self._sessions.make_room(owner, 0)
-        if evicted is None:
-            await refuse_session(send, self._sessions)
+        if not self._sessions.make_room(owner, 0):
+            await send_response(send, too_many_sessions(self._sessions))
             return
-        for each in evicted:
-            self._sessions.end(each)
-        session = Session("", scope.get("user"), {}, owner)
+        session = HttpSession(uuid4().hex, scope.get("user"), owner)
+        path = f"{scope.get('root_path', '')}{MESSAGES_PATH}?session_id={session.id}"
         with observed_session("sse"), self._sessions.over_sse(session):
-            await self._streams.run(partial(self._serve, session), scope, receive, send, session)
+            await self._opened.serve(_SseSession(self._core, self._dispatch, session, request, path), request)
 
-    async def _serve(self, session: Session, scope: Scope, receive: Receive, send: Send) -> None:
-        async with (
-            self._server.lifespan(self._server) as state,
-            self._transport.connect_sse(scope, receive, send) as (reading, writing),
-        ):
-            pending = PendingResponses(reading, writing, session)
-            self._pending.add(pending)
-            try:
-                with ending_with_credential(pending.end):
-                    await serve_loop(self._server, pending, pending.writing, lifespan_state=state)
-            finally:
-                self._pending.discard(pending)
+
+class _SseSession:
+    """One session: its connection, and the messages that wait to be sent."""
+
+    def __init__(self, core: ServerCore, dispatch: Dispatch, session: HttpSession, request: Request, path: str) -> None:
+        self.session = session
+        self.ended = anyio.Event()
+        request.transport = "sse"
+        self.connection = StreamConnection(
+            core, dispatch, request, self._put, self._drained, is_modern_served=False, session=session
+        )
+        self._path = path
+        self._waiting: deque[tuple[bytes, object]] = deque()
+        self._waiting_bytes = 0
+        self._changed = anyio.Event()
+        self._is_ending = False
+
+    def end_when_answered(self) -> None:
+        """End the session as soon as every request is answered."""
+        self._is_ending = True
+        self._note_change()
+
+    def receive(self, request: Request) -> None:
+        """Handle a message that was posted."""
+        sessions = self.session.sessions
+        assert sessions is not None, "it is open"
+        request.transport = "sse"
+        body = sessions.bodies.taking(request.account, request.counted_bytes)  # the guard has found room for it
+        self.connection.receive(request.message, request, body)
+        self._note_change()
+
+    async def produce(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Write the URL for messages, then the messages of the server."""
+        try:
+            await self._produce(write)
+        finally:
+            self._waiting.clear()  # the last part of the response may wait for the client
+
+    async def _produce(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        await write(b"event: endpoint\ndata: %b\n\n" % self._path.encode())
+        async with self.connection.running(), anyio.create_task_group() as group:
+            group.start_soon(self._end_once_settled)
+            while True:
+                while self._waiting:
+                    message, key = self._waiting.popleft()
+                    try:
+                        await write(event(message))
+                    finally:
+                        self._waiting_bytes -= len(message)
+                        if self.session.sessions is not None:
+                            self.session.sessions.sent(self.session, key)
+                    self._note_change()
+                await self._change()
+
+    async def _end_once_settled(self) -> None:
+        """End the stream once it is to end, every request is answered, and every message is sent."""
+        while not (self._is_ending and not self.connection.unanswered and not self._waiting_bytes):
+            await self._change()
+        self.ended.set()
+
+    def _put(self, message: bytes) -> None:
+        if self.ended.is_set():
+            return
+        key = object()
+        self._waiting.append((message, key))
+        self._waiting_bytes += len(message)
+        if self.session.sessions is not None:
+            self.session.sessions.answered(self.session, key, len(message))
+        self._note_change()
+
+    async def _drained(self) -> None:
+        while self._waiting_bytes > _FULL_BYTES:
+            await self._change()
+
+    async def _change(self) -> None:
+        await self._changed.wait()
+
+    def _note_change(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
 
 
 class SseMessages:
-    """ASGI app that receives messages of sessions."""
+    """Receives the messages of sessions: an ASGI app, and a `bridge.server.http.guards.MessageEndpoint`."""
 
-    def __init__(self, transport: SseServerTransport) -> None:
-        self._transport = transport
+    def __init__(self, opened: SseSessions, paths: Iterable[str]) -> None:
+        self._opened = opened
+        self._paths = frozenset(paths)
+
+    def serves(self, scope: Scope) -> bool:
+        """Return True if the path of a request is that of messages."""
+        path: str = scope["path"]
+        return path.removeprefix(scope.get("root_path", "")) in self._paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse an invalid message, which the SDK would log as its own failure; pass others to the SDK."""
-        if scope["method"] != "POST":
-            await self._transport.handle_post_message(scope, receive, send)
-            return
-        if (json_scope := await require_json(scope, send)) is None:
-            return
-        # The query names the session; the header is removed because nothing would verify it.
-        scope = without_header(json_scope, b"mcp-session-id")
+        """Receive a message."""
         request: Request = scope[REQUEST]
-        if (problem := message_problem(request.message)) is not None:
-            code, message = problem
-            await send_error(send, 400, message, code)
-            return
-        if request.message.get("method") in KEPT_METHODS and (kept := kept_bytes(request.body)) > MAX_KEPT_BYTES:
-            await send_error(send, 413, client_data_problem(kept))
-            return
-        is_answered = False
+        request.receive, request.send = receive, send
+        await self.answer(request)
 
-        async def watch(message: Message) -> None:
-            nonlocal is_answered
-            is_answered = True
-            await send(message)
+    async def answer(self, request: Request) -> None:
+        """Receive a message."""
+        await send_response(request.send, self._received(request))
 
+    def begin(self, request: Request) -> None:
+        """Leave the message to `answer`: its task is started by a task, in the context of the request."""
+
+    def _received(self, request: Request) -> Response:
         try:
-            await self._transport.handle_post_message(scope, receive, watch)
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            if not is_answered:
-                raise
-            # The session ended after its message was accepted.
-            _logger.debug("a message arrived after its session had ended")
+            opened = self._session_of(request)
+            if request.message.get("method") in KEPT_METHODS:
+                _keep(opened.session, request)
+        except RefusedError as refusal:
+            return refusal.response
+        opened.receive(request)
+        return _ACCEPTED
 
-
-class PendingResponses(ObjectReceiveStream[Any]):
-    """The SDK's stream of a session's messages, which ends once it is to end, and each request has a response.
-
-    Args:
-        reading: The SDK's stream of the session's messages.
-        writing: The SDK's stream of its responses; see `writing`.
-        session: The session.
-    """
-
-    def __init__(self, reading: Any, writing: Any, session: Session) -> None:
-        self._reading = reading
-        self._session = session
-        self.writing = _Writing(writing, self)
-        """Stream of the responses, each of which settles its request."""
-        self._unanswered: Counter[str] = Counter()
-        """Number of unanswered requests by id, since a client may reuse an id."""
-        self._is_ending = False
-        self._waiting: CancelScope | None = None
-
-    @property
-    def last_context(self) -> Context | None:
-        """Context of the POST of the latest message."""
-        context: Context | None = self._reading.last_context
-        return context
-
-    def end(self) -> None:
-        """End the session as soon as every request is answered."""
-        self._is_ending = True
-        self._end_if_done()
-
-    async def receive(self) -> Any:
-        """Receive the next message.
+    def _session_of(self, request: Request) -> _SseSession:
+        """Check a request, and return its session.
 
         Raises:
-            EndOfStream: The input has ended, or the session is to end.
+            RefusedError: It is not valid, or its session is not open.
         """
-        if self._is_ending and not self._unanswered:
-            raise EndOfStream
-        with CancelScope() as self._waiting:
-            item = await self._reading.receive()
-            if self._session.is_over:  # while its stream waits for a client that does not read
-                raise EndOfStream
-            self._note(item)
-            return item
-        raise EndOfStream
-
-    async def aclose(self) -> None:
-        """Close the SDK's stream."""
-        await self._reading.aclose()
-
-    def written(self, item: SessionMessage) -> None:
-        """Note that a message no longer waits to be written."""
-        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-            self._session.wrote(item.message.id)
-
-    def answered(self, item: SessionMessage) -> None:
-        """Note that a message was sent."""
-        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-            self._settle(str(item.message.id))
-            self._end_if_done()
-
-    def _note(self, item: Any) -> None:
-        message = getattr(item, "message", None)
-        metadata = getattr(item, "metadata", None)
-        if isinstance(metadata, ServerMessageMetadata) and metadata.request_context is not None:
-            metadata.request_context.scope[SESSION] = self._session
-        if isinstance(message, JSONRPCRequest | JSONRPCNotification) and message.method in KEPT_METHODS:
-            self._keep(kept_bytes(to_json(message.params)))
-        if isinstance(message, JSONRPCRequest):
-            self._unanswered[str(message.id)] += 1
-        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._settle(str((message.params or {}).get("requestId")))  # it gets no response
-
-    def _keep(self, kept: int) -> None:
-        session = self._session
-        if session.sessions is not None and not session.sessions.keep(session, kept) and session.end is not None:
-            session.end()
-
-    def _settle(self, request: str) -> None:
-        self._unanswered[request] -= 1
-        if self._unanswered[request] <= 0:
-            del self._unanswered[request]
-
-    def _end_if_done(self) -> None:
-        if self._is_ending and not self._unanswered and self._waiting is not None:
-            self._waiting.cancel()
+        scope, head = request.scope, request.head
+        if scope["method"] != "POST":
+            raise refused("Method Not Allowed", 405, headers=((b"allow", b"POST"),))
+        head.routing = head.routing or Routing.of(head.headers, scope["headers"])
+        if not head.routing.has_json:
+            raise refused("the content type of a message is application/json", 415)
+        # The query names the session; nothing would verify the header.
+        named = parse_qs(scope["query_string"].decode("latin-1")).get("session_id", [""])[0].replace("-", "")
+        if not named:
+            raise refused("session_id is required")
+        if _ID.fullmatch(named) is None:
+            raise refused("Invalid session ID")
+        if (problem := message_problem(request.message)) is not None:
+            raise RefusedError(error_response(problem))
+        opened = self._opened.find(named)
+        if opened is None or opened.session.is_over or not same_credential(scope, opened.session):
+            raise refused("Could not find session", 404)
+        return opened
 
 
-class _Writing(ObjectSendStream[SessionMessage]):
-    """Messages to the client."""
+def _keep(session: HttpSession, request: Request) -> None:
+    """Count what a session keeps of a message.
 
-    def __init__(self, stream: Any, pending: PendingResponses) -> None:
-        self._stream = stream
-        self._pending = pending
-
-    async def send(self, item: SessionMessage) -> None:
-        try:
-            await self._stream.send(item)
-        finally:
-            self._pending.written(item)
-        self._pending.answered(item)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+    Raises:
+        RefusedError: It is over a limit.
+    """
+    kept = kept_bytes(request.body)
+    assert session.sessions is not None, "it is not over"
+    if kept > MAX_KEPT_BYTES or not session.sessions.keep(session, kept):
+        raise refused(client_data_problem(session.kept + kept), 413)

@@ -1,166 +1,205 @@
-"""Cancel a call when its client disconnects; end open streams at shutdown."""
+"""Event streams: responses in parts, of calls whose server has something to say, and of sessions.
+
+    first message that is the last    JSON
+    any other                         text/event-stream: message … answer
+
+HTML Living Standard, "Server-sent events"; MCP 2025-11-25 and 2026-07-28, "Transports", Streamable HTTP; 2025-11-25,
+"Resumability and Redelivery".
+"""
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
 
-from anyio import Event, create_task_group
+from anyio import Event
 
-from bridge.errors import BridgeError
 from bridge.server.auth.identity import ending_with_credential
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import Callable, Iterator
 
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from bridge.server.contents_stream import ResponseContents
+    from bridge.server.http.sessions import HttpSession
 
-    from bridge.server.http.pending_calls import PendingCall
-    from bridge.server.http.requests import Request
-    from bridge.server.http.responses import AsgiBody, PlainResponse
-    from bridge.server.http.sessions import Session
+Header = tuple[bytes, bytes]
 
-_T = TypeVar("_T")
+SILENT_SECONDS = 15.0
+"""Seconds without a message after which a stream gets a comment, so that proxies do not close it."""
+RETRY_MILLISECONDS = 1_000
+"""Time after which a client connects again when its stream was closed."""
+KEEP_ALIVE = b": ping\n\n"
+
+_RESUMABLE_FROM = "2025-11-25"
+_HEADERS: tuple[Header, ...] = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),  # without it, nginx would delay events
+)
 
 
-class ClientDisconnectedError(BridgeError):
-    """The client has disconnected, and its call was cancelled."""
+class StreamBody(Protocol):
+    """Body of a response in parts, as the HTTP server sends it."""
+
+    @property
+    def is_open(self) -> bool:
+        """True until the response is complete, or the client has disconnected."""
+        ...
+
+    def begin(self, headers: tuple[Header, ...]) -> bool:
+        """Begin the response; return False if it has begun."""
+        ...
+
+    async def write(self, part: bytes) -> None:
+        """Send a part, and wait while the client does not read; dropped once the client has disconnected."""
+        ...
+
+    async def end(self) -> None:
+        """End the response."""
+        ...
 
 
-async def run_until_disconnect(work: Coroutine[Any, Any, _T], receive: Receive) -> _T:
-    """Run a coroutine in this task, and cancel it when the client disconnects; on asyncio.
+def stream_headers(session: HttpSession | None) -> tuple[Header, ...]:
+    """Return the headers of an event stream."""
+    return _HEADERS if session is None else (*_HEADERS, session.header)
 
-    Most calls finish without waiting. The disconnect is watched only once the coroutine first waits, because a task
-    for every call would cost more than the call.
 
-    Raises:
-        ClientDisconnectedError: The client has disconnected.
+def event(message: bytes, event_id: str = "") -> bytes:
+    """Return the event of a message; messages are written without line breaks."""
+    if event_id:
+        return b"id: %b\nevent: message\ndata: %b\n\n" % (event_id.encode(), message)
+    return b"event: message\ndata: %b\n\n" % message
+
+
+class EventStream:
+    """The response of one exchange, if anything is sent before its answer: a `bridge.server.exchange.Outlet`.
+
+    Args:
+        body: The body of the response.
+        session: The session; None in the modern era.
+        stream_id: Id of the request, as text.
+        json_headers: Headers of a result that is sent in parts; None to send results whole.
     """
-    try:
-        waits_for = work.send(None)
-    except StopIteration as done:
-        value: _T = done.value
-        return value
-    with _DisconnectWatcher(receive):
-        return await _StartedCoroutine(work, waits_for)
+
+    def __init__(
+        self, body: StreamBody, session: HttpSession | None, stream_id: str, json_headers: tuple[Header, ...] | None
+    ) -> None:
+        self._body = body
+        self._session = session
+        self._events = None if session is None else session.events
+        self._id = stream_id
+        self._json_headers = json_headers
+        self._contents: ResponseContents | None = None
+        self._is_closed = False
+        self.is_begun = False
+        """True once the response is an event stream."""
+
+    async def send(self, message: bytes, *, is_notification: bool = True) -> None:
+        """Send a message."""
+        if self._contents is not None and self._contents.has_begun:
+            return  # the response is the result alone
+        await self._begin()
+        event_id = ""
+        if self._events is not None:
+            event_id = await self._events.store(self._id, message, is_notification=is_notification)
+        await self._write(event(message, event_id))
+
+    async def keep_alive(self) -> None:
+        """Send a comment, unless the response is a result in parts."""
+        if self._contents is None or not self._contents.has_begun:
+            await self._begin()
+            await self._write(KEEP_ALIVE)
+
+    async def last(self, answer: bytes) -> bytes:
+        """Return the last part of the stream, with the answer; empty if the stream was closed."""
+        event_id = ""
+        if self._events is not None:
+            event_id = await self._events.store(self._id, answer, is_answer=True)
+            if self._body.is_open and not self._is_closed:
+                await self._events.delivered(self._id)
+        return b"" if self._is_closed else event(answer, event_id)
+
+    async def close_stream(self) -> None:
+        """End the response, if the client can resume the stream."""
+        if self._events is None or self._session is None or self._session.version < _RESUMABLE_FROM:
+            return
+        if not self._is_closed:
+            await self._begin()
+            self._is_closed = True
+            await self._body.end()
+        await self._events.close_streams(self._id)
+
+    def stream_contents(self, contents: ResponseContents) -> None:
+        """Let the result be sent in parts."""
+        if self._json_headers is not None:
+            self._contents = contents
+            contents.body = _ContentsBody(self._body, self._json_headers)
+
+    async def _begin(self) -> None:
+        if self.is_begun:
+            return
+        self.is_begun = True
+        session, events = self._session, self._events
+        self._body.begin(stream_headers(session))
+        if events is not None and session is not None:
+            event_id = await events.store(self._id, None)
+            if session.version >= _RESUMABLE_FROM:  # older clients cannot read an event without data
+                await self._write(b"id: %b\nretry: %d\ndata: \n\n" % (event_id.encode(), RETRY_MILLISECONDS))
+
+    async def _write(self, part: bytes) -> None:
+        if not self._is_closed:
+            await self._body.write(part)
 
 
-async def run_in_asgi(call: PendingCall, request: Request, body: AsgiBody) -> PlainResponse | None:
-    """Run a call; cancel it when its client disconnects, if it ends with its client, or once its response has begun.
+class _ContentsBody:
+    """Body of a result that is sent in parts: a `bridge.server.contents_stream.ResponseBody`."""
 
-    Raises:
-        ClientDisconnectedError: It was cancelled.
-    """
+    def __init__(self, body: StreamBody, headers: tuple[Header, ...]) -> None:
+        self._body = body
+        self._headers = headers
 
-    async def receive() -> Message:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            await body.begun.wait()
-        return message
+    def begin(self) -> bool:
+        """Begin the response; return False if it has begun as an event stream."""
+        return self._body.begin(self._headers)
 
-    if not call.may_talk:
-        return await (run_until_disconnect(call.run(), request.receive) if call.ends_with_client else call.run())
-    return await run_until_disconnect(_run_beside(call), request.receive if call.ends_with_client else receive)
-
-
-async def _run_beside(call: PendingCall) -> PlainResponse | None:
-    """Run a call in its own task, so that this task can pass the request to the SDK's server meanwhile."""
-    handed_over = asyncio.get_running_loop().create_future()
-    call.request.hand_over = lambda: handed_over.set_result(None)
-    task = asyncio.create_task(call.run())
-    try:
-        await asyncio.wait([task, handed_over], return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait([task])
-        raise
-    return None if handed_over.done() else task.result()
-
-
-class _DisconnectWatcher:
-    """Context manager that cancels the current task when the client disconnects."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._has_disconnected = False
-
-    def __enter__(self) -> None:
-        worker = asyncio.current_task()
-        assert worker is not None
-        self._worker = worker
-        self._cancellations = worker.cancelling()
-        self._listening = asyncio.get_running_loop().create_task(self._listen())
-
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        self._listening.cancel()
-        # Undo the cancellation, unless the task was also cancelled for another reason.
-        is_over = self._has_disconnected and self._worker.uncancel() <= self._cancellations
-        if is_over and (error is None or issubclass(error, asyncio.CancelledError)):
-            raise ClientDisconnectedError from None
-
-    async def _listen(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._has_disconnected = True
-        self._worker.cancel()
-
-
-class _StartedCoroutine(Generic[_T]):
-    """Awaits the rest of a coroutine that has started."""
-
-    def __init__(self, work: Coroutine[Any, Any, _T], waits_for: Any) -> None:
-        self._work = work
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, Any, _T]:
-        work, waits_for = self._work, self._waits_for
-        try:
-            while True:
-                try:
-                    given = yield waits_for
-                except BaseException as error:  # noqa: BLE001 - the coroutine's to handle, cancellation included
-                    waits_for = work.throw(error)
-                else:
-                    waits_for = work.send(given)
-        except StopIteration as done:
-            value: _T = done.value
-            return value
-        finally:
-            work.close()
+    async def write(self, part: bytes) -> None:
+        """Send a part."""
+        await self._body.write(part)
 
 
 class OpenStreams:
     """Streams of one app that stay open until the client or the server ends them, or their credentials expire."""
 
-    def __init__(self, *, end_with_credentials: bool = False) -> None:
-        self._end_with_credentials = end_with_credentials
+    def __init__(self) -> None:
         self._open: set[Event] = set()
 
-    async def run(
-        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, session: Session | None = None
-    ) -> None:
-        """Run ``app`` until it is done, or the streams or its session of SSE are ended.
+    @contextmanager
+    def opened(
+        self,
+        ends: list[Callable[[], object]] | None = None,
+        on_expiry: Callable[[], object] | None = None,
+        *,
+        ends_at_shutdown: bool = True,
+    ) -> Iterator[Event]:
+        """Context in which a stream is open; yields the event that is set when it is to end.
 
-        To end a stream, its app receives ``http.disconnect``, which every app handles; the client sees an orderly end.
+        Args:
+            ends: Functions that others call to end it, to which one is added; None if nobody else ends it.
+            on_expiry: Called once its credential is no longer valid; None to end it.
+            ends_at_shutdown: True if `end` ends it.
         """
-        ended, is_unfinished = Event(), False
-        if session is not None:
-            session.end = ended.set
-
-        async def watch(message: Message) -> None:
-            nonlocal is_unfinished
-            is_unfinished = message["type"] == "http.response.start" or message.get("more_body", False)
-            await send(message)
-
-        self._open.add(ended)
+        ended = Event()
+        if ends_at_shutdown:
+            self._open.add(ended)
+        if ends is not None:
+            ends.append(ended.set)
         try:
-            with ending_with_credential(ended.set) if self._end_with_credentials else nullcontext():
-                await app(scope, lambda: _received(receive, ended), watch)
+            with ending_with_credential(on_expiry or ended.set):
+                yield ended
         finally:
             self._open.discard(ended)
-        if is_unfinished:  # sse-starlette aborts its streams when uvicorn receives a signal
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if ends is not None and ended.set in ends:
+                ends.remove(ended.set)
 
     def end(self) -> None:
         """End all open streams."""
@@ -169,17 +208,3 @@ class OpenStreams:
 
     def __len__(self) -> int:
         return len(self._open)
-
-
-async def _received(receive: Receive, ended: Event) -> Message:
-    message: Message = {"type": "http.disconnect"}
-    async with create_task_group() as group:
-
-        async def stop() -> None:
-            await ended.wait()
-            group.cancel_scope.cancel()
-
-        group.start_soon(stop)
-        message = await receive()
-        group.cancel_scope.cancel()
-    return message

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from ipaddress import IPv6Address, IPv6Network
 from itertools import chain
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic_core import to_json
 
@@ -27,7 +27,6 @@ from bridge.types import RETRY_AFTER_META_KEY
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mcp.server import ServerRequestContext
     from starlette.types import Scope
 
     from bridge.server.limits.limits import Limits, MakeMeter
@@ -200,11 +199,6 @@ def caller_key(scope: Scope) -> str:
         return name
     client = scope.get("client")
     return _network(client[0]) if client else ""
-
-
-def account_of(request: ServerRequestContext[Any, Any]) -> str:
-    """Return the `caller_key` of a request that the SDK handles; empty over stdio, which has one caller."""
-    return "" if request.request is None else caller_key(request.request.scope)
 
 
 @lru_cache(_CACHED_NETWORKS)

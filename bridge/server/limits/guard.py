@@ -37,10 +37,10 @@ class RateLimitGuard:
 
     def admits_at_once(self, request: Request) -> bool:
         """Check a request against its caller's account, without counting it yet."""
-        account, now = self._accounts.of(request.scope), self._accounts.clock()
-        if account.refusal(now, request.headers.get(_VERSION)) is not None:
+        account, now, is_stream = self._accounts.of(request.scope), self._accounts.clock(), _is_stream(request)
+        if _refusal(account, now, request, is_stream=is_stream) is not None:
             return False
-        request.usage = Usage(account, now)
+        request.usage = Usage(account, now, is_stream=is_stream)
         return True
 
     async def admit(self, request: Request) -> bool:
@@ -48,10 +48,8 @@ class RateLimitGuard:
         scope = request.scope
         if scope["method"] != "POST" and scope["path"].endswith(_OPEN_PATHS):
             return True
-        account, now = self._accounts.of(scope), self._accounts.clock()
-        is_stream = _is_stream(request)
-        refusal = account.stream_refusal(now) if is_stream else account.refusal(now, request.headers.get(_VERSION))
-        if refusal is not None:
+        account, now, is_stream = self._accounts.of(scope), self._accounts.clock(), _is_stream(request)
+        if (refusal := _refusal(account, now, request, is_stream=is_stream)) is not None:
             await self._refuse(account, refusal, now, request)
             return False
         request.usage = Usage(account, now, is_stream=is_stream)
@@ -79,6 +77,10 @@ async def _send(send: Send, usage: Usage, message: Message) -> None:
 async def delay_refusal() -> None:
     """Wait for a random time around `HOLD_SECONDS`, because clients that are refused together retry together."""
     await sleep(HOLD_SECONDS * uniform(0.5, 1.5))  # noqa: S311 - nothing secret
+
+
+def _refusal(account: Account, now: float, request: Request, *, is_stream: bool) -> LimitExceeded | None:
+    return account.stream_refusal(now) if is_stream else account.refusal(now, request.headers.get(_VERSION))
 
 
 def _is_stream(request: Request) -> bool:

@@ -1,6 +1,6 @@
 """``initialize``, ``ping`` and ``server/discover``.
 
-The SDK's server has handlers for all of them. Clauses: MCP 2025-11-25, "Lifecycle" and "Ping"; 2026-07-28, "Discovery".
+Clauses: MCP 2025-11-25, "Lifecycle" and "Ping"; 2026-07-28, "Discovery".
 """
 
 from __future__ import annotations
@@ -9,77 +9,73 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import to_json
 
-from bridge.protocol.versions import HANDSHAKE_VERSIONS
-from bridge.server.methods.envelope import are_plain_capabilities, is_plain_implementation
-from bridge.server.methods.method import Method
+from bridge.protocol.session import Session
+from bridge.server.methods.method import HANDSHAKE, MODERN, Method
 
 if TYPE_CHECKING:
     from bridge.server.core import ServerCore
-    from bridge.server.methods.method import PlainRequest
+    from bridge.server.exchange import ServedExchange
     from bridge.types import Json
-
-_INITIALIZE = frozenset({"protocolVersion", "capabilities", "clientInfo"})
-
-
-def agreed_version(requested: object) -> str:
-    """Negotiate the protocol version (Lifecycle, "Version Negotiation")."""
-    return requested if isinstance(requested, str) and requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
 
 
 class Initialize(Method):
     """The handshake."""
 
     name = "initialize"
-    planned_in = frozenset({"opening"})
+    eras = HANDSHAKE
 
-    def plan(self, request: PlainRequest) -> bytes | None:
-        """Return the server's name, version and capabilities, in the version of the request."""
-        params = request.params
-        if not (
-            params.keys() == _INITIALIZE
-            and type(params["protocolVersion"]) is str
-            and are_plain_capabilities(params["capabilities"])
-            and is_plain_implementation(params["clientInfo"])
-        ):
-            return None
-        core = self._core
-        result = {
-            "protocolVersion": request.version,
-            "capabilities": core.capabilities,
-            "serverInfo": core.implementation,
-        }
-        if core.instructions is not None:
-            result["instructions"] = core.instructions
-        return to_json(result)
+    def __init__(self, core: ServerCore) -> None:
+        super().__init__(core)
+        self._results: dict[str, bytes] = {}
+        """By version, written again when what they tell has changed."""
+        self._varying: tuple[object, ...] = ()
+
+    def plan(self, exchange: ServedExchange) -> bytes:
+        """Return the server's name, version and capabilities, in the version that is negotiated."""
+        session, core = exchange.session, self._core
+        negotiated = session or Session()
+        negotiated.initialize(exchange.params)
+        exchange.version = version = negotiated.version
+        varying = dict(core.features.extensions), core.instructions, session is None
+        if varying != self._varying:
+            self._varying, self._results = varying, {}
+        if version not in self._results:
+            result = {
+                "protocolVersion": version,
+                "capabilities": core.stateless_capabilities if session is None else core.capabilities,
+                "serverInfo": core.implementation,
+            }
+            if core.instructions is not None:
+                result["instructions"] = core.instructions
+            self._results[version] = to_json(result)
+        return self._results[version]
 
 
 class Ping(Method):
     """Check that the connection is alive, in the handshake era."""
 
     name = "ping"
-    planned_in = frozenset({"handshake"})
+    eras = HANDSHAKE
 
-    def plan(self, request: PlainRequest) -> bytes | None:
+    def plan(self, exchange: ServedExchange) -> bytes:  # noqa: ARG002 - the base's
         """Return an empty result."""
-        return None if request.params else b"{}"
+        return b"{}"
 
 
 class Discover(Method):
     """The versions and capabilities of the server, in the modern era."""
 
     name = "server/discover"
-    planned_in = frozenset({"modern"})
+    eras = MODERN
 
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
         self._result: bytes | None = None
-        self._extensions: Json = {}
+        self._varying: tuple[Json, str | None] | None = None
 
-    def plan(self, request: PlainRequest) -> bytes | None:
-        """Return the description of the server, which is written again when its extensions have changed."""
-        if len(request.params) != 1:
-            return None
-        extensions = self._core.extensions
-        if self._result is None or extensions != self._extensions:
-            self._result, self._extensions = request.write(self._core.discovery), extensions
+    def plan(self, exchange: ServedExchange) -> bytes:
+        """Return the description of the server, which is written again when what it tells has changed."""
+        varying = self._core.extensions, self._core.instructions
+        if self._result is None or varying != self._varying:
+            self._result, self._varying = exchange.write(self._core.discovery), varying
         return self._result

@@ -4,51 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.server.client_values import ClientValues
-from bridge.server.methods.method import Method, session_id
-from bridge.tools.channel import LOG_LEVELS, LogLevel
+from bridge.protocol.envelope import invalid_params
+from bridge.server.methods.method import HANDSHAKE, Method
+from bridge.types import LOG_LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from mcp_types import EmptyResult, SetLevelRequestParams
-
-    from bridge.server.core import ServerCore
-    from bridge.server.methods.method import HandlerRequest
-
-
-class LogLevels(ClientValues[LogLevel]):
-    """Log levels by client of the handshake era; a client without a level gets all messages."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda: LOG_LEVELS[0])
-        self.on_change: Callable[[str, LogLevel], Awaitable[None]] | None = None
-        """Called with a session's id and its new level, before the client is answered."""
+    from bridge.server.exchange import ServedExchange
+    from bridge.server.methods.method import Written
+    from bridge.tools.context import InvocationContext
+    from bridge.types import Json
 
 
 class SetLevel(Method):
-    """Sets the log level of a client of the handshake era; modern requests contain their own."""
+    """Sets the log level of a session; modern requests contain their own."""
 
     name = "logging/setLevel"
+    eras = HANDSHAKE
+    needs_session = True
 
-    def __init__(self, core: ServerCore) -> None:
-        super().__init__(core)
-        self.levels = LogLevels()
-        """The log levels of the clients."""
+    def plan(self, exchange: ServedExchange) -> bytes | None:
+        """Store the level; a session that replicas share is stored in `run`."""
+        level, session = exchange.params.get("level"), exchange.session
+        if level not in LOG_LEVELS:
+            raise invalid_params(f"'level' must be one of {', '.join(LOG_LEVELS)}")
+        assert session is not None, "it needs one"
+        session.log_level = level
+        return b"{}" if self._core.on_session_change is None else None
 
-    def params_type(self) -> type[SetLevelRequestParams]:
-        """Return the type of the parameters: a level."""
-        from mcp_types import SetLevelRequestParams
-
-        return SetLevelRequestParams
-
-    async def handle(self, request: HandlerRequest, params: SetLevelRequestParams) -> EmptyResult:
-        """Store the level."""
-        from mcp_types import EmptyResult
-
-        client, session = request.sdk.session.client_params, session_id(request.sdk)
-        if client is not None:
-            self.levels.keep(client, params.level)
-        if session is not None and self.levels.on_change is not None:
-            await self.levels.on_change(session, params.level)
-        return EmptyResult()
+    async def run(
+        self,
+        exchange: ServedExchange,
+        context: InvocationContext,  # noqa: ARG002 - the base's
+        write: Callable[[Json], Written],
+    ) -> Written:
+        """Store the level with the session."""
+        if exchange.session is not None and self._core.on_session_change is not None:
+            await self._core.on_session_change(
+                exchange.session, {"kind": "log_level", "level": exchange.params["level"]}
+            )
+        return write({})

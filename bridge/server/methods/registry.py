@@ -1,4 +1,4 @@
-"""Registry of protocol methods, for the fast path, the SDK's server and telemetry.
+"""Registry of protocol methods, for dispatch and telemetry.
 
 To add a method, write its class in a module of this folder, and add it to `METHODS`.
 """
@@ -50,7 +50,7 @@ METHODS: dict[str, type[Method]] = {
         TasksCancel,
     )
 }
-"""All methods by name. The SDK's server answers requests for other methods."""
+"""All methods by name."""
 
 
 def methods_of(core: ServerCore) -> dict[str, Method]:

@@ -13,20 +13,18 @@ from pydantic_core import to_json
 from bridge.protocol.messages import result_beginning
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.contents_stream import ResponseContents
-from bridge.server.methods.method import ERAS, Method, Target, Written, session_id
+from bridge.server.methods.functions import FunctionMethod
+from bridge.server.methods.method import HANDSHAKE, Method, Target, Written, required_text
 from bridge.server.methods.pages import PagedList
-from bridge.server.methods.plain_calls import PlainCalls
 from bridge.server.served.resources import CACHING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from mcp_types import EmptyResult, ReadResourceRequestParams, SubscribeRequestParams, UnsubscribeRequestParams
-
     from bridge.server.auth.access import Access
-    from bridge.server.contents_stream import ResponseBody
+    from bridge.server.exchange import ServedExchange
     from bridge.server.listing import Listing
-    from bridge.server.methods.method import HandlerRequest, PlainRequest
+    from bridge.server.served.resources import ServedResources
     from bridge.tools.calls import ToolExecutionResult
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
@@ -57,135 +55,132 @@ class ResourceTemplatesList(PagedList):
         return None if resources is None else resources.views.of(access).lists["resourceTemplates"]
 
 
-class ResourcesRead(PlainCalls):
-    """The content of a resource; plain if the resource is known."""
+class ResourcesRead(FunctionMethod):
+    """The content of a resource."""
 
     name = "resources/read"
-    planned_in = ERAS
     noun = "resource"
     target_param = "uri"
 
-    def plan(self, request: PlainRequest) -> PlainRequest | None:
-        """Return the request if it reads a known resource."""
-        params, access, core = request.params, request.access, self._core
-        uri, resources = params.get("uri"), core.resources
-        if resources is None or type(uri) is not str or len(params) != 1 + ("_meta" in params):
-            return None
-        found = resources.find(uri, access)
-        if found is None or (access is not EVERYTHING and access.missing(found.resource.name)):
-            return None
-        resource = found.resource
-        if resource.is_plain and core.is_plain:
-            request.tool, request.takes_context = found.tool, resource.takes_context
-        request.found, request.arguments, request.may_talk = found, found.arguments, resource.interactive
-        if request.modern:
-            request.ending = _CACHING + request.ending
-        if resource.server is not None:
-            request.stream = self._stream
-        return request
+    @property
+    def is_served(self) -> bool:
+        """True if the server has resources."""
+        return self._core.resources is not None
 
-    def _stream(self, request: PlainRequest, body: ResponseBody) -> None:
-        """Let the contents of another server's resource be sent while they are received."""
-        name, channel = request.found.resource.name, request.channel
-        assert channel is not None, "the request has one"
-        channel.contents_stream = ResponseContents(
-            name, result_beginning(request.id), channel.close_unused, body, self._core.max_result_bytes(name)
-        )
+    @property
+    def _resources(self) -> ServedResources:
+        assert self._core.resources is not None, "it is served"
+        return self._core.resources
+
+    def plan(self, exchange: ServedExchange) -> None:
+        """Read the URI, and find the resource."""
+        uri, core = required_text(exchange.params, "uri"), self._core
+        found = self._resources.required(uri, exchange.access, modern=exchange.modern)
+        resource = found.resource
+        exchange.found, exchange.arguments = found, found.arguments
+        if resource.is_plain and core.is_plain:
+            exchange.tool, exchange.takes_context = found.tool, resource.takes_context
+        if exchange.modern:
+            exchange.ending = _CACHING + exchange.ending
+        if resource.server is not None:
+            exchange.contents = self._contents
+
+    def _contents(self, exchange: ServedExchange) -> ResponseContents:
+        """Return the stream of another server's resource, which is sent while it is received."""
+        name = exchange.found.resource.name
+        return ResponseContents(name, result_beginning(exchange.id), self._core.max_result_bytes(name))
 
     @property
     def _policy(self) -> ExecutionPolicy:
         return self._core.producing
 
     def _run(
-        self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Written]
+        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
     ) -> Awaitable[Written]:
         """Read the resource."""
-        assert self._core.resources is not None
-        return self._core.resources.read(request.params["uri"], request.found, context, write, modern=request.modern)
+        return self._resources.read(exchange.params["uri"], exchange.found, context, write, modern=exchange.modern)
 
-    def _write(self, request: PlainRequest, result: ToolExecutionResult, write: Callable[[Json], Written]) -> Written:
-        assert self._core.resources is not None
-        return self._core.resources.write(request.found, result, write, modern=request.modern)
+    def _write(
+        self, exchange: ServedExchange, result: ToolExecutionResult, write: Callable[[Json], Written]
+    ) -> Written:
+        return self._resources.write(exchange.found, result, write, modern=exchange.modern)
 
-    def _reported(self, request: PlainRequest, error: BaseException) -> BaseException:
-        assert self._core.resources is not None
-        refusal = self._core.resources.refusal(request.params["uri"], error, modern=request.modern)
-        return super()._reported(request, error) if refusal is None else refusal
-
-    def params_type(self) -> type[ReadResourceRequestParams] | None:
-        """Return the type of the parameters: a URI."""
-        if self._core.resources is None:
-            return None
-        from mcp_types import ReadResourceRequestParams
-
-        return ReadResourceRequestParams
-
-    async def handle(self, request: HandlerRequest, params: ReadResourceRequestParams) -> Json:
-        """Read the resource, which may ask its client through the context."""
-        assert self._core.resources is not None
-        with request.running() as context:
-            uri, access = str(params.uri), request.access
-            found = self._core.resources.required(uri, access, modern=request.modern)
-            return await self._core.resources.read(uri, found, context, dict, modern=request.modern)
+    def _reported(self, exchange: ServedExchange, error: BaseException) -> BaseException:
+        refusal = self._resources.refusal(exchange.params["uri"], error, modern=exchange.modern)
+        return super()._reported(exchange, error) if refusal is None else refusal
 
     def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
         """Return the resource."""
-        requested = params.get("uri")
-        if not isinstance(requested, str) or self._core.resources is None:
-            return Target(None, None, None)
-        found = self._core.resources.find(requested, access)
-        return (
-            Target(requested, None, None)
-            if found is None
-            else Target(requested, found.resource.name, found.resource.server)
-        )
+        requested, resources = self.target_in(params), self._core.resources
+        found = None if resources is None or requested is None else resources.find(requested, access)
+        if found is None:
+            return Target(requested, None, None)
+        return Target(requested, found.resource.name, found.resource.server)
 
 
-class ResourcesSubscribe(Method):
+class _Watching(Method):
+    """Base of the methods that begin and end notifications of a resource's new content."""
+
+    eras = HANDSHAKE
+    needs_session = True
+
+    @property
+    def is_served(self) -> bool:
+        """True if the server has resources."""
+        return self._core.resources is not None
+
+    def plan(self, exchange: ServedExchange) -> None:
+        """Read the URI."""
+        required_text(exchange.params, "uri")
+
+    async def run(
+        self,
+        exchange: ServedExchange,
+        context: InvocationContext,  # noqa: ARG002 - the base's
+        write: Callable[[Json], Written],
+    ) -> Written:
+        """Begin or end the notifications, and tell it to the replicas of the session."""
+        resources, session, share = self._core.resources, exchange.session, self._core.on_session_change
+        assert resources is not None, "it is served"
+        assert session is not None, "it needs one"
+        uri = exchange.params["uri"]
+        change = await self._change(resources, exchange, uri)
+        if share is not None:
+            await share(session, {"kind": "watched", "added": [], "removed": [], change: [uri]})
+        return write({})
+
+    async def _change(self, resources: ServedResources, exchange: ServedExchange, uri: str) -> str:
+        """Begin or end the notifications; return the member of the change that has the URI."""
+        raise NotImplementedError
+
+
+class ResourcesSubscribe(_Watching):
     """Notifications of a resource's new content, in a session of the handshake era."""
 
     name = "resources/subscribe"
 
-    def params_type(self) -> type[SubscribeRequestParams] | None:
-        """Return the type of the parameters: a URI."""
-        if self._core.resources is None:
-            return None
-        from mcp_types import SubscribeRequestParams
-
-        return SubscribeRequestParams
-
-    async def handle(self, request: HandlerRequest, params: SubscribeRequestParams) -> EmptyResult:
+    async def _change(self, resources: ServedResources, exchange: ServedExchange, uri: str) -> str:
         """Remember the resource for the session.
 
         Raises:
             ProtocolError: There is no such resource, or the session watches too many.
         """
-        from mcp_types import EmptyResult
-
-        assert self._core.resources is not None
-        sdk = request.sdk
-        await self._core.resources.watch(sdk.session.client_params, session_id(sdk), str(params.uri), request.access)
-        return EmptyResult()
+        assert exchange.session is not None
+        await resources.watch(exchange.session, uri, exchange.access)
+        return "added"
 
 
-class ResourcesUnsubscribe(Method):
+class ResourcesUnsubscribe(_Watching):
     """The end of a subscription."""
 
     name = "resources/unsubscribe"
 
-    def params_type(self) -> type[UnsubscribeRequestParams] | None:
-        """Return the type of the parameters: a URI."""
-        if self._core.resources is None:
-            return None
-        from mcp_types import UnsubscribeRequestParams
-
-        return UnsubscribeRequestParams
-
-    async def handle(self, request: HandlerRequest, params: UnsubscribeRequestParams) -> EmptyResult:
+    async def _change(self, resources: ServedResources, exchange: ServedExchange, uri: str) -> str:  # noqa: ARG002 - the base's
         """Forget the resource for the session."""
-        from mcp_types import EmptyResult
+        assert exchange.session is not None
+        exchange.session.watched.pop(uri, _nothing)()
+        return "removed"
 
-        assert self._core.resources is not None
-        sdk = request.sdk
-        await self._core.resources.unwatch(sdk.session.client_params, session_id(sdk), str(params.uri))
-        return EmptyResult()
+
+def _nothing() -> None:
+    """End nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -11,7 +10,6 @@ from bridge.errors import ResourceNotFoundError, ToolError
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import INVALID_PARAMS, LIMIT_EXCEEDED
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.client_values import ClientValues
 from bridge.server.listing import CACHE_SCOPE, LIST_TTL_MS, ListKind
 from bridge.server.served.feature import Served, check_scopes, refusal, views_of
 from bridge.text import clip
@@ -20,8 +18,9 @@ from bridge.tools.completion import NO_COMPLETION
 from bridge.wire.resources import contents_to_wire, resource_to_wire, template_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
+    from bridge.protocol.session import Session
     from bridge.resources.box import Readable, ResourceBox
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.server.auth.access import Access
@@ -68,21 +67,12 @@ class ServedResources(Served):
         self.box = box
         self.views = views_of(box, page_size, _RESOURCES, _TEMPLATES)
         """The resources by access."""
-        self._watched = ClientValues[set[str]](set)
-        self._ends = ClientValues[dict[str, Callable[[], None]]](dict)
-        self.on_watch: Callable[[str, str, bool], Awaitable[None]] | None = None
-        """Called with a session's id, a URI, and True if the session watches it now, before the client is answered."""
 
-    def watched_by(self, client: object) -> set[str]:
-        """Return the URIs that a client of the handshake era watches, which may be changed."""
-        return self._watched.of(client)
-
-    async def watch(self, client: object, session: str | None, uri: str, access: Access) -> None:
-        """Let a client of the handshake era watch a resource.
+    async def watch(self, session: Session, uri: str, access: Access) -> None:
+        """Let a session of the handshake era watch a resource.
 
         Args:
-            client: The SDK's record of the client.
-            session: Id of its session; None without one.
+            session: The session.
             uri: URI of the resource.
             access: Permissions of the caller.
 
@@ -90,33 +80,42 @@ class ServedResources(Served):
             ProtocolError: The caller sees no such resource, lacks a scope of it, or watches too many.
         """
         self.required(uri, access, modern=False)
-        watched = self._watched.of(client)
-        others = watched - {uri}
+        others = session.watched.keys() - {uri}
         if len(others) >= MAX_WATCHED:
             raise ProtocolError(LIMIT_EXCEEDED, f"a session may watch {MAX_WATCHED} resources; unsubscribe from others")
         length = sum(len(each.encode(errors="surrogatepass")) for each in (uri, *others))
         if length > MAX_WATCHED_BYTES:
             message = f"a session may watch URIs of {MAX_WATCHED_BYTES} bytes, not {length}; unsubscribe from others"
             raise ProtocolError(LIMIT_EXCEEDED, message)
-        ends = self._ends.of(client)
-        if uri not in ends:
-            ends[uri] = await self._begin_watch(uri)
-        watched.add(uri)
-        if session is not None and self.on_watch is not None:
-            await self.on_watch(session, uri, True)
+        if uri not in session.watched:
+            session.watched[uri] = _not_yet
+            try:
+                await self._begin_watch_in(session, uri)
+            except ProtocolError:
+                if session.watched.get(uri) is _not_yet:
+                    del session.watched[uri]
+                raise
 
-    async def unwatch(self, client: object, session: str | None, uri: str) -> None:
-        """Let a client of the handshake era no longer watch a resource."""
-        self._watched.of(client).discard(uri)
-        self._ends.of(client).pop(uri, _nothing)()
-        if session is not None and self.on_watch is not None:
-            await self.on_watch(session, uri, False)
+    def change_watched(self, session: Session, added: Iterable[str], removed: Iterable[str] = ()) -> list[str]:
+        """Change what a session watches as another replica has; return what is new here, for `begin_watching`."""
+        for each in removed:
+            session.watched.pop(each, _not_yet)()
+        new = [each for each in added if each not in session.watched]
+        session.watched.update(dict.fromkeys(new, _not_yet))
+        return new
 
-    def end_watches(self, client: object) -> None:
-        """End what is done for a client of the handshake era that watches resources, after its session."""
-        ends = self._ends.of(client)
-        while ends:
-            ends.popitem()[1]()
+    async def begin_watching(self, session: Session, uris: Iterable[str]) -> None:
+        """Make sure that changes of resources that a session watches are announced, where that is possible."""
+        for each in uris:
+            with suppress(ProtocolError):
+                await self._begin_watch_in(session, each)
+
+    async def _begin_watch_in(self, session: Session, uri: str) -> None:
+        end = await self._begin_watch(uri)
+        if session.watched.get(uri) is _not_yet:
+            session.watched[uri] = end
+        else:  # it no longer watches the resource, or has begun to twice
+            end()
 
     @asynccontextmanager
     async def watching(self, uris: Iterable[str]) -> AsyncIterator[list[str]]:
@@ -226,10 +225,10 @@ class ServedResources(Served):
         raise ProtocolError(INVALID_PARAMS, f"there is no resource template {clip(template)!r}")
 
 
-def _nothing() -> None:
-    """End nothing."""
-
-
 def _not_found(uri: str, *, modern: bool) -> ProtocolError:
     code = INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
     return ProtocolError(code, f"there is no resource {clip(uri)!r}", {"uri": uri[:MAX_URI_CHARS]})
+
+
+def _not_yet() -> None:
+    """End the watching of a resource that has not yet begun."""

@@ -13,6 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
+from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -149,6 +150,7 @@ class _LoopInput(InputPipe):
 class _ThreadInput(InputPipe):
     def __init__(self, fd: int, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         super().__init__(fd, on_data, on_end)
+        self._context = copy_context()  # by which anyio knows the loop
         self._wanted = Event()
         self._paused = True
         Thread(target=self._run, name="bridge-stdin", daemon=True).start()
@@ -175,7 +177,7 @@ class _ThreadInput(InputPipe):
                     data = os.read(self._fd, READ_BYTES)
                 except OSError:
                     data = b""
-                self._loop.call_soon_threadsafe(self._take, data)
+                self._loop.call_soon_threadsafe(self._take, data, context=self._context)
 
     def _take(self, data: bytes) -> None:
         if self._closed:

@@ -1,19 +1,14 @@
 """stdio transport: one client, one JSON message a line (MCP, "Transports", stdio).
 
-    bytes ─> lines ─┬> messages ─┬> the SDK ──────┬> lines ─> bytes
-                    │            ╰> the fast path ┤
-                    ╰> invalid: an error response ╯
+    bytes ─> lines ─┬> messages ─> StreamConnection ─┬> lines ─> bytes
+                    ╰> invalid: an error response ───╯
 
-Every line is parsed once. The SDK is imported when a message first needs it. The first request selects the era of the
-connection.
+Every line is parsed once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
-from collections import Counter
 from contextlib import AsyncExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,31 +17,29 @@ import anyio
 from bridge.protocol.messages import (
     MalformedMessageError,
     id_of_request,
-    is_request,
     malformed_message_error,
     read_message,
     too_many_values,
     value_bounds,
 )
 from bridge.protocol.versions import INVALID_REQUEST
-from bridge.server.fast_path import internal_error_message
-from bridge.server.stdio.fast import FastStdio
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.connection import StreamConnection
+from bridge.server.exchange import LocalOrigin
+from bridge.server.observed import dispatch_of
 from bridge.server.stdio.pipes import open_input, open_output
 from bridge.server.stdio.process import Watchdog
 from bridge.server.tasks.lifespan import running_tasks
 from bridge.telemetry.switch import observed_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from bridge.protocol.messages import MessageId
-    from bridge.server.publisher import Publisher
+    from bridge.server.core import ServerCore
     from bridge.server.stdio.pipes import InputPipe, OutputPipe
     from bridge.server.stdio.process import ProtocolStreams
     from bridge.types import Json
-
-_logger = logging.getLogger("bridge.server")
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 """Default maximum length of a message, as over HTTP."""
@@ -59,11 +52,10 @@ KEPT_BYTES = 1024
 
 
 def serve_stdio(
-    publisher: Publisher,
+    publisher: ServerCore,
     streams: ProtocolStreams,
     *,
     max_line_bytes: int = MAX_LINE_BYTES,
-    fast_path: bool = True,
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext,
     last_act: Callable[[], None] = lambda: None,
 ) -> None:
@@ -78,14 +70,13 @@ def serve_stdio(
         publisher: The tools.
         streams: The result of `bridge.server.stdio.process.take_standard_streams`.
         max_line_bytes: Maximum length of a message; a longer one is refused without being kept in memory.
-        fast_path: True to answer plain requests without the SDK.
         lifespan: Context that is entered before the first message is read.
         last_act: Called from any thread if the process has to exit before the lifespan has ended.
     """
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        server = StdioServer(publisher, streams, max_line_bytes=max_line_bytes, fast_path=fast_path)
+        server = StdioServer(publisher, streams, max_line_bytes=max_line_bytes)
         opening = anyio.CancelScope()
 
         def stop() -> None:
@@ -111,25 +102,22 @@ class StdioServer:
     """One connection over two pipes, on an asyncio loop."""
 
     def __init__(
-        self,
-        publisher: Publisher,
-        streams: ProtocolStreams,
-        *,
-        max_line_bytes: int = MAX_LINE_BYTES,
-        fast_path: bool = True,
+        self, publisher: ServerCore, streams: ProtocolStreams, *, max_line_bytes: int = MAX_LINE_BYTES
     ) -> None:
-        self._publisher = publisher
         self._streams = streams
         self._max_line_bytes = max_line_bytes
         self._bounds = value_bounds(max_line_bytes)
         self._lines = LineSplitter(max_line_bytes)
-        self._to_sdk, self._for_sdk = anyio.create_memory_object_stream[dict[str, Any]](math.inf)
-        self._unanswered: Counter[MessageId] = Counter()
-        """Number of unanswered requests by id, since a client may reuse an id."""
+        self._connection = StreamConnection(
+            publisher,
+            dispatch_of(publisher),
+            LocalOrigin(EVERYTHING),
+            self._write,
+            self._drained,
+            write_parts=self._write_parts,
+        )
         self._ending = anyio.Event()
-        self._settled = anyio.Event()
-        self._sdk_done = anyio.Event()
-        self._fast = FastStdio(publisher, self._write, self._answered, self._send_to_sdk) if fast_path else None
+        self._answering = anyio.CancelScope()
         self._input: InputPipe
         self._output: OutputPipe
 
@@ -138,24 +126,18 @@ class StdioServer:
         self._input = open_input(self._streams.input_fd, self._receive, self._close)
         self._output = open_output(self._streams.output_fd, self._input.resume, self.stop)
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._serve_with_sdk)
+            async with self._connection.running():
                 await self._ending.wait()
-                with anyio.move_on_after(ANSWER_SECONDS):
-                    await self._settled.wait()
+                with self._answering:
+                    self._answering.deadline = anyio.current_time() + ANSWER_SECONDS
+                    await self._connection.settled()
                 on_ending()
                 self._input.close()
-                # At the end of its input, the SDK cancels its running calls.
-                self._to_sdk.close()
                 with anyio.move_on_after(CLEANUP_SECONDS):
-                    if self._fast is not None:
-                        self._fast.cancel()
-                        await self._fast.ended()
-                    await self._sdk_done.wait()
+                    self._connection.cancel()
+                    await self._connection.ended()
                     await self._output.drained()
-                if self._fast is not None:
-                    self._fast.answer_unfinished()
-                tasks.cancel_scope.cancel()
+                self._connection.answer_unfinished()
         finally:
             self._input.close()
             self._output.close()
@@ -163,7 +145,7 @@ class StdioServer:
     def stop(self) -> None:
         """Begin to end at once; call it on the loop."""
         self._ending.set()
-        self._settled.set()
+        self._answering.cancel()
 
     def _receive(self, data: bytes) -> None:
         self._take(self._lines.feed(data))
@@ -174,25 +156,16 @@ class StdioServer:
     def _close(self) -> None:
         self._take(self._lines.end())
         self._ending.set()
-        self._settle()
-
-    def _settle(self) -> None:
-        if self._ending.is_set() and not self._unanswered:
-            self._settled.set()
 
     def _take(self, lines: list[bytes | LongLine]) -> None:
         for line in lines:
             try:
                 message = self._read(line)
             except MalformedMessageError as error:
-                self._output.write(malformed_message_error(error) + b"\n")
+                self._write(malformed_message_error(error))
                 continue
-            if message is None:
-                continue
-            try:
-                self._handle(message)
-            except Exception as error:  # noqa: BLE001 - logged and answered; later lines are still read
-                self._fail(message, error)
+            if message is not None:
+                self._connection.receive(message)
 
     def _read(self, line: bytes | LongLine) -> Json | None:
         if isinstance(line, bytes):
@@ -205,60 +178,17 @@ class StdioServer:
         )
         raise MalformedMessageError(INVALID_REQUEST, problem, id_of_request(*line))
 
-    def _handle(self, message: Json) -> None:
-        if is_request(message):
-            # A subscription is answered at its end only: do not wait for it.
-            if message["method"] != "subscriptions/listen":
-                self._unanswered[message["id"]] += 1
-        elif message.get("method") == "notifications/cancelled":
-            cancelled = (message.get("params") or {}).get("requestId")
-            if isinstance(cancelled, int | str):
-                self._count_down(cancelled)
-        if self._fast is None or not self._fast.handles(message):
-            self._send_to_sdk(message)
+    def _write(self, message: bytes) -> None:
+        self._output.write(message + b"\n")
 
-    def _send_to_sdk(self, message: Json) -> None:
-        for each in () if self._fast is None else self._fast.opening():
-            self._to_sdk.send_nowait(each)
-        self._to_sdk.send_nowait(message)
+    def _write_parts(self, parts: Sequence[bytes]) -> None:
+        for part in parts:
+            self._output.write(part)
+        self._output.write(b"\n")
 
-    def _fail(self, message: Json, error: Exception) -> None:
-        if is_request(message):
-            self._output.write(internal_error_message(message, error) + b"\n")
-            self._answered(message["id"])
-        else:
-            _logger.error("a notification or response could not be handled", exc_info=error)
-
-    def _write(self, line: bytes) -> None:
-        self._output.write(line)
-
-    def _answered(self, message_id: MessageId) -> None:
-        self._count_down(message_id)
-        self._settle()
-
-    def _count_down(self, message_id: MessageId) -> None:
-        left = self._unanswered.pop(message_id, 0) - 1
-        if left > 0:
-            self._unanswered[message_id] = left
-
-    def _answered_by_sdk(self, message_id: MessageId | None) -> None:
-        if self._fast is not None:
-            self._fast.answered_by_sdk(message_id)
-        if message_id is not None:
-            self._answered(message_id)
-
-    async def _serve_with_sdk(self) -> None:
-        try:
-            first = await self._for_sdk.receive()
-            from bridge.server.stdio.sdk_streams import serve_with_sdk  # noqa: PLC0415 - the SDK takes most of a second
-
-            silenced: set[MessageId] = set() if self._fast is None else self._fast.silenced
-            await serve_with_sdk(self._publisher, first, self._for_sdk, self._output, self._answered_by_sdk, silenced)
-        except anyio.EndOfStream:
-            pass
-        finally:
-            self._for_sdk.close()
-            self._sdk_done.set()
+    async def _drained(self) -> None:
+        if self._output.is_full:
+            await self._output.drained()
 
 
 class LongLine(NamedTuple):

@@ -15,8 +15,9 @@ from pydantic_core import to_json
 from bridge.errors import WireError
 from bridge.protocol.messages import CallRefused, ProtocolError
 from bridge.protocol.versions import INVALID_PARAMS, MISSING_CAPABILITY
+from bridge.server.channel import missing_capability
 from bridge.text import clip
-from bridge.tools.channel import LocalChannel
+from bridge.tools.channel import Channel, LocalChannel
 from bridge.tools.forms import MisfitError
 from bridge.tools.questions import Elicitation, InputRequired, fitting
 from bridge.wire.questions import answer_from_wire, question_to_wire
@@ -24,7 +25,7 @@ from bridge.wire.questions import answer_from_wire, question_to_wire
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bridge.tools.channel import Channel, LogLevel
+    from bridge.tools.channel import LogLevel
     from bridge.tools.questions import Answer, Question
     from bridge.types import Json
 
@@ -34,7 +35,7 @@ MAX_MESSAGE_CHARS = 1000
 _LOCAL = LocalChannel()
 
 
-class TaskChannel:
+class TaskChannel(Channel):
     """Channel of one call; on asyncio.
 
     Args:
@@ -59,7 +60,7 @@ class TaskChannel:
         self.message: str | None = None
         """The last progress."""
 
-    # --- in the call -------------------------------------------------------------------------------------------------
+    # --- in the call --------------------------------------------------------------------------------------------------
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Report progress to the client of the request, or set the status message of the task."""
@@ -122,8 +123,6 @@ class TaskChannel:
         return {key: answer_from_wire(question, self._answers[key]) for key, question in questions.items()}
 
     def _check_capability(self, question: Question) -> None:
-        from bridge.server.channel import missing_capability  # noqa: PLC0415 - imports the SDK
-
         if (required := missing_capability(question, self._capabilities)) is not None:
             (name,) = required
             message = f"this call needs a client with the capability {name!r}"
@@ -143,7 +142,7 @@ class TaskChannel:
             del self._asked[asked.key]
             self._changed()
 
-    # --- outside of the call -----------------------------------------------------------------------------------------
+    # --- outside of the call ------------------------------------------------------------------------------------------
 
     def connect(self, request: Channel) -> None:
         """Pass everything to the channel of the request, until `become_task`."""
@@ -151,7 +150,7 @@ class TaskChannel:
 
     def take_answers_of(self, request: Channel) -> None:
         """Take the answers that the client has sent with its requests, so that they are not asked for again."""
-        self._answers |= getattr(request, "answers", {})
+        self._answers |= request.answers
 
     def begin_task(self) -> None:
         """Let the call wait before it reports or asks, until `become_task` or `stay_request`."""
@@ -220,17 +219,17 @@ class TaskChannel:
         self._answers |= {key: answer for key, answer in answers.items() if key not in self._asked}
         self.answer(answers)
 
-    # --- for the context ---------------------------------------------------------------------------------------------
+    # --- for the context ----------------------------------------------------------------------------------------------
 
     @property
     def wants_logs(self) -> bool:
         """True if the client may want log messages."""
-        return self._request is not None and getattr(self._request, "wants_logs", True)
+        return self._request is not None and self._request.wants_logs
 
     @property
     def peer(self) -> object | None:
         """Identifies the client across its calls; None if it is unknown."""
-        return getattr(self._request, "peer", None)
+        return None if self._request is None else self._request.peer
 
 
 def _refusal(key: str, error: Exception) -> ProtocolError:

@@ -88,7 +88,7 @@ class Tasks:
             raise missing_tasks_extension(f"the tool {tool.name!r}")
         return False
 
-    # --- calls -------------------------------------------------------------------------------------------------------
+    # --- calls --------------------------------------------------------------------------------------------------------
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: InvocationContext, access: Access) -> Json:
         """Run a call that may become a task; return its result, or the created task, in MCP's JSON.
@@ -228,7 +228,7 @@ class Tasks:
             running.operation = self._watched.started(task.id, record.tool, record.owner or None, task.created_at)
         return running
 
-    # --- the end of a task -------------------------------------------------------------------------------------------
+    # --- the end of a task --------------------------------------------------------------------------------------------
 
     async def _end(self, running: RunningTask) -> None:
         """Store the outcome of a task whose call has ended."""
@@ -268,7 +268,7 @@ class Tasks:
         running.expire()
         return True
 
-    # --- requests for tasks ------------------------------------------------------------------------------------------
+    # --- requests for tasks -------------------------------------------------------------------------------------------
 
     async def get(self, task_id: str, caller: Caller | None) -> Task:
         """Return a task.
@@ -305,7 +305,7 @@ class Tasks:
         running = self._running.get(task_id)
         return await self._kept.find(task_id, owner_of(caller), None if running is None else running.record)
 
-    # --- the server --------------------------------------------------------------------------------------------------
+    # --- the server ---------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Open the store. Tasks that an earlier process did not end are run again if their tools are idempotent.

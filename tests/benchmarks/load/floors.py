@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import anyio
 import uvicorn
 
 from bridge.hosting.serve import http_protocol
-from bridge.server.http.responses import PlainResponse
+from bridge.server.http.responses import Response
 from bridge.server.stdio.pipes import open_input, open_output
 from bridge.server.stdio.server import LineSplitter
 
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from bridge.server.http.guards import PreAsgiHandler
-    from bridge.server.http.pending_calls import PendingCall
-    from bridge.server.http.requests import Head, Request
-    from bridge.types import Step
+    from bridge.server.http.requests import Head
 
 ANSWER = (
     b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"3"}],"isError":false,'
@@ -35,26 +32,10 @@ _MAX_LINE_BYTES = 65_536
 
 
 class _Same:
-    """Answers each request with the same text, in a task of its own, like a call."""
+    """Answers each request with the same text."""
 
-    ends_with_client = True
-    may_talk = False
-    request = cast("Request", SimpleNamespace(user=None))
-
-    def begin(self, head: Head, body: bytes) -> PendingCall:
-        return self
-
-    def start(self, step: Step) -> None:
-        """Return None: `run` does everything."""
-
-    def pass_on(self, receive: object) -> bool:
-        return False
-
-    def cancel(self) -> None:
-        raise NotImplementedError
-
-    async def run(self) -> PlainResponse:
-        return PlainResponse(ANSWER)
+    def begin(self, head: Head, body: bytes) -> Response:
+        return Response(ANSWER)
 
 
 async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:

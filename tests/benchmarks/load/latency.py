@@ -1,4 +1,4 @@
-"""Latency under load: connections that are never idle, with the fast path and without, and calls at a steady pace."""
+"""Latency under load: connections that are never idle, and calls at a steady pace."""
 
 from __future__ import annotations
 
@@ -42,11 +42,10 @@ def _saturated(calls: int) -> Section:
         f"Latency of {calls:,} calls over {CONNECTIONS} connections that are never idle",
         *("p50", "p90", "p99", "worst", "server CPU", "calls a second", "errors"),
     )
-    for options, name in (((), "fast path"), (("--no-fast-path",), "through the SDK")):
-        with serving(TOOLS, *options) as server:
-            server.open_session()
-            for era in Era:
-                section.add(f"{era.name.lower()}, {name}", *_figures(server, era, calls))
+    with serving(TOOLS) as server:
+        server.open_session()
+        for era in Era:
+            section.add(era.name.lower(), *_figures(server, era, calls))
     return section
 
 

@@ -8,13 +8,16 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from bridge import ToolBox
-from bridge.server.fast_path import FastPath
+from bridge.protocol.session import Session
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.dispatch import Dispatch
+from bridge.server.exchange import LocalOrigin
 from bridge.server.publisher import Publisher
 from tests.benchmarks.http_server import serving
 from tests.benchmarks.load.section import Section
 from tests.benchmarks.load.stopwatch import best_seconds
 from tests.benchmarks.many_tools import numbered
-from tests.benchmarks.messages import Era, call, request, says_three
+from tests.benchmarks.messages import INITIALIZE, Era, call, request, says_three
 from tests.benchmarks.processes import MANY_TOOLS, cpu_clock
 from tests.benchmarks.table import duration
 
@@ -39,9 +42,9 @@ def measure(many: int) -> Section:
         f"{FEW} tools, and {many:,}", f"{FEW}, best", "server CPU", f"{many:,}, best", "server CPU", "times"
     )
     counts = (FEW, many)
-    plans = [_planned_list(count) for count in counts]
-    section.add("the bytes of a list", f"{plans[0][0]:,}", "", f"{plans[1][0]:,}")
-    _add(section, "an answer with the list, in process", [(seconds, None) for _, seconds in plans])
+    lists = [_list_in_process(count) for count in counts]
+    section.add("the bytes of a list", f"{lists[0][0]:,}", "", f"{lists[1][0]:,}")
+    _add(section, "an answer with the list, in process", [(seconds, None) for _, seconds in lists])
     with ExitStack() as stack:
         servers = [stack.enter_context(serving(MANY_TOOLS, tools=count)) for count in counts]
         for server in servers:
@@ -59,17 +62,19 @@ def measure(many: int) -> Section:
     return section
 
 
-def _planned_list(count: int) -> tuple[int, float]:
-    """Measure the length of a list, and the time to build it, without the first time."""
-    plans = FastPath(Publisher(ToolBox([numbered(number) for number in range(count)]), name="many"))
+def _list_in_process(count: int) -> tuple[int, float]:
+    """Measure the length of a list, and the time to answer with it, without the first time."""
+    dispatch = Dispatch(Publisher(ToolBox([numbered(number) for number in range(count)]), name="many"))
+    session, origin = Session(), LocalOrigin(EVERYTHING)
+    dispatch.handshake(INITIALIZE, session, origin, "")
     message = request(Era.HANDSHAKE, "tools/list")
-    answer = plans.handshake(message)
-    assert isinstance(answer, bytes)
 
-    async def plan() -> None:
-        plans.handshake(message)
+    async def list_tools() -> bytes:
+        answer = dispatch.handshake(message, session, origin, session.version)
+        assert isinstance(answer, bytes)
+        return answer
 
-    return len(answer), asyncio.run(best_seconds(plan, calls=_CALLS))
+    return len(asyncio.run(list_tools())), asyncio.run(best_seconds(list_tools, calls=_CALLS))
 
 
 def _raced(

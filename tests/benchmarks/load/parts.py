@@ -9,20 +9,21 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import from_json
-
 from bridge import ToolBox
 from bridge.protocol.messages import read_message
-from bridge.server.fast_path import FastPath
-from bridge.server.http.fast import FastHttp
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.connection import StreamConnection
+from bridge.server.dispatch import Dispatch
+from bridge.server.exchange import LocalOrigin, ServedExchange
+from bridge.server.http.endpoint import Endpoint
 from bridge.server.http.guards import PreAsgiHandler
 from bridge.server.http.host_origin import AllowedHosts, HostOriginGuard
 from bridge.server.http.requests import BodyLimitGuard, Head, Request, shares_of_bodies
-from bridge.server.http.responses import PlainResponse
+from bridge.server.http.responses import Response
+from bridge.server.http.session_requests import SessionRequests
 from bridge.server.http.sessions import Sessions
-from bridge.server.methods.method import PlainRequest
+from bridge.server.http.streams import OpenStreams
 from bridge.server.publisher import Publisher
-from bridge.server.stdio.fast import FastStdio
 from bridge.tools.arguments.reader import ArgumentReader
 from bridge.tools.results import ResultWriter
 from bridge.tools.schema.signature import signature_of
@@ -31,11 +32,9 @@ from tests.benchmarks.messages import INITIALIZE, Era, call, line, says_three
 from tests.benchmarks.tools import add
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
-    from bridge.server.http.guards import Guard
-    from bridge.server.http.pending_calls import PendingCall
-    from bridge.types import Json
+    from bridge.server.http.guards import BegunCall, Guard
 
 _CALLS = 1000
 _MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -59,22 +58,27 @@ async def http_parts(raw: bytes) -> list[Part]:
     """
     scope, body = _parsed(raw)
     publisher = Publisher(ToolBox([add]), name="parts")
-    fast = FastHttp(publisher, Sessions(), [_PATH])
+    dispatch = Dispatch(publisher)
+    handshake = SessionRequests(publisher, dispatch, Sessions(), OpenStreams())
+    endpoint = Endpoint(dispatch, publisher.running, handshake, [_PATH])
     guards: list[Guard] = [
         HostOriginGuard(AllowedHosts("127.0.0.1"), lambda: True),
         BodyLimitGuard(_MAX_BODY_BYTES, shares_of_bodies(_MAX_BODY_BYTES)),
     ]
-    direct = PreAsgiHandler(fast, guards, lambda: True)
+    handler = PreAsgiHandler([endpoint], guards, lambda: True)
     head = Head(scope)  # a client repeats it
-    whole = await _measured_function(lambda: _answer(direct.begin(head, body)))
-    answered = await _measured_function(lambda: _answer(fast.begin(Request(head, body))))
-    parsing = await _measured_function(lambda: from_json(body))
-    message = read_message(body)
-    assert message is not None
-    rest = await _from_plan_on(publisher, message, FastPath.modern)
+    request = Request(head, body)
+    whole = await _measured_function(lambda: _check(handler.begin(head, body)))
+    answered = await _measured_function(lambda: _check(endpoint.begin(Request(head, body))))
+    parsing = await _measured_function(lambda: Request(head, body).message)
+
+    async def start(exchange: ServedExchange) -> None:
+        assert exchange.responder.start(exchange, _first_step) is not None, "the call has waited"
+
+    rest = await _from_dispatch_on(lambda: dispatch.modern(request.message, request), start)
     return [
         Part(name="Host, Origin, the body within its limit", seconds=whole - answered),
-        Part(name="routing, handing the answer over", seconds=answered - parsing - _sum(rest)),
+        Part(name="routing, the response", seconds=answered - parsing - _sum(rest)),
         Part(name="parsing the JSON", seconds=parsing),
         *rest,
     ]
@@ -83,41 +87,50 @@ async def http_parts(raw: bytes) -> list[Part]:
 async def stdio_parts() -> list[Part]:
     """Return the parts of a call of the handshake era, from the line that was read to the line that is written."""
     publisher = Publisher(ToolBox([add]), name="parts")
+    dispatch, origin = Dispatch(publisher), LocalOrigin(EVERYTHING)
     answers: list[bytes] = []
-    fast = FastStdio(publisher, answers.append, lambda _: None, lambda _: None)
-    assert fast.handles(INITIALIZE)
+    connection = StreamConnection(publisher, dispatch, origin, answers.append)
     text = line(call(Era.HANDSHAKE, "add"))
     message = read_message(text)
     assert message is not None
 
     async def take() -> None:
-        fast.handles(message)
+        connection.receive(message)
         await asyncio.sleep(0)  # the call runs in a task of its own
 
-    whole = await _measured(take)
+    async with connection.running():
+        connection.receive(INITIALIZE)
+        whole = await _measured(take)
+        await connection.settled()
     assert says_three(answers[-1]), answers[-1]
     parsing = await _measured_function(lambda: read_message(text))
-    rest = await _from_plan_on(publisher, message, FastPath.handshake)
+    session = connection.session
+    rest = await _from_dispatch_on(
+        lambda: dispatch.handshake(message, session, origin, session.version),
+        lambda exchange: exchange.responder.run(exchange),
+    )
     return [
         Part(name="parsing the JSON, is it a message", seconds=parsing),
-        Part(name="a task for the call, context, handing the answer over", seconds=whole - _sum(rest)),
+        Part(name="a task for the call, writing the answer", seconds=whole - _sum(rest)),
         *rest,
     ]
 
 
-async def _from_plan_on(
-    publisher: Publisher, message: Json, plan: Callable[[FastPath, Json], bytes | PlainRequest | None]
+async def _from_dispatch_on(
+    dispatch: Callable[[], bytes | ServedExchange], run: Callable[[ServedExchange], Awaitable[object]]
 ) -> list[Part]:
-    plans = FastPath(publisher)
-    planned = plan(plans, message)
-    assert isinstance(planned, PlainRequest), "the call is not plain"
-    planning = await _measured_function(lambda: plan(plans, message))
-    running = await _measured(lambda: planned.responder.call_plain(planned, ""))
+    async def run_dispatched() -> None:
+        exchange = dispatch()
+        assert isinstance(exchange, ServedExchange), "the call was refused"
+        await run(exchange)
+
+    dispatching = await _measured_function(dispatch)
+    running = await _measured(run_dispatched) - dispatching
     execution = await _execution()
     return [
-        Part(name="plan: is all of it plain", seconds=planning),
+        Part(name="dispatch: the envelope, the method, its parameters", seconds=dispatching),
         *execution,
-        Part(name="limits, errors, the response", seconds=running - _sum(execution)),
+        Part(name="limits, errors, the answer", seconds=running - _sum(execution)),
     ]
 
 
@@ -143,11 +156,16 @@ def _parsed(raw: bytes) -> tuple[dict[str, Any], bytes]:
     return {"type": "http", "method": "POST", "path": _PATH, "root_path": "", "headers": headers}, body
 
 
-def _answer(begun: PlainResponse | PendingCall | None) -> None:
-    assert begun is not None, "the call is not plain"
-    answer = begun if isinstance(begun, PlainResponse) else begun.start(lambda work: work.send(None))
-    assert answer is not None, "the call has waited"
-    assert answer.body.startswith(b"{"), answer
+def _check(begun: Response | BegunCall | None) -> None:
+    """Complete a call, and check its response."""
+    assert begun is not None, "the request has to go through ASGI"
+    response = begun if isinstance(begun, Response) else begun.start(_first_step)
+    assert response is not None, "the call has waited"
+    assert response.body.startswith(b"{"), response
+
+
+def _first_step(work: Coroutine[Any, Any, Any]) -> Any:
+    return work.send(None)
 
 
 async def _measured(work: Callable[[], Any]) -> float:

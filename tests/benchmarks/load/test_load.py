@@ -34,7 +34,7 @@ FEW = (
         ("sessions", ["5 of 5 answered", "5 of 5 are gone", "as many again"]),
         ("soak", ["A soak of 50 calls", "handshake, stdio", "handshake, HTTP", "modern, HTTP"]),
         ("held", ["what waits 20.0 ms", "2 of 2", "1 of 1"]),
-        ("latency", ["modern, fast path", "handshake, through the SDK", "modern, 4,000 a second"]),
+        ("latency", ["| modern ", "| handshake ", "modern, 4,000 a second"]),
         ("flood", ["another floods", "alone, no limits", "beside the flood, --rate 100/1"]),
         pytest.param("peers", ["2026-07-28, through bridge"], marks=NEEDS_WRK),
         pytest.param("features", ["a read, FastMCP", "a prompt, bare protocol"], marks=(NEEDS_WRK, pytest.mark.slow)),

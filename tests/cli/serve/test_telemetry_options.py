@@ -163,7 +163,8 @@ def test_no_client_writes_lines_of_its_own_into_the_audit_log_or_long_ones_or_st
     injected = '\r\n{"event":"call","request_id":"forged"}\u2028'
     with serving("-m", "bridge", "serve", tools, *HTTP, *options) as server, httpx.Client() as client:
         post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": injected})
-        post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "x" * 100_000})
+        post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "x" * 1000})
+        post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "x" * 100_000})  # refused
         enveloped = modern(call("add", {"a": 1, "b": 2, "\ud800": 1}))
         client.post(server.origin + "/mcp", content=json.dumps(enveloped), headers=modern_headers(enveloped))
         post(client, server.origin, call("add", {"a": 1, "b": 2}) | {"id": "last"})

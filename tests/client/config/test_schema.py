@@ -56,7 +56,6 @@ EVERYTHING: dict[str, Any] = {
             "headers": {"A": "${input:key}"},
             "auth": {"clientId": "me", "scopes": "a b", "redirectUri": "http://localhost:8765/callback"},
             "inheritEnv": "all",
-            "fastPath": False,
         },
         "file": {"command": "x", "envFile": "${MISSING}", "disabled": True},
     },

@@ -12,9 +12,11 @@ import pytest
 from bridge.client import ClientHandlers
 from bridge.client.connection import backlog
 from bridge.client.connection.backlog import Backlog
+from bridge.tools.channel import Channel
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import ElicitationAnswer
 from tests.client.conftest import DEADLINE_SECONDS, opened, python_config
+from tests.client.http_client import sent_by
 from tests.client.raw_http import DONE, Request, event, http, raw_server, response
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Caller:
+class Caller(Channel):
     """A channel of a caller that takes messages when it reads.
 
     Attributes:
@@ -85,9 +87,7 @@ class Caller:
     @property
     def context(self) -> InvocationContext:
         """A context of it."""
-        context = InvocationContext()
-        context.connect(self)  # type: ignore[arg-type]  # it asks nothing
-        return context
+        return InvocationContext(channel=self)
 
     async def _take(self, value: Any) -> None:
         self.begun.set()
@@ -95,23 +95,23 @@ class Caller:
         self.tasks = max(self.tasks, len(asyncio.all_tasks()))
         self.received.append(value)
 
-    async def progress(self, progress: float, _total: float | None, _message: str | None) -> None:
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Take progress."""
         await self._take(int(progress))
 
-    async def log(self, _level: str, data: Any, _logger: str | None) -> None:
+    async def log(self, level: str, data: Any, logger: str | None) -> None:
         """Take a log message."""
         await self._take(data)
 
 
-@pytest.fixture(params=["stdio", "stdio by SDK", "http", "http by SDK"])
+@pytest.fixture(params=["stdio", "http", "http by the client"])
 async def config(request: pytest.FixtureRequest) -> AsyncIterator[ServerConfig]:
     """A server that sends many messages during a call."""
-    if request.param.startswith("stdio"):
-        yield python_config(CODE, protocol="legacy", fast_path=request.param == "stdio")
+    if request.param == "stdio":
+        yield python_config(CODE, protocol="legacy")
         return
     async with raw_server("legacy", _events) as server:
-        yield server.config(fast_path=request.param == "http")
+        yield sent_by(server.config(), own=request.param == "http")
 
 
 def _events(request: Request) -> list[bytes | None]:

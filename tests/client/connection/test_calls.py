@@ -22,17 +22,16 @@ from bridge.errors import (
     ServerAnswerError,
     ServerTimeoutError,
     ServerUnavailableError,
-    ToolError,
 )
 from bridge.server.publisher import Publisher
+from bridge.tools.channel import Channel
 from bridge.tools.context import InvocationContext
-from bridge.tools.questions import ElicitationAnswer, Question
+from bridge.tools.questions import ElicitationAnswer
 from tests.client.conftest import opened, proxied, python_config, stdio_config
+from tests.client.http_client import sent_by
 from tests.interop import tools as interop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tests.client.conftest import RemoteServer
     from tests.client.reports import Reports
 
@@ -48,13 +47,13 @@ ROUTES = pytest.mark.parametrize(
 def config_of(route: str, steady: RemoteServer, **settings: Any) -> ServerConfig:
     if route == "stdio":
         return stdio_config(**settings)
-    transport = HttpTransport(
-        steady.url if route == "http" else steady.sse_url, kind="http" if route == "http" else "sse"
-    )
-    return replace(ServerConfig(name="served", transport=transport), **settings)
+    is_sse = not route.startswith("http")
+    transport = HttpTransport(steady.sse_url if is_sse else steady.url, kind="sse" if is_sse else "http")
+    config = replace(ServerConfig(name="served", transport=transport), **settings)
+    return sent_by(config, own=route != "http by the client")
 
 
-class Hearing:
+class Hearing(Channel):
     """Channel that records its messages."""
 
     def __init__(self) -> None:
@@ -68,9 +67,6 @@ class Hearing:
 
     async def log(self, level: Any, data: Any, logger: str | None) -> None:
         self.heard.append((level, data, logger))
-
-    async def ask(self, questions: Mapping[str, Question]) -> Any:
-        raise ToolError("not asked")
 
 
 # --- deadlines -------------------------------------------------------------------------------------------------------
@@ -94,7 +90,7 @@ async def test_a_call_without_progress_ends_in_time_and_the_server_is_told(
 async def test_progress_begins_the_time_anew_and_the_cap_ends_the_call_all_the_same() -> None:
     config = ServerConfig(
         name="slow",
-        transport=MemoryTransport(Publisher(interop.TOOLS, name="x").server),
+        transport=MemoryTransport(Publisher(interop.TOOLS, name="x")),
         timeout_seconds=30,
         max_call_seconds=0.3,
     )
@@ -110,7 +106,7 @@ async def test_a_question_that_a_person_thinks_about_is_no_lack_of_progress(pin:
             await connection.call_tool("meet", {"place": f"thoughts {pin}", "people": 2})
         return ElicitationAnswer("accept", {"dish": "soup"})
 
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x").server)
+    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
     config = ServerConfig(name="asks", transport=transport, timeout_seconds=0.3, protocol=pin)
     async with opened(config, handlers=ClientHandlers(elicitation=think)) as connection:
         result = await connection.call_tool("order", {})
@@ -178,7 +174,7 @@ async def test_closing_a_connection_ends_the_calls_under_way(steady: RemoteServe
 async def test_progress_and_log_messages_reach_the_callers_context_in_their_order(pin: Any) -> None:
     channel = Hearing()
     context = InvocationContext(channel=channel)
-    config = ServerConfig(name="x", transport=MemoryTransport(Publisher(interop.TOOLS, name="x").server), protocol=pin)
+    config = ServerConfig(name="x", transport=MemoryTransport(Publisher(interop.TOOLS, name="x")), protocol=pin)
     async with opened(config) as connection:
         await connection.call_tool("steps", {}, context=context)
         await connection.call_tool("chatter", {}, context=context)
@@ -210,7 +206,7 @@ async def test_a_caller_that_cannot_be_told_harms_nobody(caplog: pytest.LogCaptu
         async def progress(self, progress: float, total: float | None, message: str | None) -> None:
             raise OSError("gone")
 
-    config = ServerConfig(name="x", transport=MemoryTransport(Publisher(interop.TOOLS, name="x").server))
+    config = ServerConfig(name="x", transport=MemoryTransport(Publisher(interop.TOOLS, name="x")))
     async with opened(config) as connection:
         result = await connection.call_tool("steps", {}, context=InvocationContext(channel=Deaf()))
     assert result["isError"] is False
@@ -249,12 +245,9 @@ async def test_a_call_that_waits_for_a_server_in_vain_never_ran() -> None:
 # --- capabilities ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "SDK"])
-@pytest.mark.parametrize("route", ["stdio", "http"])
-async def test_a_call_declares_the_capabilities_of_the_client_that_it_is_for(
-    route: str, steady: RemoteServer, *, fast_path: bool
-) -> None:
-    async with opened(config_of(route, steady, fast_path=fast_path)) as connection:
+@pytest.mark.parametrize("route", ["stdio", "http", "http by the client"])
+async def test_a_call_declares_the_capabilities_of_the_client_that_it_is_for(route: str, steady: RemoteServer) -> None:
+    async with opened(config_of(route, steady)) as connection:
 
         async def declared(**options: Any) -> list[str]:
             result = await connection.call_tool("declared", {}, options=CallOptions(**options))
@@ -268,7 +261,7 @@ async def test_a_call_declares_the_capabilities_of_the_client_that_it_is_for(
             ]
             assert await declared(capabilities={}, **options) == [MODERN]
             assert await declared(**options) == [MODERN, "extensions"]
-    async with opened(config_of(route, steady, fast_path=fast_path, protocol="legacy")) as connection:
+    async with opened(config_of(route, steady, protocol="legacy")) as connection:
         version, *capabilities = await declared(capabilities={"roots": {}})
         assert version != MODERN
         assert capabilities == []

@@ -8,6 +8,7 @@ import pytest
 from bridge.client.connection import cancelled_calls
 from bridge.client.connection.cancelled_calls import GIVEN_UP_SECONDS, CancelledCalls
 from bridge.protocol.peer import PendingRequest
+from bridge.tools.channel import Channel
 from bridge.tools.context import InvocationContext
 
 
@@ -28,10 +29,18 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return time
 
 
+class ClientChannel(Channel):
+    def __init__(self, peer: object | None) -> None:
+        self._peer = peer
+
+    @property
+    def peer(self) -> object | None:
+        return self._peer
+
+
 def of(peer: object | None, **words: Any) -> InvocationContext:
     """Return the context of a call from elsewhere, or from this client if one is given."""
-    channel: Any = SimpleNamespace(peer=peer)
-    return InvocationContext(channel=channel, **words)
+    return InvocationContext(channel=ClientChannel(peer), **words)
 
 
 def attempt_of(context: InvocationContext | None, request_id: int = 0, *, sent: bool = True) -> PendingRequest:

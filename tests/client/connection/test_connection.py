@@ -39,7 +39,7 @@ def config_of(route: str, steady: RemoteServer, **settings: Any) -> ServerConfig
         "http-unsaid": HttpTransport(steady.url),
         "sse": HttpTransport(steady.sse_url, kind="sse"),
         "sse-unsaid": HttpTransport(steady.sse_url),
-        "memory": MemoryTransport(Publisher(served.TOOLS, name="served").server),
+        "memory": MemoryTransport(Publisher(served.TOOLS, name="served")),
     }
     return stdio_config(**(settings if route == "stdio" else {"transport": transports[route]} | settings))
 
@@ -211,4 +211,4 @@ async def test_a_child_gets_the_environment_that_was_asked_for(
 
 def memory_config(*, page_size: int | None = None) -> ServerConfig:
     publisher = Publisher(ToolBox(list(served.TOOLS)), name="memory", page_size=page_size)
-    return ServerConfig(name="memory", transport=MemoryTransport(publisher.server))
+    return ServerConfig(name="memory", transport=MemoryTransport(publisher))

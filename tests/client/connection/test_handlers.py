@@ -46,7 +46,7 @@ class Answers:
 @ERAS
 async def test_questions_reach_the_programs_handlers_with_the_context_of_their_call(pin: Any) -> None:
     answers = Answers()
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x").server)
+    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
     config = ServerConfig(name="x", transport=transport, protocol=pin)
     async with opened(config, handlers=answers.handlers()) as connection:
         order = await connection.call_tool("order", {}, context=InvocationContext(memory_id="me"))
@@ -60,7 +60,7 @@ async def test_questions_reach_the_programs_handlers_with_the_context_of_their_c
 
 
 async def test_what_has_no_handler_is_not_declared_to_a_modern_server() -> None:
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x").server)
+    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
     async with opened(ServerConfig(name="x", transport=transport)) as connection:
         with pytest.raises(ServerRefusedError) as caught:
             await connection.call_tool("order", {})
@@ -69,7 +69,7 @@ async def test_what_has_no_handler_is_not_declared_to_a_modern_server() -> None:
 
 
 async def test_what_has_no_handler_is_not_declared_to_an_older_server() -> None:
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x").server)
+    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
     async with opened(ServerConfig(name="x", transport=transport, protocol="legacy")) as connection:
         result = await connection.call_tool("order", {})
     assert result["isError"] is True
@@ -77,7 +77,7 @@ async def test_what_has_no_handler_is_not_declared_to_an_older_server() -> None:
 
 
 async def test_questions_can_be_handed_on_and_their_answers_brought_back() -> None:
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x").server)
+    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
     async with opened(ServerConfig(name="x", transport=transport), handlers=Answers().handlers()) as connection:
         asked = await connection.call_tool("order", {}, options=CallOptions(hands_on_questions=True))
         (key,) = asked["inputRequests"]
@@ -98,7 +98,7 @@ async def test_a_handler_that_fails_fails_the_call_and_not_the_connection(caplog
     async def fail(question: Any, context: InvocationContext) -> ElicitationAnswer:
         raise RuntimeError("the password is hunter2")
 
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x").server)
+    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
     async with opened(ServerConfig(name="x", transport=transport), handlers=ClientHandlers(elicitation=fail)) as it:
         with pytest.raises(ServerAnswerError, match="it requests input that cannot be provided") as caught:
             await it.call_tool("order", {})

@@ -22,6 +22,7 @@ from bridge import (
 )
 from bridge.client import ClientHandlers, HttpTransport, McpToolProvider, ReconnectPolicy
 from tests.client.conftest import RemoteServer, forked
+from tests.client.http_client import sent_by
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -36,7 +37,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("deadline")]
 
 SERVED = "tests/client/tasks/served_tasks.py:TOOLS"
 SOON = ReconnectPolicy(first_delay_seconds=0.01, max_delay_seconds=0.05)
-ROUTES = ["http, fast path", "http, SDK", "stdio, fast path", "stdio, SDK"]
+ROUTES = ["http", "http by the client", "stdio"]
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +50,10 @@ def tasks_server() -> Iterator[RemoteServer]:
 
 @pytest.fixture(params=ROUTES)
 def config(request: pytest.FixtureRequest, tasks_server: RemoteServer) -> ServerConfig:
-    """The server by each transport, with the fast path of the client and without."""
-    transport: Any = forked("-m", "bridge", "serve", SERVED)
-    if request.param.startswith("http"):
-        transport = HttpTransport(tasks_server.url)
-    return ServerConfig(name="there", transport=transport, fast_path=request.param.endswith("fast path"))
+    """The server by each transport, over HTTP with own connections and without."""
+    if request.param == "stdio":
+        return ServerConfig(name="there", transport=forked("-m", "bridge", "serve", SERVED))
+    return sent_by(http_config(tasks_server), own=request.param == "http")
 
 
 def http_config(server: RemoteServer, **settings: Any) -> ServerConfig:
@@ -200,12 +200,10 @@ async def lasting(tmp_path: Path) -> AsyncIterator[RemoteServer]:
     server.kill()
 
 
-@pytest.mark.parametrize("fast_path", [True, False])
-async def test_a_call_goes_on_through_a_restart_of_the_server(
-    lasting: RemoteServer, gate: Gate, *, fast_path: bool
-) -> None:
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_call_goes_on_through_a_restart_of_the_server(lasting: RemoteServer, gate: Gate, *, own: bool) -> None:
     results, progress = [], Progress()
-    async with provided(http_config(lasting, fast_path=fast_path)) as provider, anyio.create_task_group() as calls:
+    async with provided(sent_by(http_config(lasting), own=own)) as provider, anyio.create_task_group() as calls:
 
         async def call() -> None:
             results.append((await provider.call("wait_again", port=gate.port, context=progress.context)).text)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from bridge import ServerAnswerError
 from bridge.client import McpToolProvider, ReconnectPolicy
 from tests.client.endpoint import MODERN, Endpoint, error_of, result_of, running
+from tests.client.http_client import sent_by
 
 if TYPE_CHECKING:
     from bridge.types import Json
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("deadline")]
 CREATED = {"resultType": "task", "taskId": "a/b:ü", "status": "working", "ttlMs": None, "pollIntervalMs": 10}
 DONE = {"content": [{"type": "text", "text": "done"}]}
 COMPLETED = {**CREATED, "resultType": "complete", "status": "completed", "result": DONE}
-PATHS = pytest.mark.parametrize("fast_path", [True, False], ids=["the fast path", "the SDK"])
+SENDERS = pytest.mark.parametrize("own", [True, False], ids=["own connections", "the HTTP client"])
 
 
 class TaskEndpoint(Endpoint):
@@ -49,31 +50,31 @@ class TaskEndpoint(Endpoint):
         return result_of(message, {"resultType": "complete"})
 
 
-async def called(endpoint: TaskEndpoint, **settings: Any) -> str:
+async def called(endpoint: TaskEndpoint, *, own: bool = True, **settings: Any) -> str:
     """Return the text of a call's result."""
     with running(endpoint):
         soon = ReconnectPolicy(first_delay_seconds=0.01, max_delay_seconds=0.02)
-        async with McpToolProvider([endpoint.config(**settings)], reconnect=soon) as provider:
+        async with McpToolProvider([sent_by(endpoint.config(**settings), own=own)], reconnect=soon) as provider:
             return (await provider.call("pay")).text
 
 
-@PATHS
-async def test_each_request_declares_tasks_and_names_the_task(fast_path: bool) -> None:
+@SENDERS
+async def test_each_request_declares_tasks_and_names_the_task(own: bool) -> None:
     endpoint = TaskEndpoint(COMPLETED)
-    assert await called(endpoint, fast_path=fast_path) == "done"
+    assert await called(endpoint, own=own) == "done"
     capabilities = [each["_meta"]["io.modelcontextprotocol/clientCapabilities"] for each in endpoint.asked]
     assert [each["extensions"] for each in capabilities] == [{"io.modelcontextprotocol/tasks": {}}] * 2
     assert endpoint.asked[1]["taskId"] == "a/b:ü"
 
 
-@PATHS
+@SENDERS
 @pytest.mark.parametrize(
     "failure",
     [(503, None), (500, None), (429, {"code": -32005, "message": "slow down"}), (200, {"code": -32603, "message": ""})],
     ids=["503", "500", "429", "internal error"],
 )
-async def test_a_failure_for_a_while_does_not_end_the_call(failure: Any, *, fast_path: bool) -> None:
-    assert await called(TaskEndpoint(failure, failure, COMPLETED), fast_path=fast_path) == "done"
+async def test_a_failure_for_a_while_does_not_end_the_call(failure: Any, *, own: bool) -> None:
+    assert await called(TaskEndpoint(failure, failure, COMPLETED), own=own) == "done"
 
 
 async def test_a_failure_for_too_long_ends_the_call() -> None:
@@ -81,7 +82,7 @@ async def test_a_failure_for_too_long_ends_the_call() -> None:
     assert "no answer within 0.2 seconds without progress; it was cancelled: the outcome is unknown" in text
 
 
-@PATHS
+@SENDERS
 @pytest.mark.parametrize(
     ("state", "problem"),
     [
@@ -99,8 +100,8 @@ async def test_a_failure_for_too_long_ends_the_call() -> None:
         ((400, {"code": -32602, "message": "no such task"}), "no such task (-32602)"),
     ],
 )
-async def test_a_state_that_cannot_be_used_is_a_clear_error(state: Any, problem: str, *, fast_path: bool) -> None:
-    text = await called(TaskEndpoint(state), fast_path=fast_path)
+async def test_a_state_that_cannot_be_used_is_a_clear_error(state: Any, problem: str, *, own: bool) -> None:
+    text = await called(TaskEndpoint(state), own=own)
     assert problem in text
 
 

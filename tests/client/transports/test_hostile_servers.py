@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from bridge.client import HttpTransport, McpToolProvider, ServerConfig, StdioTransport
 from bridge.errors import BridgeError, ServerAnswerError, ServerRefusedError
 from tests.client.conftest import DEADLINE_SECONDS, forked
+from tests.client.http_client import sent_by
 from tests.client.raw_http import MODERN, Request, http, opened, raw_server
 from tests.fuzz.client import AT_ONCE, RECONNECT
 from tests.fuzz.hostile import Hostile, HttpServer
@@ -48,7 +49,7 @@ async def hostile(kind: str, era: str, flag: Path) -> AsyncIterator[StdioTranspo
         server.close()
 
 
-async def call_all(kind: str, era: str, flag: Path, **settings: Any) -> None:
+async def call_all(kind: str, era: str, flag: Path) -> None:
     """Make calls with these seeds, each answered in another way."""
     flag.touch()  # noqa: ASYNC240 - at once
     async with hostile(kind, era, flag) as transport:
@@ -59,8 +60,9 @@ async def call_all(kind: str, era: str, flag: Path, **settings: Any) -> None:
             timeout_seconds=0.3,
             max_call_seconds=0.6,
             trusted=True,
-            **settings,
         )
+        if kind == "http by the client":
+            config = sent_by(config, own=False)
         limit = anyio.CapacityLimiter(AT_ONCE)
         async with McpToolProvider([config], reconnect=RECONNECT, prefix="never") as provider:
             flag.unlink()  # noqa: ASYNC240 - at once
@@ -76,43 +78,43 @@ async def call_all(kind: str, era: str, flag: Path, **settings: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "era", "settings"),
+    ("kind", "era"),
     [
-        ("http", "modern", {}),
-        ("http", "handshake", {}),
-        ("http", "modern", {"fast_path": False}),
-        ("http", "handshake", {"fast_path": False}),
-        ("sse", "handshake", {}),
-        ("stdio", "modern", {}),
-        ("stdio", "handshake", {}),
+        ("http", "modern"),
+        ("http", "handshake"),
+        ("http by the client", "modern"),
+        ("http by the client", "handshake"),
+        ("sse", "handshake"),
+        ("stdio", "modern"),
+        ("stdio", "handshake"),
     ],
     ids=str,
 )
 async def test_nothing_that_a_server_sends_logs_a_traceback(
-    kind: str, era: str, settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    kind: str, era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     with anyio.fail_after(DEADLINE_SECONDS):
-        await call_all(kind, era, tmp_path / "flag", **settings)
+        await call_all(kind, era, tmp_path / "flag")
     assert [(each.name, each.getMessage(), each.exc_info) for each in caplog.records if each.exc_info] == []
 
 
 @pytest.mark.parametrize("era", ["legacy", MODERN])
 async def test_a_header_that_is_not_ascii_fails_no_differently(era: str) -> None:
     answer = http(200, b"[]", Content_Type="application/json", X_Odd="se\u00edsion")
-    async with raw_server(era, lambda _: [answer]) as server, opened(server.config(fast_path=False)) as connection:
+    async with raw_server(era, lambda _: [answer]) as server, opened(sent_by(server.config(), own=False)) as connection:
         with pytest.raises(ServerRefusedError, match="parse JSON response"):
             await connection.call_tool("add", {})
 
 
-@pytest.mark.parametrize("fast_path", [True, False])
-async def test_a_list_that_is_no_list_fails_the_call_that_needs_it(fast_path: bool) -> None:
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_list_that_is_no_list_fails_the_call_that_needs_it(own: bool) -> None:
     """After -32020 the tools are listed again, for the headers that they declare."""
 
     def answer(request: Request) -> list[bytes | None]:
         error = {"jsonrpc": "2.0", "id": request.call_id, "error": {"code": -32020, "message": "a header is missing"}}
         return [http(400, json.dumps(error).encode(), Content_Type="application/json")]
 
-    async with raw_server(MODERN, answer) as server, opened(server.config(fast_path=fast_path)) as connection:
+    async with raw_server(MODERN, answer) as server, opened(sent_by(server.config(), own=own)) as connection:
         with pytest.raises(ServerAnswerError, match="not valid MCP"):
             await connection.call_tool("add", {})

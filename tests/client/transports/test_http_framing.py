@@ -12,6 +12,7 @@ import pytest
 
 from bridge.errors import BridgeError, OutcomeUnknownError, ServerRefusedError
 from tests.client.conftest import DEADLINE_SECONDS
+from tests.client.http_client import sent_by
 from tests.client.raw_http import DONE, MODERN, Request, event, http, json_of, opened, raw_server, response
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def flood(beginning: bytes, piece: bytes) -> Callable[[Request], Sequence[bytes]
 
 
 @ERAS
-@pytest.mark.parametrize("fast_path", [True, False])
+@pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize(
     ("beginning", "piece"),
     [
@@ -55,11 +56,11 @@ def flood(beginning: bytes, piece: bytes) -> Callable[[Request], Sequence[bytes]
     ],
     ids=["headers", "a header", "trailers", "a trailer", "extension", "events", "event", "refused"],
 )
-async def test_what_is_no_body_is_read_up_to_a_limit(beginning: bytes, piece: bytes, fast_path: bool, era: str) -> None:
+async def test_what_is_no_body_is_read_up_to_a_limit(beginning: bytes, piece: bytes, own: bool, era: str) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
         async with (
             raw_server(era, flood(beginning, piece)) as server,
-            opened(server.config(fast_path=fast_path)) as connection,
+            opened(sent_by(server.config(), own=own)) as connection,
         ):
             with pytest.raises(BridgeError):
                 await connection.call_tool("add", {})
@@ -158,7 +159,7 @@ async def test_a_response_that_cannot_be_read_closes_its_connection(words: str, 
 
 
 @ERAS
-@pytest.mark.parametrize("fast_path", [True, False])
+@pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize(
     ("media_type", "body", "words"),
     [
@@ -174,12 +175,12 @@ async def test_a_response_that_cannot_be_read_closes_its_connection(words: str, 
     ],
 )
 async def test_a_refusal_has_the_reason_of_its_body(
-    media_type: str, body: bytes, words: str, fast_path: bool, era: str
+    media_type: str, body: bytes, words: str, own: bool, era: str
 ) -> None:
     answer = http(403, body, Content_Type=media_type)
     async with (
         raw_server(era, lambda _: [answer]) as server,
-        opened(server.config(fast_path=fast_path)) as connection,
+        opened(sent_by(server.config(), own=own)) as connection,
     ):
         with pytest.raises(ServerRefusedError, match=rf": {words} \(-32603\), HTTP 403") as error:
             await connection.call_tool("add", {})

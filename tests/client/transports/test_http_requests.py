@@ -23,6 +23,7 @@ from bridge.client.connection.running_call import CallOptions
 from bridge.client.transports.limits import default_ssl_context
 from bridge.errors import BridgeError, ServerUnavailableError
 from bridge.tools.context import InvocationContext
+from tests.client.http_client import sent_by
 from tests.client.raw_http import (
     DONE,
     MODERN,
@@ -59,8 +60,8 @@ async def test_a_request_over_an_own_connection_is_that_of_the_http_client(
     era: str, name: str, meta: dict[str, int] | None
 ) -> None:
     async with raw_server(era, lambda request: [json_of(request.call_id, DONE)]) as server:
-        for fast_path in (True, False):
-            async with opened(server.config(fast_path=fast_path)) as connection:
+        for is_own in (True, False):
+            async with opened(sent_by(server.config(), own=is_own)) as connection:
                 await connection.call_tool(name, {"a": None, "b": [1.5, "ü", "%d"]}, options=CallOptions(meta=meta))
         own, usual = server.calls
     assert own.token == own.call_id

@@ -43,15 +43,13 @@ for line in sys.stdin:
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
-    """Plain requests need asyncio; on trio the SDK sends all requests."""
     return request.param
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("fast_path", [True, False])
 @pytest.mark.parametrize("name", ["surrogate", "deep", "last", "only", "spaced", "cut"])
-async def test_a_call_whose_response_is_unreadable_fails_at_once(fast_path: bool, name: str) -> None:
-    config = python_config(CHILD, protocol="legacy", fast_path=fast_path, timeout_seconds=600, max_call_seconds=600)
+async def test_a_call_whose_response_is_unreadable_fails_at_once(name: str) -> None:
+    config = python_config(CHILD, protocol="legacy", timeout_seconds=600, max_call_seconds=600)
     with anyio.fail_after(DEADLINE_SECONDS):
         async with opened(config) as connection:
             with pytest.raises(ServerRefusedError, match=r"its response is unreadable: .+ \(-32700\)") as caught:
@@ -61,13 +59,12 @@ async def test_a_call_whose_response_is_unreadable_fails_at_once(fast_path: bool
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("fast_path", [True, False])
 @pytest.mark.parametrize("name", ["long", "long last"])
 async def test_a_call_whose_response_is_too_long_fails_and_the_connection_stays(
-    fast_path: bool, name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stdio_lines, "MAX_MESSAGE_BYTES", 2**20)
-    config = python_config(CHILD, protocol="legacy", fast_path=fast_path, timeout_seconds=600, max_call_seconds=600)
+    config = python_config(CHILD, protocol="legacy", timeout_seconds=600, max_call_seconds=600)
     with anyio.fail_after(DEADLINE_SECONDS):
         async with opened(config) as connection:
             for _ in range(2):

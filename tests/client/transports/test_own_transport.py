@@ -80,7 +80,7 @@ class DirectRelay(MemoryLink):
     kind = "relay"
 
     def __init__(self, transport: RelayTransport, options: LinkOptions) -> None:
-        super().__init__(Publisher(ToolBox([add]), name="relayed").server, options)
+        super().__init__(Publisher(ToolBox([add]), name="relayed"), options)
         self._transport = transport
 
     def open(self) -> Any:

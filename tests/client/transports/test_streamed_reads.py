@@ -45,7 +45,11 @@ class Caller(Heard):
 
     def __init__(self) -> None:
         super().__init__()
-        self.contents_stream = Contents()
+        self.contents = Contents()
+
+    @property
+    def contents_stream(self) -> Contents:
+        return self.contents
 
 
 async def test_others_run_while_contents_pass_that_are_there_already() -> None:

@@ -1,4 +1,4 @@
-"""Lists and calls by callers with different access, in both eras and over SSE, with and without the fast path."""
+"""Lists and calls by callers with different access, in both eras and over SSE, before ASGI and in ASGI."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEYS = ApiKeys(ApiKey("all", ADA), ApiKey("some", BOB, tools=("add", "who*")))
-EVERY_WAY = [(kind, fast) for kind in ("modern", "handshake") for fast in (True, False)] + [("sse", True)]
+EVERY_WAY = [(kind, way) for kind in ("modern", "handshake") for way in ("direct", "h11")] + [("sse", "h11")]
 
 
 def names(peer: Modern) -> list[str]:
@@ -50,11 +50,11 @@ def news(peer: Modern) -> Iterator[Iterator[dict[str, Any]]]:
             yield heard
 
 
-@pytest.mark.parametrize(("kind", "fast_path"), EVERY_WAY)
+@pytest.mark.parametrize(("kind", "way"), EVERY_WAY)
 def test_a_tool_that_a_key_may_not_use_is_as_unknown_as_any_other(
-    serving: Callable[..., str], kind: str, fast_path: bool
+    serving: Callable[..., str], kind: str, way: str
 ) -> None:
-    origin = serving(http_app(toolbox(), auth=KEYS, fast_path=fast_path))
+    origin = serving(http_app(toolbox(), auth=KEYS), http=way)
     with talking(kind, origin, ADA) as whole, talking(kind, origin, BOB) as part:
         for _ in range(2):
             assert names(whole) == ["whoami", "add", "delete_all"]
@@ -115,9 +115,9 @@ def test_a_tool_that_comes_is_listed_to_whom_it_is_for(serving: Callable[..., st
         assert part.ask(http.call("add", {"a": 1, "b": 2}))["error"]["code"] == -32602
 
 
-@pytest.mark.parametrize(("kind", "fast_path"), EVERY_WAY)
+@pytest.mark.parametrize(("kind", "way"), EVERY_WAY)
 def test_a_scope_that_is_missing_is_403_before_the_tool_runs(
-    serving: Callable[..., str], issuer: Issuer, kind: str, fast_path: bool
+    serving: Callable[..., str], issuer: Issuer, kind: str, way: str
 ) -> None:
     ran: list[str] = []
 
@@ -133,7 +133,7 @@ def test_a_scope_that_is_missing_is_403_before_the_tool_runs(
         required_scopes=["tools"],
         tool_scopes={"delete_*": ["write"]},
     )
-    origin = serving(http_app(ToolBox(*toolbox(), delete_one), auth=auth, fast_path=fast_path))
+    origin = serving(http_app(ToolBox(*toolbox(), delete_one), auth=auth), http=way)
     call = http.call("delete_one", {"name": "x"})
     with talking(kind, origin, issuer.token(scope="tools")) as peer:
         assert "delete_one" in names(peer)  # so that its caller can ask for the scope
@@ -150,18 +150,16 @@ def test_a_scope_that_is_missing_is_403_before_the_tool_runs(
     assert ran == ["x"]
 
 
-@pytest.mark.parametrize(("kind", "fast_path"), EVERY_WAY)
-def test_a_tool_that_is_not_there_for_a_key_asks_for_no_scope(
-    serving: Callable[..., str], kind: str, fast_path: bool
-) -> None:
+@pytest.mark.parametrize(("kind", "way"), EVERY_WAY)
+def test_a_tool_that_is_not_there_for_a_key_asks_for_no_scope(serving: Callable[..., str], kind: str, way: str) -> None:
     keys = ApiKeys(ApiKey("some", BOB, tools=("add",), scopes=frozenset()))
-    origin = serving(http_app(toolbox(), auth=Auth(keys, tool_scopes={"delete_*": ["write"]}), fast_path=fast_path))
+    origin = serving(http_app(toolbox(), auth=Auth(keys, tool_scopes={"delete_*": ["write"]})), http=way)
     with talking(kind, origin, BOB) as peer:
         for name in ("delete_all", "delete_any"):
             assert peer.ask(http.call(name))["error"] == {"code": -32602, "message": f"there is no tool named {name!r}"}
 
 
-def test_a_body_that_only_the_sdk_reads_gets_around_no_scope(serving: Callable[..., str], issuer: Issuer) -> None:
+def test_a_body_that_is_hard_to_read_gets_around_no_scope(serving: Callable[..., str], issuer: Issuer) -> None:
     auth = Auth(JwtVerifier(issuer.url, AUDIENCE), tool_scopes={"delete_*": ["write"]})
     origin = serving(http_app(toolbox(), auth=auth))
     call = http.modern(http.call("delete_all"))

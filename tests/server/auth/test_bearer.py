@@ -148,10 +148,10 @@ def test_an_issuer_that_is_not_there_is_503_and_no_key_waits_for_it(origin: str,
 
 
 @pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
-@pytest.mark.parametrize("fast_path", [True, False])
-def test_a_tool_knows_who_calls(serving: Callable[..., str], issuer: Issuer, kind: str, fast_path: bool) -> None:
+@pytest.mark.parametrize("way", ["direct", "h11"])
+def test_a_tool_knows_who_calls(serving: Callable[..., str], issuer: Issuer, kind: str, way: str) -> None:
     auth = Auth(ApiKeys(*KEYS), JwtVerifier(issuer.url, AUDIENCE), tool_scopes={"delete_*": ["write"]})
-    origin = serving(http_app(toolbox(), auth=auth, fast_path=fast_path))
+    origin = serving(http_app(toolbox(), auth=auth), http=way)
     callers = {
         ADA: {"name": "alice", "scopes": ["write"], "iss": None, "memory": "alice"},
         issuer.token(sub="eve", scope="read"): {"name": "eve", "scopes": ["read"], "iss": issuer.url, "memory": "eve"},
@@ -213,7 +213,7 @@ def test_a_good_token_is_not_looked_at_again_but_forgotten_when_it_expires(
 
     monkeypatch.setattr(JwtVerifier, "verify_token", counting)
     clock = [0.0]
-    monkeypatch.setattr("bridge.server.auth.identity.monotonic", lambda: clock[0])
+    monkeypatch.setattr("bridge.server.auth.credentials.monotonic", lambda: clock[0])
     monkeypatch.setattr("bridge.server.auth.bearer.monotonic", lambda: clock[0])
     origin = serving(http_app(toolbox(), auth=JwtVerifier(issuer.url, AUDIENCE)))
     token = issuer.token()

@@ -9,8 +9,8 @@ from starlette.applications import Starlette
 from bridge.server import http_app, mount
 from bridge.server.auth import ApiKey, ApiKeys, Auth, JwtVerifier
 from bridge.server.auth.bearer import BearerAuthGuard
+from bridge.server.auth.credentials import CredentialCache
 from bridge.server.auth.guards import WELL_KNOWN_PATH
-from bridge.server.auth.identity import CredentialCache
 from bridge.server.http.guards import GuardMiddleware
 from tests.server.auth.guarded import ADA, bearer, toolbox
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from anyio.lowlevel import checkpoint
-from mcp.server.auth.middleware.auth_context import get_access_token
 
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
+from bridge.server.auth.identity import caller_of_request
 from bridge.server.http.requests import Head
-from bridge.server.http.responses import PlainResponse
+from bridge.server.http.responses import Response
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http
@@ -25,20 +25,20 @@ pytestmark = pytest.mark.anyio
 
 
 @tool(run_in_thread=False)
-def token_name() -> str:
-    """Return the caller that the SDK knows."""
-    token = get_access_token()
-    return "nobody" if token is None else token.client_id
+def caller_name() -> str:
+    """Return the caller of the current request."""
+    caller = caller_of_request()
+    return "nobody" if caller is None else caller.name
 
 
 KEYS = (ApiKey("ada", ADA), ApiKey("bob", BOB, tools=("add",)))
-CALL = http.modern(http.call("token_name"))
+CALL = http.modern(http.call("caller_name"))
 
 
 def scope_of(message: dict[str, Any], headers: dict[str, str], query: bytes = b"") -> dict[str, Any]:
     given = http.modern_headers(message) | {"host": "localhost"} | headers
     raw = [(name.encode(), value.encode()) for name, value in given.items()]
-    return {"type": "http", "path": "/mcp", "root_path": "", "query_string": query, "headers": raw}
+    return {"type": "http", "method": "POST", "path": "/mcp", "root_path": "", "query_string": query, "headers": raw}
 
 
 async def recognise(app: BridgeApp, key: str) -> None:
@@ -58,7 +58,7 @@ def way_into(app: BridgeApp) -> PreAsgiHandler:
 async def test_only_a_credential_that_is_recognised_is_answered_directly() -> None:
     keys = ApiKeys(*KEYS)
     auth = Auth(keys)
-    app = http_app(ToolBox(add, token_name), auth=auth)
+    app = http_app(ToolBox(add, caller_name), auth=auth)
     body = json.dumps(CALL).encode()
     async with app.router.lifespan_context(app):
         way = way_into(app)
@@ -66,11 +66,11 @@ async def test_only_a_credential_that_is_recognised_is_answered_directly() -> No
         await recognise(app, ADA)
         work = way.begin(Head(scope_of(CALL, bearer(ADA))), body)
         assert work is not None
-        assert not isinstance(work, PlainResponse)
+        assert not isinstance(work, Response)
         response = await work.run()
         assert response is not None
         assert json.loads(response.body)["result"]["content"][0]["text"] == "ada"
-        assert get_access_token() is None
+        assert caller_of_request() is None
         for headers, query in (
             ({}, b""),
             (bearer(ADA + "x"), b""),
@@ -83,15 +83,18 @@ async def test_only_a_credential_that_is_recognised_is_answered_directly() -> No
         assert way.begin(Head(twice), body) is None
 
 
-async def test_a_tool_that_the_key_may_not_use_is_not_answered_directly() -> None:
-    app = http_app(ToolBox(add, token_name), auth=ApiKeys(*KEYS))
+async def test_a_tool_that_the_key_may_not_use_is_answered_as_unknown() -> None:
+    app = http_app(ToolBox(add, caller_name), auth=ApiKeys(*KEYS))
     listing = http.modern(http.request("tools/list"))
     async with app.router.lifespan_context(app):
         way = way_into(app)
         await recognise(app, BOB)
-        assert way.begin(Head(scope_of(CALL, bearer(BOB))), json.dumps(CALL).encode()) is None
+        called = way.begin(Head(scope_of(CALL, bearer(BOB))), json.dumps(CALL).encode())
+        assert called is not None
+        assert not isinstance(called, Response)
+        assert json.loads((await called.run()).body)["error"]["code"] == -32602
         answer = way.begin(Head(scope_of(listing, bearer(BOB))), json.dumps(listing).encode())
-        assert isinstance(answer, PlainResponse)
+        assert isinstance(answer, Response)
         assert [each["name"] for each in json.loads(answer.body)["result"]["tools"]] == ["add"]
 
 
@@ -102,7 +105,7 @@ async def test_a_key_that_was_taken_away_is_recognised_no_more() -> None:
         async def keep_current(self, changed: Any) -> None:
             told.append(changed)
 
-    app = http_app(ToolBox(add, token_name), auth=Changing(*KEYS))
+    app = http_app(ToolBox(add, caller_name), auth=Changing(*KEYS))
     body = json.dumps(CALL).encode()
     async with app.router.lifespan_context(app):
         way = way_into(app)

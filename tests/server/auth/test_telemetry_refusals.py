@@ -12,7 +12,7 @@ from bridge.telemetry.conventions import REFUSALS, SERVER_OPERATION_DURATION
 from bridge.telemetry.switch import enabled
 from tests.server.auth.guarded import ADA, bearer, talking, toolbox
 from tests.server.http_server import call, serving
-from tests.server.test_telemetry_paths import PARENT_ID, TRACED, Watched
+from tests.server.test_observed import PARENT_ID, TRACED, Watched
 
 if TYPE_CHECKING:
     from typing import Any

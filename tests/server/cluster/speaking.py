@@ -86,7 +86,7 @@ class Talk:
 
 
 def call(name: str, *, token: str | None = None, **arguments: Any) -> dict[str, Any]:
-    """Return a call without its envelope; one that asks for progress is answered by the SDK, as a stream."""
+    """Return a call without its envelope; one that asks for progress is answered by a stream."""
     meta = {} if token is None else {"_meta": {"progressToken": token}}
     return {"method": "tools/call", "params": {"name": name, "arguments": arguments, **meta}}
 
@@ -120,14 +120,23 @@ def events(response: httpx.Response) -> Iterator[Event]:
             yield Event(number, json.loads(text) if text else None)
 
 
-def message_in(response: httpx.Response) -> dict[str, Any]:
-    """Return the last message of a response, which may be a stream."""
+def messages_in(response: httpx.Response) -> list[dict[str, Any]]:
+    """Return the messages of a response, which may be a stream."""
     if response.headers["content-type"] == "application/json":
-        message: dict[str, Any] = response.json()
-        return message
-    *_, last = events(response)
-    assert last.message is not None
-    return last.message
+        return [response.json()]
+    return [event.message for event in events(response) if event.message is not None]
+
+
+def message_in(response: httpx.Response) -> dict[str, Any]:
+    """Return the last message of a response."""
+    return messages_in(response)[-1]
+
+
+def logged(talk: Talk, url: str) -> list[str]:
+    """Return the log messages of a tool that logs at two levels."""
+    *messages, answer = messages_in(talk.post(url, id="s", **call("speak")))
+    assert text_of(answer) == "said"
+    return [message["params"]["data"] for message in messages]
 
 
 def text_of(message: dict[str, Any] | None) -> str:

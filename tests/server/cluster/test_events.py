@@ -14,8 +14,7 @@ from bridge import InvocationContext, ToolBox, tool
 from bridge.redis import blocking_redis_at
 from bridge.server import http_app
 from bridge.server.http import event_store as events_module
-from bridge.server.http import streamable
-from bridge.server.http.event_store import StreamPosition, position_of
+from bridge.server.http import session_requests
 from tests.processes import serving as process_serving
 from tests.server.cluster.speaking import Talk, call, closed_by, message_in, report, text_of
 from tests.server.cluster.tools import TOOLS
@@ -51,24 +50,6 @@ def holding(redis: RedisServer) -> Iterator[tuple[ServerProcess, Talk, Event, so
             running, _ = listener.accept()
         with running:
             yield replica, talk, begun, running
-
-
-@pytest.mark.parametrize(
-    ("event_id", "place"),
-    [
-        ("12-0/7", StreamPosition("12-0", "7")),
-        ("12-0/a%20b%2F", StreamPosition("12-0", "a b/")),
-        ("0-0/_GET_stream", None),
-        ("nonsense", None),
-        ("", None),
-        ("18446744073709551615-0/7", StreamPosition("18446744073709551615-0", "7")),
-        ("18446744073709551616-0/7", None),
-        ("0-18446744073709551616/7", None),
-        ("٣-٣/7", None),
-    ],
-)
-def test_an_event_says_where_it_is(event_id: str, place: StreamPosition | None) -> None:
-    assert position_of(event_id) == place
 
 
 @pytest.mark.parametrize("where", ["one", "other"])
@@ -234,7 +215,7 @@ def test_of_all_sessions_the_one_that_has_most_keeps_less(
 def test_streams_of_one_session_that_are_read_on_are_bounded(
     redis: RedisServer, serving: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamable, "MAX_STREAMS", 1)
+    monkeypatch.setattr(session_requests, "MAX_STREAMS", 1)
     url = f"{serving(http_app(TOOLS, name='read-on', redis_url=redis.url))}/mcp"
     talk = Talk(url)
     with listening() as listener:

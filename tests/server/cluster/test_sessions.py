@@ -9,7 +9,7 @@ from mcp.server.auth.provider import AccessToken
 
 from bridge.server import http_app
 from tests.server import http_server as http
-from tests.server.cluster.speaking import Talk, call, message_in, text_of
+from tests.server.cluster.speaking import Talk, call, logged, message_in, text_of
 from tests.server.cluster.tools import TOOLS
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def test_the_answer_to_a_question_reaches_the_replica_that_asked(replicas: Repli
         assert [text_of(next(stream).message) for stream in (first, second)] == ["Hello Ada", "Hello Grace"]
 
 
-@pytest.mark.parametrize("token", [None, "t"], ids=["fast path", "SDK"])
+@pytest.mark.parametrize("token", [None, "t"], ids=["without progress", "with progress"])
 def test_a_cancellation_reaches_the_replica_that_runs_the_call(replicas: Replicas, token: str | None) -> None:
     talk = Talk(replicas.one)
     with listening() as listener:
@@ -110,14 +110,6 @@ def test_a_cancellation_reaches_the_replica_that_runs_the_call(replicas: Replica
             assert running.recv(100) in {b"cancelled", b""}
             assert "Request cancelled" in response.read().decode()
         running.close()
-
-
-def logged(talk: Talk, url: str) -> list[str]:
-    """Return the log messages of a tool that logs at two levels."""
-    with talk.streamed(url, id="s", **call("speak")) as events:
-        messages = [event.message for event in events if event.message is not None]
-    assert text_of(messages.pop()) == "said"
-    return [message["params"]["data"] for message in messages]
 
 
 def test_the_log_level_of_a_session_is_that_of_every_replica(replicas: Replicas) -> None:

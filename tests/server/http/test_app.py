@@ -17,12 +17,13 @@ from tests.server.http_server import (
     HEADERS,
     answer,
     call,
-    events,
     initialize,
     modern,
     modern_headers,
     notification,
     open_session,
+    posted,
+    received,
     request,
 )
 from tests.server.tools import ADD, GREET, Holding, made
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DEADLINE_SECONDS = 10
+HTTP = pytest.mark.parametrize("http", ["h11", "direct"])
 DEEP = b'{"a":' * 10_000  # with its ends, Python 3.14 parses it
 
 BROKEN = {
@@ -202,13 +204,12 @@ def test_a_body_over_the_limit_is_refused(client: httpx.Client, serving: Callabl
         assert client.post(url, content=chunks, headers=HEADERS).status_code == status
 
 
-@pytest.mark.parametrize("http", ["h11", "direct"])
-@pytest.mark.parametrize("fast_path", [True, False])
+@HTTP
 @pytest.mark.parametrize("era", ["modern", "handshake", "sse"])
 def test_a_message_of_too_many_values_is_refused_before_it_is_parsed(
-    client: httpx.Client, serving: Callable[..., str], era: str, fast_path: bool, http: str
+    client: httpx.Client, serving: Callable[..., str], era: str, http: str
 ) -> None:
-    origin = serving(http_app(ToolBox(ADD), fast_path=fast_path), http=http)
+    origin = serving(http_app(ToolBox(ADD)), http=http)
     message = call("add", arguments={"a": [{}] * 35_000, "b": 1})
     message, headers = (modern(message), modern_headers(message)) if era == "modern" else (message, HEADERS)
     path = "/messages/?session_id=" + "0" * 32 if era == "sse" else "/mcp"
@@ -222,9 +223,9 @@ def echoes(numbers: list[float], items: list[dict[str, int]], text: str) -> tupl
     return len(numbers), len(items), len(text)
 
 
-@pytest.mark.parametrize("fast_path", [True, False])
-def test_large_honest_arguments_are_served(client: httpx.Client, serving: Callable[..., str], fast_path: bool) -> None:
-    url = serving(http_app([echoes], fast_path=fast_path), http="direct") + "/mcp"
+@HTTP
+def test_large_honest_arguments_are_served(client: httpx.Client, serving: Callable[..., str], http: str) -> None:
+    url = serving(http_app([echoes]), http=http) + "/mcp"
     for numbers, items, text in ((100_000, 0, 3_000_000), (0, 20_000, 0), (50_000, 15_000, 0)):
         arguments = {"numbers": [0.5] * numbers, "items": [{"a": 1, "b": 2}] * items, "text": ('{"[, ' * text)[:text]}
         message = modern(call("echoes", arguments=arguments))
@@ -290,13 +291,14 @@ async def test_closing_a_request_of_the_modern_era_cancels_its_call(
     assert errors() == []
 
 
+@HTTP
 def test_a_dropped_connection_of_the_handshake_era_cancels_nothing(
-    client: httpx.Client, serving: Callable[..., str], errors: Callable[[], list[str]]
+    client: httpx.Client, serving: Callable[..., str], errors: Callable[[], list[str]], http: str
 ) -> None:
     holding = Holding()
-    url = serving(http_app(ToolBox(holding.tool), fast_path=False)) + "/mcp"
+    url = serving(http_app(ToolBox(holding.tool)), http=http) + "/mcp"
     headers = open_session(client, url)
-    with client.stream("POST", url, json=call("hold"), headers=headers):
+    with posted(url, call("hold"), headers):
         assert holding.started.wait(DEADLINE_SECONDS)
     # The server has noticed the end of one connection when it has answered on the next.
     client.post(url, json=request("ping", request_id=2), headers=headers).raise_for_status()
@@ -306,26 +308,23 @@ def test_a_dropped_connection_of_the_handshake_era_cancels_nothing(
     assert errors() == []
 
 
-def test_a_notification_cancels_a_call_of_the_handshake_era(client: httpx.Client, serving: Callable[..., str]) -> None:
+@HTTP
+@pytest.mark.parametrize("ending", ["notification", "DELETE"])
+def test_a_notification_and_the_end_of_its_session_cancel_a_call_of_the_handshake_era(
+    client: httpx.Client, serving: Callable[..., str], ending: str, http: str
+) -> None:
     holding = Holding()
-    url = serving(http_app(ToolBox(holding.tool), fast_path=False)) + "/mcp"
+    url = serving(http_app(ToolBox(holding.tool)), http=http) + "/mcp"
     headers = open_session(client, url)
-    with client.stream("POST", url, json=call("hold"), headers=headers) as stream:
+    with posted(url, call("hold"), headers) as connection:
         assert holding.started.wait(DEADLINE_SECONDS)
-        client.post(url, json=notification("notifications/cancelled", {"requestId": 1}), headers=headers)
+        if ending == "DELETE":
+            client.delete(url, headers=headers).raise_for_status()
+        else:
+            client.post(url, json=notification("notifications/cancelled", {"requestId": 1}), headers=headers)
         assert holding.cancelled.wait(DEADLINE_SECONDS)
-        (end,) = events(stream.iter_lines())
-    assert end["error"]["code"] == -32800
-
-
-def test_deleting_a_session_cancels_its_calls(client: httpx.Client, serving: Callable[..., str]) -> None:
-    holding = Holding()
-    url = serving(http_app(ToolBox(holding.tool), fast_path=False)) + "/mcp"
-    headers = open_session(client, url)
-    with client.stream("POST", url, json=call("hold"), headers=headers):
-        assert holding.started.wait(DEADLINE_SECONDS)
-        client.delete(url, headers=headers).raise_for_status()
-        assert holding.cancelled.wait(DEADLINE_SECONDS)
+        end = received(connection)
+    assert (end["id"], end["error"]) == (1, {"code": -32800, "message": "Request cancelled"})
 
 
 def test_a_tool_sees_the_headers_and_the_session(client: httpx.Client, serving: Callable[..., str]) -> None:

@@ -1,3 +1,5 @@
+"""Calls of the modern era whose clients disconnect, through ASGI on both event loops."""
+
 from __future__ import annotations
 
 import asyncio
@@ -7,244 +9,233 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridge.server.http.streams import ClientDisconnectedError, run_until_disconnect
+from bridge import InvocationContext, ToolError, tool
+from bridge.portal import runs_on_asyncio
+from tests.server.http_endpoint import MODERN_CALL, Exchange, ServedEndpoint
+from tests.server.http_server import call, modern
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from starlette.types import Message
 
 DEADLINE_SECONDS = 10
 SOON_SECONDS = 0.01
 
 pytestmark = pytest.mark.anyio
+on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 
 
-class Client:
-    """Messages about the client that a request receives."""
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    backend: str = request.param
+    return backend
 
-    def __init__(self) -> None:
-        self.listeners = 0
-        self.was_listened_to = anyio.Event()
-        self._gone = anyio.Event()
-        self._before: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
-    async def receive(self) -> Message:
-        self.was_listened_to.set()
-        self.listeners += 1
-        try:
-            if self._before:
-                return self._before.pop()
-            await self._gone.wait()
-            return {"type": "http.disconnect"}
-        finally:
-            self.listeners -= 1
-
-    def hang_up(self) -> None:
-        self._gone.set()
+async def wait(released: anyio.Event) -> None:
+    await released.wait()
 
 
 class Work:
-    """A call that waits, and reports its end."""
+    """A tool that runs a body, its request, and the state of the task that answers it.
 
-    def __init__(self, body: Callable[[anyio.Event], Awaitable[Any]] | None = None) -> None:
-        self.started = anyio.Event()
+    Args:
+        body: Waits until an event is set.
+        takes_context: True if the tool takes a context.
+    """
+
+    def __init__(self, body: Callable[[anyio.Event], Awaitable[Any]] = wait, *, takes_context: bool = False) -> None:
         self.released = anyio.Event()
         self.was_cancelled = False
+        self.cancellations = 0
         self._body = body
 
-    async def run(self) -> str:
-        self.started.set()
+        async def work() -> str:
+            """Work."""
+            return await self._run()
+
+        async def work_in_context(context: InvocationContext) -> str:
+            """Work."""
+            return await self._run()
+
+        work_in_context.__name__ = "work"
+        self._served = ServedEndpoint(tool(work_in_context if takes_context else work))
+        self.exchange = Exchange(MODERN_CALL | {"mcp-name": "work"}, modern(call("work")))
+
+    async def _run(self) -> str:
         try:
-            await (self.released.wait() if self._body is None else self._body(self.released))
-        except asyncio.CancelledError:
+            await self._body(self.released)
+        except anyio.get_cancelled_exc_class():
             self.was_cancelled = True
             raise
         return "done"
 
-
-class Outcome:
-    """End of a request, and the state of its task."""
-
-    def __init__(self, work: Work, client: Client) -> None:
-        self._work, self._client = work, client
-        self.value: str | None = None
-        self.error: BaseException | None = None
-        self.cancellations = 0
-
-    async def settle(self) -> None:
-        try:
-            self.value = await run_until_disconnect(self._work.run(), self._client.receive)
-        except (ClientDisconnectedError, ValueError) as error:
-            self.error = error
-        task = asyncio.current_task()
-        assert task is not None
-        self.cancellations = task.cancelling()
+    async def answer(self) -> None:
+        """Answer the request."""
+        await self.exchange.run(self._served)
+        if runs_on_asyncio():
+            task = asyncio.current_task()
+            assert task is not None
+            self.cancellations = task.cancelling()
         await checkpoint()  # which would raise if the task were still being cancelled
 
+    async def answer_while(self, act: Callable[[], object]) -> None:
+        """Answer the request; act once it is watched."""
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.answer)
+                await self.exchange.listened.wait()
+                await anyio.wait_all_tasks_blocked()
+                act()
+        self.check()
 
-async def hung_up_on(work: Work) -> Outcome:
-    """Run work whose client disconnects."""
-    client = Client()
-    outcome = Outcome(work, client)
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(outcome.settle)
-            await work.started.wait()
-            await client.was_listened_to.wait()
-            client.hang_up()
-    await checkpoint()
-    assert client.listeners == 0
-    assert outcome.cancellations == 0
-    return outcome
+    def check(self) -> None:
+        """Check that nothing is left of the request."""
+        assert (self.exchange.listeners, self.cancellations, len(self._served.running)) == (0, 0, 0)
 
+    async def disconnected(self) -> None:
+        """Answer the request of a client that disconnects: it gets nothing."""
+        await self.answer_while(self.exchange.gone.set)
+        assert (self.exchange.is_over, self.exchange.sent) == (True, [])
 
-async def test_work_that_is_done_at_once_is_never_watched() -> None:
-    client = Client()
-
-    async def add() -> int:
-        return 1 + 2
-
-    assert await run_until_disconnect(add(), client.receive) == 3
-    await checkpoint()
-    assert not client.was_listened_to.is_set()
+    @property
+    def text(self) -> str:
+        """Text of the result."""
+        text: str = self.exchange.answer[2]["result"]["content"][0]["text"]
+        return text
 
 
-async def test_what_work_raises_at_once_is_raised() -> None:
-    async def fail() -> None:
-        raise ValueError("no")
-
-    client = Client()
-    with pytest.raises(ValueError, match="no"):
-        await run_until_disconnect(fail(), client.receive)
-    assert not client.was_listened_to.is_set()
+@pytest.fixture(params=[False, True], ids=["alone", "context"])
+def takes_context(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
 
 
-async def test_work_that_waits_is_watched_until_it_is_done_and_no_longer() -> None:
-    client, work = Client(), Work()
-    outcome = Outcome(work, client)
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(outcome.settle)
-            await client.was_listened_to.wait()
-            work.released.set()
-    await checkpoint()
-    assert (outcome.value, outcome.error, outcome.cancellations) == ("done", None, 0)
-    assert client.listeners == 0
+@on_asyncio
+async def test_a_call_that_ends_at_once_is_never_watched(*, takes_context: bool) -> None:
+    async def end(_: anyio.Event) -> None:
+        pass
+
+    work = Work(end, takes_context=takes_context)
+    await work.answer()
+    assert (work.text, work.exchange.listened.is_set()) == ("done", False)
 
 
-async def test_work_that_waits_is_cancelled_when_the_client_goes() -> None:
-    work = Work()
-    outcome = await hung_up_on(work)
-    assert isinstance(outcome.error, ClientDisconnectedError)
+async def test_what_a_call_raises_at_once_is_answered(*, takes_context: bool) -> None:
+    async def fail(_: anyio.Event) -> None:
+        raise ToolError("no")
+
+    work = Work(fail, takes_context=takes_context)
+    await work.answer()
+    assert work.text == "no"
+
+
+async def test_a_call_that_waits_is_watched_until_it_ends_and_no_longer(*, takes_context: bool) -> None:
+    work = Work(takes_context=takes_context)
+    await work.answer_while(work.released.set)
+    assert (work.text, work.was_cancelled) == ("done", False)
+
+
+async def test_a_call_that_waits_is_cancelled_when_its_client_disconnects(*, takes_context: bool) -> None:
+    work = Work(takes_context=takes_context)
+    await work.disconnected()
     assert work.was_cancelled
 
 
-async def _swallow(released: anyio.Event) -> None:
-    try:
-        await released.wait()
-    except asyncio.CancelledError:
-        await checkpoint()  # continues as usual
+async def test_the_result_of_a_call_that_swallows_the_cancellation_is_dropped() -> None:
+    async def swallow(released: anyio.Event) -> None:
+        with pytest.raises(anyio.get_cancelled_exc_class()):
+            await released.wait()
 
-
-async def test_what_work_returns_that_swallows_the_cancellation_goes_nowhere() -> None:
-    work = Work(_swallow)
-    outcome = await hung_up_on(work)
-    assert isinstance(outcome.error, ClientDisconnectedError)
+    work = Work(swallow)
+    await work.disconnected()
     assert not work.was_cancelled
 
 
-async def test_what_work_raises_for_the_cancellation_is_raised() -> None:
+async def test_what_a_call_raises_for_the_cancellation_is_dropped() -> None:
     async def translate(released: anyio.Event) -> None:
         try:
             await released.wait()
-        except asyncio.CancelledError:
-            raise ValueError("interrupted") from None
+        except anyio.get_cancelled_exc_class():
+            raise ToolError("interrupted") from None
 
-    outcome = await hung_up_on(Work(translate))
-    assert isinstance(outcome.error, ValueError)
+    await Work(translate).disconnected()
 
 
-async def _in_scopes(released: anyio.Event) -> None:
+async def in_scopes(released: anyio.Event) -> None:
     with anyio.move_on_after(DEADLINE_SECONDS), anyio.CancelScope():
         await released.wait()
 
 
-async def _in_a_group(released: anyio.Event) -> None:
+async def in_a_group(released: anyio.Event) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(released.wait)
         tasks.start_soon(released.wait)
 
 
-async def _under_asyncio(released: anyio.Event) -> None:
+async def under_asyncio(released: anyio.Event) -> None:
+    if not runs_on_asyncio():
+        await released.wait()
+        return
     async with asyncio.timeout(DEADLINE_SECONDS), asyncio.TaskGroup() as tasks:
         tasks.create_task(released.wait())
 
 
-@pytest.mark.parametrize("body", [_in_scopes, _in_a_group, _under_asyncio], ids=["scopes", "group", "asyncio"])
-async def test_scopes_groups_and_timeouts_inside_the_work_let_the_cancellation_through(
-    body: Callable[[anyio.Event], Awaitable[Any]],
+BODIES = pytest.mark.parametrize("body", [in_scopes, in_a_group, under_asyncio], ids=["scopes", "group", "asyncio"])
+
+
+@BODIES
+async def test_scopes_groups_and_timeouts_inside_a_call_let_the_cancellation_through(
+    body: Callable[[anyio.Event], Awaitable[Any]], *, takes_context: bool
 ) -> None:
-    work = Work(body)
-    outcome = await hung_up_on(work)
-    assert isinstance(outcome.error, ClientDisconnectedError)
+    work = Work(body, takes_context=takes_context)
+    await work.disconnected()
     assert work.was_cancelled
 
 
-@pytest.mark.parametrize("body", [_in_scopes, _in_a_group, _under_asyncio], ids=["scopes", "group", "asyncio"])
-async def test_scopes_groups_and_timeouts_inside_the_work_are_their_own(
-    body: Callable[[anyio.Event], Awaitable[Any]],
+@BODIES
+async def test_scopes_groups_and_timeouts_inside_a_call_are_its_own(
+    body: Callable[[anyio.Event], Awaitable[Any]], *, takes_context: bool
 ) -> None:
-    client, work = Client(), Work(body)
-    outcome = Outcome(work, client)
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(outcome.settle)
-            await client.was_listened_to.wait()
-            work.released.set()
-    assert (outcome.value, outcome.cancellations) == ("done", 0)
+    work = Work(body, takes_context=takes_context)
+    await work.answer_while(work.released.set)
+    assert work.text == "done"
 
 
-async def test_a_timeout_that_runs_out_inside_the_work_ends_only_what_it_surrounds() -> None:
+async def test_a_timeout_that_expires_inside_a_call_ends_only_what_it_surrounds() -> None:
     async def give_up(released: anyio.Event) -> None:
         with anyio.move_on_after(SOON_SECONDS):
             await released.wait()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(SOON_SECONDS):
-                await released.wait()
+        with pytest.raises(TimeoutError), anyio.fail_after(SOON_SECONDS):
+            await released.wait()
 
-    client, work = Client(), Work(give_up)
-    outcome = Outcome(work, client)
+    work = Work(give_up)
     with anyio.fail_after(DEADLINE_SECONDS):
-        await outcome.settle()
-    assert (outcome.value, outcome.cancellations, client.listeners) == ("done", 0, 0)
+        await work.answer()
+    work.check()
+    assert work.text == "done"
 
 
-@pytest.mark.parametrize("goes", [False, True], ids=["the client stays", "the client goes, too"])
-async def test_a_task_that_is_cancelled_for_another_reason_stays_cancelled(*, goes: bool) -> None:
-    client, work = Client(), Work()
-    outcome = Outcome(work, client)
-    task = asyncio.get_running_loop().create_task(outcome.settle())
+@on_asyncio
+@pytest.mark.parametrize("disconnects", [False, True])
+async def test_a_task_that_is_cancelled_for_another_reason_stays_cancelled(*, disconnects: bool) -> None:
+    work = Work()
+    task = asyncio.get_running_loop().create_task(work.answer())
     with anyio.fail_after(DEADLINE_SECONDS):
-        await client.was_listened_to.wait()
-        if goes:
-            client.hang_up()
-            await checkpoint()
+        await work.exchange.listened.wait()
+        if disconnects:
+            work.exchange.gone.set()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert (outcome.value, outcome.error, client.listeners) == (None, None, 0)
-    assert work.was_cancelled
+    work.check()
+    assert (work.exchange.is_over, work.exchange.sent, work.was_cancelled) == (False, [], True)
 
 
-async def test_an_outer_scope_cancels_the_work_and_is_not_mistaken_for_the_client() -> None:
-    client, work = Client(), Work()
-    outcome = Outcome(work, client)
+async def test_an_outer_scope_cancels_the_call_and_is_not_mistaken_for_the_client() -> None:
+    work = Work()
     with anyio.fail_after(DEADLINE_SECONDS), anyio.CancelScope() as scope:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(outcome.settle)
-            await client.was_listened_to.wait()
+            tasks.start_soon(work.answer)
+            await work.exchange.listened.wait()
             scope.cancel()
+    work.check()
     assert scope.cancelled_caught
-    assert (outcome.value, outcome.error) == (None, None)
-    assert work.was_cancelled
+    assert (work.exchange.is_over, work.exchange.sent, work.was_cancelled) == (False, [], True)

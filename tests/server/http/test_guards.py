@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from bridge.server import http_app
 from bridge.server.http import requests
 from bridge.server.http.app import BridgeApp
-from bridge.server.http.fast import FastHttp
+from bridge.server.http.endpoint import Endpoint
 from bridge.server.http.guards import GuardMiddleware
 from bridge.server.http.host_origin import HostOriginGuard
 from bridge.server.http.requests import Head
@@ -67,21 +67,19 @@ async def test_one_more_guard_in_the_list_decides_before_asgi(headers: dict[str,
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("era", ["modern", "handshake"])
-def test_what_the_fast_path_declines_is_offered_once_and_parsed_once(
-    kind: str, era: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    offered, parsed = list[Any](), list[bytes]()
-    begin = FastHttp.begin
+def test_a_message_is_dispatched_once_and_parsed_once(kind: str, era: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatched, parsed = list[Any](), list[bytes]()
+    begin = Endpoint.begin
 
-    def counted_begin(self: FastHttp, request: Request) -> Any:
-        offered.append(request)
+    def counted_begin(self: Endpoint, request: Request) -> Any:
+        dispatched.append(request)
         return begin(self, request)
 
     def counted_from_json(body: bytes) -> Any:
         parsed.append(body)
         return from_json(body)
 
-    monkeypatch.setattr(FastHttp, "begin", counted_begin)
+    monkeypatch.setattr(Endpoint, "begin", counted_begin)
     monkeypatch.setattr(requests, "from_json", counted_from_json)
     message, headers = (UNKNOWN, http.modern_headers(UNKNOWN)) if era == "modern" else (http.initialize(), http.HEADERS)
     body = json.dumps(message).encode()
@@ -91,13 +89,13 @@ def test_what_the_fast_path_declines_is_offered_once_and_parsed_once(
     with http.serving(http_app(ToolBox(add)), http=kind) as origin:
         url = httpx.URL(origin)
         with socket.create_connection((url.host, url.port), timeout=20) as connection:
-            # In one piece, as only such requests are offered before ASGI.
+            # In one piece, as only such requests are answered before ASGI.
             connection.sendall("\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body)
             answer = b""
             while b'"jsonrpc"' not in answer:
                 answer += connection.recv(65_536)
     assert (b'"error"' in answer) is (era == "modern")
-    assert (len(offered), len(parsed)) == (1, 1)
+    assert (len(dispatched), len(parsed)) == (1, 1)
 
 
 def test_an_app_says_by_type_what_it_offers() -> None:

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
 from bridge.server.http import sessions as module
-from bridge.server.http.sessions import Session, Sessions
+from bridge.server.http.sessions import HttpSession, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,23 +62,30 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> Callable[[VirtualTime], VirtualT
 async def ended(sessions: Sessions, time: VirtualTime) -> list[tuple[str, float]]:
     """Return the sessions that are ended until a time, and when."""
     found: list[tuple[str, float]] = []
-
-    async def end(session: Session) -> None:
-        found.append((session.id, time.now))
-        await checkpoint()
-
+    sessions.on_forget = lambda session, _: found.append((session.id, time.now))
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sessions.end_unused, end)
+            tasks.start_soon(sessions.end_unused)
             await time.is_over.wait()
             tasks.cancel_scope.cancel()
     return found
 
 
-def opened(sessions: Sessions, session_id: str) -> Session:
-    session = Session(session_id, None, {})
+def opened(sessions: Sessions, session_id: str, owner: str = "") -> HttpSession:
+    session = HttpSession(session_id, None, owner)
     sessions.open(session)
     return session
+
+
+class Call:
+    """A call that runs in a session.
+
+    Args:
+        on_cancel: Called when it is cancelled.
+    """
+
+    def __init__(self, on_cancel: Callable[[], object]) -> None:
+        self.cancel = on_cancel
 
 
 def test_a_session_is_found_from_its_opening_until_it_is_forgotten() -> None:
@@ -92,57 +99,53 @@ def test_a_session_is_found_from_its_opening_until_it_is_forgotten() -> None:
     assert (sessions.find("a"), len(sessions)) == (None, 0)
 
 
-@pytest.mark.parametrize(("running", "cancelled"), [(7, 7), (7, "7"), ("7", 7), ("x", "x"), (10**400, 10**400)])
-def test_a_call_is_cancelled_by_its_id_once(running: int | str, cancelled: int | str) -> None:
-    session, ends = Session("a", None, {}), list[str]()
-    session.running[str(running)] = lambda: ends.append("it")
-    session.cancel(cancelled)
-    session.cancel(cancelled)
-    assert ends == ["it"]
-    assert session.id_problem(cancelled) is not None, "it keeps its id until it has ended"
-
-
-@pytest.mark.parametrize("other", [8, "seven", None, True, 7.0, [7], {"id": 7}])
-def test_nothing_is_cancelled_by_what_is_not_its_id(other: Any) -> None:
-    session, ends = Session("a", None, {}), list[str]()
-    session.running["7"] = session.running["True"] = session.running["None"] = lambda: ends.append("it")
-    session.cancel(other)
-    assert ends == []
-
-
-def test_the_calls_of_a_session_end_with_it() -> None:
-    sessions, ends = Sessions(), list[int]()
+def test_what_belongs_to_a_session_ends_with_it() -> None:
+    sessions, ends = Sessions(), list[str]()
     session = opened(sessions, "a")
     for number in range(3):
-        session.running[str(number)] = partial(ends.append, number)
+        session.running[f"{number}"] = Call(lambda number=number: ends.append(f"call {number}"))  # type: ignore[misc]
+    session.ends.append(lambda: ends.append("stream"))
     sessions.forget("a")
-    assert ends == [0, 1, 2]
+    sessions.forget(session)
+    assert ends == ["call 0", "call 1", "call 2", "stream"]
+    assert session.is_over
+
+
+def test_replicas_are_told_of_a_session_that_was_removed_and_whether_it_is_over() -> None:
+    sessions, told = Sessions(max_sessions=2), list[tuple[str, bool]]()
+    sessions.on_forget = lambda session, is_over: told.append((session.id, is_over))
+    for name in ("a", "b"):
+        opened(sessions, name, "ada")
+    assert sessions.make_room("bob", 0)
+    sessions.forget_all()
+    assert told == [("a", True), ("b", False)]
 
 
 def filled(*owners: str, max_sessions: int) -> Sessions:
     sessions = Sessions(max_sessions=max_sessions)
     for number, owner in enumerate(owners):
-        sessions.open(Session(f"{owner}{number}", None, {}, owner))
+        opened(sessions, f"{owner}{number}", owner)
     return sessions
 
 
 def ended_for(sessions: Sessions, owner: str, kept: int = 0) -> list[str] | None:
     """Return the IDs of the sessions that are evicted for one of a caller; None if the caller has to wait."""
-    ending = sessions.make_room(owner, kept)
-    return None if ending is None else [each.id for each in ending]
+    found: list[str] = []
+    sessions.on_forget = lambda session, _: found.append(session.id)
+    if sessions.make_room(owner, kept):
+        return found
+    assert found == []
+    return None
 
 
-def test_there_is_room_until_all_sessions_are_open_or_being_opened() -> None:
+def test_there_is_room_until_all_sessions_are_open_and_those_of_sse_count() -> None:
     sessions = filled("ada", max_sessions=3)
-    with sessions.opening("ada") as settle:
+    with sessions.over_sse(HttpSession("x", None, "ada")):
         assert ended_for(sessions, "ada") == []
-        with sessions.opening("ada"):
-            assert ended_for(sessions, "ada") is None
-        assert ended_for(sessions, "ada") == []
-        settle()
-        settle()
-        sessions.open(Session("x", None, {}, "ada"))
-    sessions.open(Session("y", None, {}, "ada"))
+        opened(sessions, "y", "ada")
+        assert ended_for(sessions, "ada") is None
+    assert ended_for(sessions, "ada") == []
+    opened(sessions, "z", "ada")
     assert ended_for(sessions, "ada") is None
 
 
@@ -155,7 +158,7 @@ def test_for_another_caller_the_session_of_whoever_has_most_is_ended_that_is_unu
     first.unused_since, second.unused_since, third.unused_since = 3.0, 1.0, 2.0
     with second:
         assert ended_for(sessions, "bob") == ["ada3"]
-    sessions.open(Session("ada4", None, {}, "ada"))
+    opened(sessions, "ada4", "ada")
     second.unused_since = 1.0
     assert ended_for(sessions, "eve") == ["ada2"]
 
@@ -176,9 +179,9 @@ def test_sessions_in_which_calls_run_are_ended_for_nobody_and_those_that_only_li
     listening.__enter__()
     listening.streams = 1
     assert ended_for(sessions, "bob") == ["ada2"]
-    sessions.open(Session("bob2", None, {}, "bob"))
+    opened(sessions, "bob2", "bob")
     assert ended_for(sessions, "eve") == ["ada1"]
-    sessions.open(Session("eve1", None, {}, "eve"))
+    opened(sessions, "eve1", "eve")
     assert ended_for(sessions, "dan") is None
 
 
@@ -200,63 +203,57 @@ def test_what_sessions_keep_is_bounded_for_each_and_for_all(monkeypatch: pytest.
     assert sessions.keep(bob, 100)
 
 
-def test_of_sessions_whose_answers_are_not_read_the_fullest_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_sessions_whose_responses_are_not_read_the_fullest_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_UNREAD_BYTES", 100_000)
     monkeypatch.setattr(module, "MAX_UNREAD_BYTES_OF_ALL", 140_000)
     sessions, ended = filled("ada", "bob", "eve", max_sessions=3), list[str]()
-    sessions.end = lambda session: ended.append(session.id)
+    sessions.on_forget = lambda session, _: ended.append(session.id)
     ada, bob, eve = (sessions.find(each) for each in ("ada0", "bob1", "eve2"))
     assert ada is not None
     assert bob is not None
     assert eve is not None
-    for number in range(1000):  # reads are not counted
-        ada.owe(number, "x" * 50_000)
-        ada.wrote(number)
-    for number in range(30):
-        bob.owe(number, None)
-    assert (ended, ada.unread_bytes, bob.unread_bytes) == ([], 0, 30 * 2048)
-    bob.owe(30, "x" * 30_000)
-    ada.owe(1, "first")
-    ada.owe(2, "x" * 50_000)
-    assert ended == ["bob1"]
-    eve.owe(1, "first")
-    eve.owe(2, "x" * 100_000)
-    assert ended == ["bob1", "eve2"]
+    for _ in range(1000):  # responses that are read are not counted
+        with ada.sending(b"x" * 50_000):
+            assert ada.unread_bytes == 50_000 + 2048
+    with ExitStack() as waiting:
+        for _ in range(30):
+            waiting.enter_context(bob.sending(b""))
+        assert (ended, ada.unread_bytes, bob.unread_bytes) == ([], 0, 30 * 2048)
+        waiting.enter_context(bob.sending(b"x" * 30_000))
+        waiting.enter_context(ada.sending(b"x" * 50_000))
+        assert ended == ["bob1"]
+        waiting.enter_context(eve.sending(b"x" * 100_000))
+        assert ended == ["bob1", "eve2"]
+        assert len(sessions) == 1
+        waiting.enter_context(eve.sending(b"x" * 100_000))  # a session that has ended
+    assert ada.unread_bytes == bob.unread_bytes == eve.unread_bytes == 0
+    waiting.enter_context(ada.sending(b"x" * 90_000))
     assert len(sessions) == 1
-    for number in (1, 2):
-        ada.wrote(number)
-    assert ada.unread_bytes == 0
 
 
-def test_answers_of_one_id_whose_client_hung_up_count_until_they_are_written() -> None:
-    sessions = filled("ada", max_sessions=1)
-    ada = sessions.find("ada0")
-    assert ada is not None
-    for _ in range(3):
-        with ada.posting(1):
-            ada.owe(1, None)
-    for left in (3, 2, 1):
-        assert ada.unread_bytes == left * 2048
-        ada.wrote("1")
-    assert ada.unread_bytes == 0
-
-
-def test_an_answer_that_was_written_counts_while_its_request_is_open() -> None:
-    sessions = filled("ada", max_sessions=1)
-    ada = sessions.find("ada0")
-    assert ada is not None
-    with ada.posting(1):
-        ada.owe(1, None)
-        ada.wrote(1)
-        assert ada.unread_bytes == 2048
-    assert ada.unread_bytes == 0
+def test_the_stream_of_a_session_over_sse_whose_responses_are_not_read_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_UNREAD_BYTES", 100_000)
+    sessions, session, ends = Sessions(), HttpSession("", None), list[str]()
+    session.ends.append(lambda: ends.append("stream"))
+    with sessions.over_sse(session):
+        sessions.answered(session, 1, 90_000)
+        sessions.sent(session, 1)
+        sessions.answered(session, 2, 90_000)
+        assert ends == []
+        sessions.answered(session, 3, 90_000)
+        assert ends == ["stream"]
+        assert session.is_over
+        sessions.sent(session, 2)
+    assert session.unread_bytes == 0
 
 
 def test_a_session_is_in_use_while_any_request_of_it_is_answered(
     passing: Callable[[VirtualTime], VirtualTime],
 ) -> None:
     time = passing(VirtualTime({}, 0))
-    session = Session("a", None, {})
+    session = HttpSession("a", None)
     with session:
         with session:
             assert session.requests == 2
@@ -304,54 +301,28 @@ async def test_a_session_that_is_used_while_another_ends_goes_on(
     sessions = Sessions(IDLE_SECONDS)
     time = passing(VirtualTime({}, 150))
     first, second = opened(sessions, "first"), opened(sessions, "second")
-    found: list[str] = []
-
-    async def end(session: Session) -> None:
-        found.append(session.id)
-        second.__enter__()
-        await checkpoint()
-
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sessions.end_unused, end)
-            await time.is_over.wait()
-            tasks.cancel_scope.cancel()
-    assert found == [first.id]
+    first.ends.append(second.__enter__)
+    assert [each for each, _ in await ended(sessions, time)] == ["first"]
     assert sessions.find("second") is second
 
 
 @pytest.mark.anyio
-async def test_a_session_that_was_forgotten_meanwhile_is_not_ended(
+async def test_a_session_that_was_forgotten_meanwhile_is_not_ended_again(
     passing: Callable[[VirtualTime], VirtualTime],
 ) -> None:
     sessions = Sessions(IDLE_SECONDS)
     happenings = {0.0: lambda: opened(sessions, "a"), 50.0: lambda: sessions.forget("a")}
-    assert await ended(sessions, passing(VirtualTime(happenings, 300))) == []
+    assert await ended(sessions, passing(VirtualTime(happenings, 300))) == [("a", 50.0)]
 
 
-@pytest.mark.anyio
-async def test_a_session_is_gone_before_its_end_begins_and_its_calls_have_ended() -> None:
-    sessions, ends = Sessions(0.001), list[str]()
-    opened(sessions, "a").running["1"] = lambda: ends.append("call")
-    over = anyio.Event()
-
-    async def end(session: Session) -> None:
-        assert sessions.find(session.id) is None
-        ends.append("session")
-        over.set()
-
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sessions.end_unused, end)
-            await over.wait()
-            tasks.cancel_scope.cancel()
-    assert ends == ["call", "session"]
+def test_a_session_is_gone_before_its_calls_end() -> None:
+    sessions, found = Sessions(), list[HttpSession | None]()
+    opened(sessions, "a").running["1"] = Call(lambda: found.append(sessions.find("a")))
+    sessions.forget("a")
+    assert found == [None]
 
 
 @pytest.mark.anyio
 async def test_sessions_without_a_limit_are_never_looked_at() -> None:
-    async def end(_: Session) -> None:
-        raise AssertionError
-
     with anyio.fail_after(DEADLINE_SECONDS):
-        await Sessions(None).end_unused(end)
+        await Sessions(None).end_unused()

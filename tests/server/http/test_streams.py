@@ -8,14 +8,19 @@ import httpx
 import pytest
 
 from bridge.server import http_app
-from bridge.server.http.streams import OpenStreams
+from bridge.server.http import asgi_calls
+from bridge.server.http.asgi_calls import serve_stream
+from bridge.server.http.requests import Head, Request
+from bridge.server.http.streams import KEEP_ALIVE, OpenStreams, stream_headers
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server
 from tests.server.http_server import events, modern, modern_headers, open_session, request
 from tests.server.tools import ADD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+
+    from starlette.types import Message
 
 DEADLINE_SECONDS = 10
 LISTEN = modern(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, request_id="news"))
@@ -43,45 +48,102 @@ def test_open_streams_do_not_hold_up_the_end(errors: Callable[[], list[str]]) ->
     assert errors() == []
 
 
+class Client:
+    """A client of a stream: receives what is sent, and may disconnect."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.is_complete = False
+        self.started, self.gone = anyio.Event(), anyio.Event()
+
+    def request(self) -> Request:
+        request = Request(Head({"type": "http", "method": "GET", "path": "/mcp", "headers": []}))
+        request.receive, request.send = self._receive, self._send
+        return request
+
+    async def _receive(self) -> Message:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if self.gone.is_set():
+            raise ConnectionResetError
+        if message["type"] == "http.response.start":
+            assert (message["status"], message["headers"]) == (200, list(stream_headers(None)))
+            self.started.set()
+        else:
+            self.parts.append(message["body"])
+            self.is_complete = not message["more_body"]
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    backend: str = request.param
+    return backend
+
+
+async def produce_one(write: Callable[[bytes], Awaitable[None]]) -> None:
+    await write(b"one")
+
+
+async def produce_forever(write: Callable[[bytes], Awaitable[None]]) -> None:
+    await write(b"one")
+    await anyio.sleep_forever()
+
+
 @pytest.mark.anyio
-async def test_a_stream_that_is_ended_is_closed_in_order() -> None:
-    streams, sent, started = OpenStreams(), [], anyio.Event()
+@pytest.mark.parametrize("ending", ["server", "others", "client"])
+async def test_a_stream_is_ended_by_its_server_by_others_and_by_its_client(ending: str) -> None:
+    streams, client, ends = OpenStreams(), Client(), list[Any]()
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        started.set()
-        assert (await receive())["type"] == "http.disconnect"
-
-    async def send(message: Any) -> None:
-        sent.append(message["type"])
-
-    async def receive() -> Any:
-        await anyio.sleep_forever()
+    async def serve() -> None:
+        with streams.opened(ends) as ended:
+            await serve_stream(client.request(), stream_headers(None), produce_forever, ended)
 
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as group:
-            group.start_soon(streams.run, app, {}, receive, send)
-            await started.wait()
-            assert len(streams) == 1
-            streams.end()
-    assert sent == ["http.response.start", "http.response.body"]
-    assert len(streams) == 0
+            group.start_soon(serve)
+            await client.started.wait()
+            await anyio.wait_all_tasks_blocked()
+            assert (len(streams), len(ends)) == (1, 1)
+            {"server": streams.end, "others": ends[0], "client": client.gone.set}[ending]()
+    assert (b"".join(client.parts), client.is_complete) == (b"one", ending != "client")
+    assert (len(streams), ends) == (0, [])
 
 
 @pytest.mark.anyio
-async def test_a_stream_that_ended_by_itself_is_left_alone() -> None:
-    streams, sent = OpenStreams(), []
+async def test_a_stream_that_has_no_more_to_send_ends() -> None:
+    client = Client()
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await serve_stream(client.request(), stream_headers(None), produce_one, anyio.Event())
+    assert (b"".join(client.parts), client.is_complete) == (b"one", True)
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"x"})
 
-    async def send(message: Any) -> None:
-        sent.append(message)
+@pytest.mark.anyio
+async def test_what_is_sent_to_a_client_that_has_disconnected_is_dropped() -> None:
+    client, wrote = Client(), list[bytes]()
 
-    async def receive() -> Any:
-        return {"type": "http.disconnect"}
+    async def produce(write: Callable[[bytes], Awaitable[None]]) -> None:
+        client.gone.set()
+        await write(b"one")
+        wrote.append(b"one")
+        await anyio.sleep_forever()
 
-    await streams.run(app, {}, receive, send)
-    streams.end()
-    assert len(sent) == 2
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await serve_stream(client.request(), stream_headers(None), produce, anyio.Event())
+    assert (client.parts, wrote) == ([b""], [b"one"])
+
+
+@pytest.mark.anyio
+async def test_a_silent_stream_gets_comments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asgi_calls, "SILENT_SECONDS", 0.001)
+    client, commented = Client(), anyio.Event()
+
+    async def produce(write: Callable[[bytes], Awaitable[None]]) -> None:
+        while KEEP_ALIVE not in client.parts:
+            await anyio.lowlevel.checkpoint()
+        commented.set()
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await serve_stream(client.request(), stream_headers(None), produce, anyio.Event())
+    assert commented.is_set()

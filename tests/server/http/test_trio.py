@@ -98,9 +98,8 @@ def sent(client: httpx.Client, origin: str, message: dict[str, Any], era: str, *
 
 
 @ERAS
-@pytest.mark.parametrize("fast_path", [True, False])
-def test_calls_are_answered(client: httpx.Client, era: str, *, fast_path: bool) -> None:
-    app = http_app(ToolBox(add, add_in_thread, refuse, large), fast_path=fast_path)
+def test_calls_are_answered(client: httpx.Client, era: str) -> None:
+    app = http_app(ToolBox(add, add_in_thread, refuse, large))
     with hypercorn_server.serving(app) as origin:
         numbers = {"a": 1, "b": 2}
         added, in_thread, refused, text, listed = [
@@ -220,13 +219,12 @@ def said_to(model: ScriptedChatModel) -> list[list[str]]:
     return [[message.text or "" for message in request.messages] for request in model.requests]
 
 
-@pytest.mark.parametrize("fast_path", [True, False])
 @pytest.mark.parametrize("server", [http_server, hypercorn_server], ids=["asyncio", "trio"])
-def test_callers_have_conversations_of_their_own(client: httpx.Client, server: Any, *, fast_path: bool) -> None:
+def test_callers_have_conversations_of_their_own(client: httpx.Client, server: Any) -> None:
     keys = {name: name * 20 for name in ("ada", "bob")}
     model = ScriptedChatModel(list("1234"))
     diary = ai_service(Diary, chat_model=model, memory=ChatMemory())
-    app = http_app(diary, auth=ApiKeys(*(ApiKey(name, key) for name, key in keys.items())), fast_path=fast_path)
+    app = http_app(diary, auth=ApiKeys(*(ApiKey(name, key) for name, key in keys.items())))
     with server.serving(app) as origin:
         for name, era, text in (
             ("ada", "modern", "I am Ada"),
@@ -246,13 +244,10 @@ def test_callers_have_conversations_of_their_own(client: httpx.Client, server: A
     ]
 
 
-@pytest.mark.parametrize("fast_path", [True, False])
 @pytest.mark.parametrize("server", [http_server, hypercorn_server], ids=["asyncio", "trio"])
-def test_without_callers_sessions_have_conversations_of_their_own(
-    client: httpx.Client, server: Any, *, fast_path: bool
-) -> None:
+def test_without_callers_sessions_have_conversations_of_their_own(client: httpx.Client, server: Any) -> None:
     model = ScriptedChatModel(list("12345"))
-    app = http_app(ai_service(Diary, chat_model=model, memory=ChatMemory()), fast_path=fast_path)
+    app = http_app(ai_service(Diary, chat_model=model, memory=ChatMemory()))
     with server.serving(app) as origin:
         url = f"{origin}/mcp"
         ada, bob = open_session(client, url), open_session(client, url)

@@ -1,4 +1,4 @@
-"""Limits over HTTP, in every era and transport, with and without keys, with and without the fast path."""
+"""Limits over HTTP, in every era and transport, with and without keys, before ASGI and in ASGI."""
 
 from __future__ import annotations
 
@@ -88,21 +88,17 @@ def told(answer: dict[str, Any]) -> str:
     return text
 
 
-WAYS = [
-    pytest.param("direct", True, id="direct"),
-    pytest.param("httptools", True, id="asgi"),
-    pytest.param("h11", True, id="h11"),
-    pytest.param("direct", False, id="sdk"),
-]
+BOTH_WAYS = pytest.mark.parametrize("http_kind", ["direct", "httptools"])
+"""Calls are started before ASGI, and in ASGI."""
 
 
-@pytest.mark.parametrize(("http_kind", "fast_path"), WAYS)
+@pytest.mark.parametrize("http_kind", ["direct", "httptools", "h11"])
 @pytest.mark.parametrize("name", ["add", "name_of"])
-def test_over_its_rate_a_caller_is_answered_429_and_another_is_not(http_kind: str, fast_path: bool, name: str) -> None:
+def test_over_its_rate_a_caller_is_answered_429_and_another_is_not(http_kind: str, name: str) -> None:
     limits = Limits(rate=Rate(3, 600))
     arguments = ARGUMENTS if name == "add" else {}
     with (
-        served(limits, http_kind=http_kind, fast_path=fast_path) as origin,
+        served(limits, http_kind=http_kind) as origin,
         talking("modern", origin, ADA) as ada,
         talking("modern", origin, BOB) as bob,
     ):
@@ -146,11 +142,11 @@ def test_of_a_request_over_a_limit_the_body_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
-@pytest.mark.parametrize("fast_path", [True, False])
-def test_over_the_rate_of_a_tool_a_call_fails_and_says_when_to_try_again(kind: str, fast_path: bool) -> None:
+@BOTH_WAYS
+def test_over_the_rate_of_a_tool_a_call_fails_and_says_when_to_try_again(kind: str, http_kind: str) -> None:
     limits = Limits(tool_rates={"a*": Rate(2, 600)})
     with (
-        served(limits, fast_path=fast_path) as origin,
+        served(limits, http_kind=http_kind) as origin,
         talking(kind, origin, ADA) as ada,
         talking(kind, origin, BOB) as bob,
     ):
@@ -196,14 +192,14 @@ def test_calls_at_once_are_limited_for_each_caller(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
-@pytest.mark.parametrize("fast_path", [True, False])
+@BOTH_WAYS
 def test_calls_that_wait_are_limited_for_all_callers_together_and_who_has_many_leaves_some_to_others(
-    kind: str, fast_path: bool
+    kind: str, http_kind: str
 ) -> None:
     held = Held()
     publisher = Publisher(ToolBox(add, held.tool()), name="limited", max_calls=4)
     with (
-        http.serving(http_app(publisher.tools, publisher=publisher, auth=KEYS, fast_path=fast_path)) as origin,
+        http.serving(http_app(publisher.tools, publisher=publisher, auth=KEYS), http=http_kind) as origin,
         talking("modern", origin, ADA) as ada,
         talking("handshake", origin, ADA) as ada_too,
         talking(kind, origin, ADA) as ada_again,
@@ -227,8 +223,8 @@ def test_calls_that_wait_are_limited_for_all_callers_together_and_who_has_many_l
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there every address of 127.0.0.0/8 is this machine's")
-@pytest.mark.parametrize("fast_path", [True, False])
-def test_without_keys_who_calls_from_one_address_leaves_calls_to_other_addresses(*, fast_path: bool) -> None:
+@BOTH_WAYS
+def test_without_keys_who_calls_from_one_address_leaves_calls_to_other_addresses(http_kind: str) -> None:
     held = Held()
     publisher = Publisher(ToolBox(add, held.tool()), name="limited", max_calls=4)
 
@@ -236,7 +232,7 @@ def test_without_keys_who_calls_from_one_address_leaves_calls_to_other_addresses
         return httpx.Client(timeout=20, transport=httpx.HTTPTransport(local_address=address))
 
     with (
-        http.serving(http_app(publisher.tools, publisher=publisher, fast_path=fast_path), http="direct") as origin,
+        http.serving(http_app(publisher.tools, publisher=publisher), http=http_kind) as origin,
         client_at("127.0.0.1") as here,
         client_at("127.0.0.2") as there,
         anyio.from_thread.start_blocking_portal() as portal,
@@ -260,7 +256,10 @@ def _sending(peer: Modern, number: int) -> Any:
 
 def test_who_hangs_up_does_not_get_around_the_calls_at_once() -> None:
     held = Held()
-    with served(Limits(concurrency=1), held.tool(), fast_path=False) as origin, httpx.Client(timeout=20) as client:
+    with (
+        served(Limits(concurrency=1), held.tool(), http_kind="httptools") as origin,
+        httpx.Client(timeout=20) as client,
+    ):
         ada = Handshake(client, origin, bearer(ADA))
         try:
             with client.stream("POST", ada.url, json=http.call("hold"), headers=ada.headers | ada.credential):
@@ -290,9 +289,8 @@ def test_who_hangs_up_while_a_call_runs_is_not_counted_any_more() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-@pytest.mark.parametrize("fast_path", [True, False])
-async def test_a_request_is_not_counted_any_more_when_its_client_gets_the_response(*, fast_path: bool) -> None:
-    app = http_app(ToolBox(add), limits=Limits(concurrency=1), fast_path=fast_path)
+async def test_a_request_is_not_counted_any_more_when_its_client_gets_the_response() -> None:
+    app = http_app(ToolBox(add), limits=Limits(concurrency=1))
     message = http.modern(http.call("add", ARGUMENTS))
     statuses: list[int] = []
 
@@ -322,9 +320,9 @@ async def _until_it_is_let_in(peer: Modern) -> None:
 
 
 @pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
-@pytest.mark.parametrize("fast_path", [True, False])
-def test_a_result_over_its_limit_is_an_error_that_says_how_long_it_was(kind: str, fast_path: bool) -> None:
-    with served(Limits(max_result_bytes=400), fast_path=fast_path) as origin, talking(kind, origin, ADA) as ada:
+@BOTH_WAYS
+def test_a_result_over_its_limit_is_an_error_that_says_how_long_it_was(kind: str, http_kind: str) -> None:
+    with served(Limits(max_result_bytes=400), http_kind=http_kind) as origin, talking(kind, origin, ADA) as ada:
         empty = {"content": [{"type": "text", "text": ""}], "isError": False}
         shell = len(to_json(empty | ({"resultType": "complete"} if kind == "modern" else {})))
         assert told(ada.ask(http.call("many", {"count": 400 - shell}))) == "x" * (400 - shell)
@@ -334,10 +332,10 @@ def test_a_result_over_its_limit_is_an_error_that_says_how_long_it_was(kind: str
 
 
 @pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
-@pytest.mark.parametrize("fast_path", [True, False])
-def test_the_result_of_a_tool_has_the_smallest_of_its_limits(kind: str, fast_path: bool) -> None:
+@BOTH_WAYS
+def test_the_result_of_a_tool_has_the_smallest_of_its_limits(kind: str, http_kind: str) -> None:
     limits = Limits(max_result_bytes=10_000, tool_result_bytes={"many": 500, "m*": 400, "add": 10})
-    with served(limits, fast_path=fast_path) as origin, talking(kind, origin, ADA) as ada:
+    with served(limits, http_kind=http_kind) as origin, talking(kind, origin, ADA) as ada:
         assert told(ada.ask(http.call("many", {"count": 100}))) == "x" * 100
         assert told(ada.ask(http.call("many", {"count": 450}))).endswith("and may have 400: ask for less")
         assert told(ada.ask(http.call("add", ARGUMENTS))).endswith("and may have 10: ask for less")

@@ -22,17 +22,17 @@ from bridge.tools.threads import DEFAULT_THREADS, set_thread_limit
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, Modern, Sse, talking
-from tests.server.limits.test_over_http import ARGUMENTS, DEADLINE_SECONDS, KEYS, add, told
+from tests.server.limits.test_over_http import ARGUMENTS, BOTH_WAYS, DEADLINE_SECONDS, KEYS, add, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @pytest.mark.parametrize("kind", ["modern", "handshake", "sse"])
-@pytest.mark.parametrize("fast_path", [True, False])
+@BOTH_WAYS
 @pytest.mark.parametrize("value", ["x" * 1500, [[]] * 8], ids=["long", "of many values"])
 def test_requests_of_one_caller_that_take_memory_leave_some_to_others(
-    value: str | list[list[int]], kind: str, monkeypatch: pytest.MonkeyPatch, *, fast_path: bool
+    value: str | list[list[int]], kind: str, monkeypatch: pytest.MonkeyPatch, http_kind: str
 ) -> None:
     monkeypatch.setattr(requests, "MAX_BODY_BYTES_OF_ALL", 16_000)
     monkeypatch.setattr(requests, "UNCOUNTED_BODY_BYTES", 1000)
@@ -50,9 +50,9 @@ def test_requests_of_one_caller_that_take_memory_leave_some_to_others(
         answers.append(peer.send(http.call("hold", {"value": value}) | {"id": number}))
         news.release()
 
-    app = http_app(ToolBox(add, hold), auth=KEYS, fast_path=fast_path, max_request_bytes=2000)
+    app = http_app(ToolBox(add, hold), auth=KEYS, max_request_bytes=2000)
     with (
-        http.serving(app, http="direct") as origin,
+        http.serving(app, http=http_kind) as origin,
         talking(kind, origin, ADA) as ada,
         talking(kind, origin, BOB) as bob,
         anyio.from_thread.start_blocking_portal() as portal,
@@ -78,8 +78,8 @@ def test_requests_of_one_caller_that_take_memory_leave_some_to_others(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there every address of 127.0.0.0/8 is this machine's")
-@pytest.mark.parametrize("fast_path", [True, False])
-def test_while_all_threads_are_busy_addresses_take_turns(*, fast_path: bool) -> None:
+@BOTH_WAYS
+def test_while_all_threads_are_busy_addresses_take_turns(http_kind: str) -> None:
     go_on, started, ran = threading.Event(), threading.Semaphore(0), list[str]()
 
     @tool
@@ -105,7 +105,7 @@ def test_while_all_threads_are_busy_addresses_take_turns(*, fast_path: bool) -> 
 
     with (
         one_thread(),
-        http.serving(http_app(publisher.tools, publisher=publisher, fast_path=fast_path), http="direct") as origin,
+        http.serving(http_app(publisher.tools, publisher=publisher), http=http_kind) as origin,
         client_at("127.0.0.1") as here,
         client_at("127.0.0.2") as there,
         ThreadPoolExecutor(8) as threads,

@@ -18,6 +18,7 @@ from bridge.server.changes import Change, Changes
 from bridge.server.features import Features
 from bridge.server.limits import Limits, Rate
 from bridge.tools.execution import ExecutionPolicy
+from tests.server.memory import memory
 from tests.server.stdio_process import StdioProcess, modern_request
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ TEMPLATE = ResourceTemplateReference(type="ref/resource", uri="x://{name}")
 
 
 async def test_completions_fail_like_what_they_belong_to() -> None:
-    async with Client(Publisher([by_name, greeting], name="tests").server) as client:
+    async with Client(memory(Publisher([by_name, greeting], name="tests"))) as client:
         assert (await client.complete(PROMPT, {"name": "name", "value": "a"})).completion.values == ["a0", "a1", "a2"]
         for ref in (PROMPT, TEMPLATE):
             assert await error_of(client.complete(ref, {"name": "name", "value": "refuse"})) == (-32603, "not these")
@@ -86,7 +87,7 @@ async def test_completions_fail_like_what_they_belong_to() -> None:
 
 async def test_limits_hold_for_results_and_completions() -> None:
     limits = Limits(max_result_bytes=100, tool_rates={"greeting": Rate(2, 1000)})
-    async with Client(Publisher([by_name, greeting], name="tests", limits=limits).server) as client:
+    async with Client(memory(Publisher([by_name, greeting], name="tests", limits=limits))) as client:
         code, message = await error_of(client.read_resource("x://a"))
         assert code == -32603
         assert "bytes, and may have 100" in message
@@ -106,7 +107,7 @@ async def test_the_policy_holds_for_reads_and_prompts() -> None:
         return ""
 
     policy = ExecutionPolicy(timeout_seconds=0.05, before=(lambda request, _: seen.append(request.name),))
-    async with Client(Publisher([slow], name="tests", policy=policy).server) as client:
+    async with Client(memory(Publisher([slow], name="tests", policy=policy))) as client:
         with anyio.fail_after(DEADLINE_SECONDS):
             code, message = await error_of(client.read_resource("x://slow"))
     assert (code, seen) == (-32603, ["slow"])
@@ -126,11 +127,9 @@ async def test_completions_need_the_scope_of_their_prompt() -> None:
             await completing
 
 
-@pytest.mark.parametrize("fast_path", [True, False], ids=["fast", "sdk"])
-def test_every_request_over_stdio_is_answered(tmp_path: Path, fast_path: bool) -> None:
+def test_every_request_over_stdio_is_answered(tmp_path: Path) -> None:
     (tmp_path / "failing.py").write_text(FAILING, encoding="utf-8")
-    options = [] if fast_path else ["--no-fast-path"]
-    with StdioProcess(command=["-m", "bridge", "serve", str(tmp_path / "failing.py"), *options]) as server:
+    with StdioProcess(command=["-m", "bridge", "serve", str(tmp_path / "failing.py")]) as server:
         server.send(modern_request(1, "resources/read", uri="x://unknown"))
         server.send(modern_request(2, "prompts/get", name="absent"))
         ref, argument = {"type": "ref/prompt", "name": "named"}, {"name": "name", "value": "a"}

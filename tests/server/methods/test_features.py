@@ -1,4 +1,4 @@
-"""Resources, prompts and completions, in both eras, on the fast path and over the SDK."""
+"""Resources, prompts and completions, in both eras."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits, Rate
 from bridge.server.served.resources import MAX_WATCHED
 from tests.server import http_server as http
+from tests.server.memory import memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 DEADLINE_SECONDS = 20
 ERAS = pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
-PATHS = pytest.mark.parametrize("fast_path", [True, False], ids=["fast", "sdk"])
 
 
 @tool
@@ -99,12 +99,9 @@ EVERYTHING = (add, today, note, red, asking, review, broken)
 
 
 @pytest.fixture(scope="module")
-def urls() -> Iterator[dict[bool, str]]:
-    with (
-        http.serving(http_app(EVERYTHING, fast_path=True)) as fast,
-        http.serving(http_app(EVERYTHING, fast_path=False)) as sdk,
-    ):
-        yield {True: f"{fast}/mcp", False: f"{sdk}/mcp"}
+def url() -> Iterator[str]:
+    with http.serving(http_app(EVERYTHING)) as origin:
+        yield f"{origin}/mcp"
 
 
 async def error_of(request: Any) -> tuple[int, str, Any]:
@@ -114,9 +111,8 @@ async def error_of(request: Any) -> tuple[int, str, Any]:
 
 
 @ERAS
-@PATHS
-async def test_everything_is_listed_read_and_rendered(urls: dict[bool, str], era: Any, fast_path: bool) -> None:
-    async with Client(urls[fast_path], mode=era) as client:
+async def test_everything_is_listed_read_and_rendered(url: str, era: Any) -> None:
+    async with Client(url, mode=era) as client:
         if era == "legacy":
             assert client.server_capabilities is not None
             declared = client.server_capabilities.model_dump(exclude_none=True)
@@ -154,10 +150,9 @@ async def test_everything_is_listed_read_and_rendered(urls: dict[bool, str], era
 
 
 @ERAS
-@PATHS
-async def test_failures_say_what_is_wrong_and_no_secrets(urls: dict[bool, str], era: Any, fast_path: bool) -> None:
+async def test_failures_say_what_is_wrong_and_no_secrets(url: str, era: Any) -> None:
     not_found = -32602 if era == "2026-07-28" else -32002
-    async with Client(urls[fast_path], mode=era) as client:
+    async with Client(url, mode=era) as client:
         for uri in ("nope://a", "notes://a/0"):
             assert await error_of(client.read_resource(uri)) == (
                 not_found,
@@ -179,11 +174,11 @@ async def test_failures_say_what_is_wrong_and_no_secrets(urls: dict[bool, str], 
 
 
 @ERAS
-async def test_a_read_may_report_and_ask(urls: dict[bool, str], era: Any) -> None:
+async def test_a_read_may_report_and_ask(url: str, era: Any) -> None:
     async def answer(context: Any, params: Any) -> ElicitResult:
         return ElicitResult(action="decline")
 
-    async with Client(urls[True], mode=era, elicitation_callback=answer) as client:
+    async with Client(url, mode=era, elicitation_callback=answer) as client:
         (content,) = (await client.read_resource("asking://this")).contents
         assert getattr(content, "text", None) == "this: decline"
 
@@ -219,7 +214,7 @@ async def test_a_key_sees_what_its_names_allow_and_scopes_are_needed() -> None:
 
 async def test_limits_hold_for_reads_and_prompts() -> None:
     limits = Limits(tool_rates={"today": Rate(1, 1000), "review": Rate(1, 1000)})
-    async with Client(Publisher(EVERYTHING, name="tests", limits=limits).server) as client:
+    async with Client(memory(Publisher(EVERYTHING, name="tests", limits=limits))) as client:
         await client.read_resource("notes://today")
         await client.get_prompt("review", {"code": "x"})
         for request in (client.read_resource("notes://today"), client.get_prompt("review", {"code": "x"})):
@@ -244,7 +239,9 @@ async def test_changes_are_notified(era: Any) -> None:
             heard.set()
 
     async with Client(
-        Publisher(Features(resources=resources, prompts=prompts), name="tests").server, mode=era, message_handler=listen
+        memory(Publisher(Features(resources=resources, prompts=prompts), name="tests")),
+        mode=era,
+        message_handler=listen,
     ) as client:
         if era == "legacy":
             await client.subscribe_resource("notes://today")
@@ -276,7 +273,7 @@ async def test_changes_are_notified(era: Any) -> None:
 
 
 async def test_a_server_without_them_says_so() -> None:
-    async with Client(Publisher(add, name="tests").server, mode="legacy") as client:
+    async with Client(memory(Publisher(add, name="tests")), mode="legacy") as client:
         for request in (
             client.list_resources(),
             client.list_prompts(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -11,13 +12,16 @@ import httpx
 import pytest
 from mcp import Client
 from mcp.client.sse import sse_client
-from mcp.server.runner import serve_loop
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification, JSONRPCRequest, ToolListChangedNotification
+from mcp_types import ToolListChangedNotification
 
 from bridge.server import Publisher, http_app
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.connection import StreamConnection
+from bridge.server.exchange import LocalOrigin
+from bridge.server.observed import dispatch_of
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import call, initialize, open_session
+from tests.server.memory import memory
 from tests.server.tools import ADD, GREET, made
 
 if TYPE_CHECKING:
@@ -71,7 +75,7 @@ async def test_a_session_of_the_handshake_era_is_told(serving: Callable[..., str
     tools = ToolBox(ADD)
     publisher = Publisher(tools, name="tests")
     origin = serving(http_app(tools, publisher=publisher))
-    server: Any = {"memory": publisher.server, "http": f"{origin}/mcp", "sse": sse_client(f"{origin}/sse")}[transport]
+    server: Any = {"memory": memory(publisher), "http": f"{origin}/mcp", "sse": sse_client(f"{origin}/sse")}[transport]
     news = News()
     async with Client(server, mode="legacy", message_handler=news) as client:
         assert client.server_capabilities.tools is not None
@@ -89,7 +93,7 @@ async def test_a_session_of_the_handshake_era_is_told(serving: Callable[..., str
 async def test_a_subscription_of_the_modern_era_is_told(serving: Callable[..., str], transport: str) -> None:
     tools = ToolBox(ADD)
     publisher = Publisher(tools, name="tests")
-    server: Any = publisher.server if transport == "memory" else serving(http_app(tools, publisher=publisher)) + "/mcp"
+    server: Any = memory(publisher) if transport == "memory" else serving(http_app(tools, publisher=publisher)) + "/mcp"
     async with Client(server) as client:
         assert client.server_capabilities.tools is not None
         assert client.server_capabilities.tools.list_changed is True
@@ -124,48 +128,45 @@ async def test_a_session_that_has_ended_is_forgotten(serving: Callable[..., str]
 
 async def test_a_client_that_greets_again_and_again_is_told_once() -> None:
     publisher = Publisher(ToolBox(ADD), name="tests")
-    to_server, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    writing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-    async with to_server, from_server, anyio.create_task_group() as group:
-        group.start_soon(lambda: serve_loop(publisher.server, reading, writing, lifespan_state={}))
+    written: list[bytes] = []
+    connection = StreamConnection(publisher, dispatch_of(publisher), LocalOrigin(EVERYTHING), written.append)
+    async with connection.running():
         for number in range(3):
-            await to_server.send(SessionMessage(JSONRPCRequest.model_validate(initialize() | {"id": number})))
-            await from_server.receive()
-            await to_server.send(SessionMessage(JSONRPCNotification.model_validate(OPENED)))
-            await anyio.wait_all_tasks_blocked()
+            connection.receive(initialize() | {"id": number})
+            connection.receive(OPENED)
         assert len(publisher.changes) == 1
-        group.cancel_scope.cancel()
+        publisher.tools.add(GREET)
+        await anyio.wait_all_tasks_blocked()
+    told = [json.loads(each).get("method") for each in written]
+    assert told == [None, None, None, "notifications/tools/list_changed"]
+    assert len(publisher.changes) == 0
 
 
 async def test_a_session_that_does_not_read_holds_up_nobody() -> None:
     tools, news = ToolBox(ADD), News()
     publisher = Publisher(tools, name="tests")
-    to_server, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    writing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-    async with (
-        to_server,
-        from_server,
-        anyio.create_task_group() as group,
-        Client(publisher.server, mode="legacy", message_handler=news) as client,
-    ):
-        group.start_soon(lambda: serve_loop(publisher.server, reading, writing, lifespan_state={}))
-        await to_server.send(SessionMessage(JSONRPCRequest.model_validate(initialize())))
-        await from_server.receive()
-        await to_server.send(SessionMessage(JSONRPCNotification.model_validate(OPENED)))
-        await client.list_tools()
+    written, waiting, reads = list[bytes](), list[bool](), anyio.Event()
+
+    async def drained() -> None:
+        waiting.append(True)
+        await reads.wait()
+
+    slow = StreamConnection(publisher, dispatch_of(publisher), LocalOrigin(EVERYTHING), written.append, drained)
+    async with slow.running(), Client(memory(publisher), mode="legacy", message_handler=news) as client:
+        slow.receive(initialize())
+        slow.receive(OPENED)
+        assert json.loads(written.pop())["result"]["protocolVersion"] == "2025-11-25"
         with anyio.fail_after(DEADLINE_SECONDS):
             while len(publisher.changes) < 2:
                 await anyio.lowlevel.checkpoint()
         for name in map(str, range(50)):
             tools.add(made(name, ADD.executor.execute))  # type: ignore[arg-type]  # never called
             await news.next()
-        assert writing.statistics().tasks_waiting_send == 1
-        # One is being sent since the first change; all later ones are a second.
+        assert (len(waiting), len(written)) == (1, 1)
+        # One was sent at the first change; all later ones are a second.
+        reads.set()
         with anyio.fail_after(DEADLINE_SECONDS):
-            for _ in range(2):
-                told = (await from_server.receive()).message
-                assert isinstance(told, JSONRPCNotification)
-                assert told.method == "notifications/tools/list_changed"
+            while len(written) < 2:
+                await anyio.lowlevel.checkpoint()
         await client.list_tools()
-        assert writing.statistics().tasks_waiting_send == 0
-        group.cancel_scope.cancel()
+        assert [json.loads(each)["method"] for each in written] == ["notifications/tools/list_changed"] * 2

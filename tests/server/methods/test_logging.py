@@ -1,25 +1,53 @@
+"""``logging/setLevel``: sessions keep a level each."""
+
 from __future__ import annotations
 
-import gc
+import json
+from typing import Any
 
-from bridge.server.methods.logging import LogLevels
+import pytest
 
-
-class Client:
-    """A stand-in for a client."""
-
-
-def test_a_client_hears_all_until_it_says_otherwise() -> None:
-    levels, client, other = LogLevels(), Client(), Client()
-    assert levels.of(client) == "debug"
-    levels.keep(client, "error")
-    levels.keep(client, "warning")
-    assert (levels.of(client), levels.of(other), levels.of(None)) == ("warning", "debug", "debug")
+from bridge.protocol.session import Session
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.core import ServerCore
+from bridge.server.dispatch import Dispatch
+from bridge.server.exchange import LocalOrigin
+from bridge.tools.toolbox import ToolBox
+from tests.server.http_server import initialize, request
+from tests.server.tools import ADD
 
 
-def test_of_a_client_that_has_gone_nothing_is_kept() -> None:
-    levels, client = LogLevels(), Client()
-    levels.keep(client, "error")
-    del client
-    gc.collect()
-    assert len(levels) == 0
+@pytest.fixture
+def dispatch() -> Dispatch:
+    return Dispatch(ServerCore(ToolBox(ADD), name="tests"))
+
+
+def opened(dispatch: Dispatch) -> Session:
+    session = Session()
+    dispatch.handshake(initialize(), session, LocalOrigin(EVERYTHING), "")
+    return session
+
+
+def set_level(dispatch: Dispatch, session: Session, level: object) -> dict[str, Any]:
+    answer = dispatch.handshake(
+        request("logging/setLevel", {"level": level}), session, LocalOrigin(EVERYTHING), session.version
+    )
+    assert isinstance(answer, bytes)
+    told: dict[str, Any] = json.loads(answer)
+    return told
+
+
+def test_a_client_hears_all_until_it_says_otherwise(dispatch: Dispatch) -> None:
+    client, other = opened(dispatch), opened(dispatch)
+    assert client.log_level == "debug"
+    for level in ("error", "warning"):
+        assert set_level(dispatch, client, level)["result"] == {}
+    assert (client.log_level, other.log_level) == ("warning", "debug")
+
+
+@pytest.mark.parametrize("level", ["loud", None, 1, ["error"], {}])
+def test_a_level_that_is_none_is_refused_and_changes_nothing(dispatch: Dispatch, level: object) -> None:
+    client = opened(dispatch)
+    error = set_level(dispatch, client, level)["error"]
+    assert (error["code"], client.log_level) == (-32602, "debug")
+    assert "'level' must be one of debug, info" in error["message"]

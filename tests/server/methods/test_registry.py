@@ -6,93 +6,67 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from mcp_types import RequestParams
 
 from bridge import prompt, resource
 from bridge.protocol.messages import ProtocolError
-from bridge.protocol.versions import INVALID_PARAMS, METHOD_NOT_FOUND
+from bridge.protocol.versions import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND
 from bridge.server.auth.access import EVERYTHING, Access
 from bridge.server.core import ServerCore
 from bridge.server.http.app import http_app
-from bridge.server.methods.method import ERAS, Method, Target
+from bridge.server.methods.method import MODERN, Method, Target, required_text
 from bridge.server.methods.registry import METHODS, methods_of
 from bridge.telemetry.conventions import SERVER_OPERATION_DURATION
 from bridge.telemetry.switch import enabled
 from bridge.tools.toolbox import ToolBox
 from bridge.wire.received import SERVER_INFO_KEY
 from tests.server.http_server import answer, modern, modern_headers, open_session, request, serving
-from tests.server.test_telemetry_paths import Watched
+from tests.server.test_observed import PROTOCOLS, Watched
 from tests.server.tools import ADD
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from bridge.server.methods.method import HandlerRequest, PlainRequest
+    from bridge.server.exchange import ServedExchange
+    from bridge.server.methods.method import Written
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
 SHOUT = "test/shout"
 SURROUNDINGS = "test/surroundings"
 ERAS_OF_CLIENTS = pytest.mark.parametrize("is_modern", [True, False], ids=["modern", "handshake"])
-PATHS = pytest.mark.parametrize("fast_path", [True, False], ids=["the fast path", "the SDK"])
-
-
-class ShoutParams(RequestParams):
-    text: str
 
 
 class Shout(Method):
     """A method that answers at once."""
 
     name = SHOUT
-    planned_in = ERAS
 
-    def plan(self, request: PlainRequest) -> bytes | None:
-        text = request.params.get("text")
-        if not isinstance(text, str):
-            return None
+    def plan(self, exchange: ServedExchange) -> bytes:
+        text = required_text(exchange.params, "text")
         WAYS.append("plan")
-        return request.write(self._shouted(text, modern=request.modern))
-
-    def params_type(self) -> type[ShoutParams]:
-        return ShoutParams
-
-    async def handle(self, request: HandlerRequest, params: ShoutParams) -> Json:
-        WAYS.append("handler")
-        return self._shouted(params.text, modern=request.modern)
-
-    def _shouted(self, text: str, *, modern: bool) -> Json:
         if not text:
             raise ProtocolError(INVALID_PARAMS, "nothing to shout", {"of": self._core.name})
-        return {"text": text.upper()} | ({"resultType": "complete"} if modern else {})
+        return exchange.write({"text": text.upper()} | ({"resultType": "complete"} if exchange.modern else {}))
 
 
 class Surroundings(Method):
     """A method that has to be awaited, has a context, and a target."""
 
     name = SURROUNDINGS
-    planned_in = ERAS
     target_param = "name"
 
-    def plan(self, request: PlainRequest) -> PlainRequest | None:
-        return request if type(request.params.get("name")) is str else None
+    def plan(self, exchange: ServedExchange) -> None:
+        required_text(exchange.params, "name")
 
-    def run(self, request: PlainRequest, context: InvocationContext, write: Callable[[Json], Any]) -> Awaitable[Any]:
+    def run(
+        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
+    ) -> Awaitable[Written]:
         WAYS.append("run")
-        return self._written(context, write, modern=request.modern)
+        return self._written(context, write, modern=exchange.modern)
 
-    async def _written(self, context: InvocationContext, write: Callable[[Json], Any], *, modern: bool) -> Any:
+    async def _written(self, context: InvocationContext, write: Callable[[Json], Written], *, modern: bool) -> Written:
         surroundings: Json = {"agent": context.headers["user-agent"]}
         return write(surroundings | ({"resultType": "complete"} if modern else {}))
-
-    def params_type(self) -> type[RequestParams]:
-        return RequestParams
-
-    async def handle(self, request: HandlerRequest, params: RequestParams) -> Json:
-        WAYS.append("handler")
-        with request.running() as context:
-            written: Json = await self._written(context, dict, modern=request.modern)
-            return written
 
     def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
         return Target(params["name"], params["name"], None)
@@ -123,9 +97,9 @@ def sent(client: httpx.Client, url: str, message: Json, *, is_modern: bool) -> J
 
 
 @ERAS_OF_CLIENTS
-@PATHS
-def test_a_registered_method_is_answered_on_both_paths_in_both_eras(is_modern: bool, fast_path: bool) -> None:
-    with serving(http_app(ToolBox(ADD), name="tests", fast_path=fast_path)) as origin, httpx.Client() as client:
+@pytest.mark.parametrize("http", PROTOCOLS)
+def test_a_registered_method_is_answered_in_both_eras(is_modern: bool, http: str) -> None:
+    with serving(http_app(ToolBox(ADD), name="tests"), http=http) as origin, httpx.Client() as client:
         url = f"{origin}/mcp"
         shouted = sent(client, url, request(SHOUT, {"text": "hi"}), is_modern=is_modern)
         refused = sent(client, url, request(SHOUT, {"text": ""}), is_modern=is_modern)
@@ -135,51 +109,58 @@ def test_a_registered_method_is_answered_on_both_paths_in_both_eras(is_modern: b
     assert shouted == {"result": {"text": "HI"} | of_era}
     assert refused == {"error": {"code": INVALID_PARAMS, "message": "nothing to shout", "data": {"of": "tests"}}}
     assert surroundings == {"result": {"agent": client.headers["user-agent"]} | of_era}
-    fast = ["plan", "plan", "run"]
-    assert (fast if fast_path else ["handler"] * 3) == WAYS
-
-
-def test_what_a_plan_does_not_take_goes_to_the_handler() -> None:
-    with serving(http_app(ToolBox(ADD))) as origin, httpx.Client() as client:
-        refused = sent(client, f"{origin}/mcp", request(SHOUT, {"text": 1}), is_modern=True)
-    assert refused["error"]["code"] == INVALID_PARAMS
-    assert WAYS == []
-
-
-def test_the_fast_path_answers_where_the_header_names_the_target() -> None:
-    message = modern(request(SURROUNDINGS, {"name": "x"}))
-    headers = modern_headers(message)
-    with serving(http_app(ToolBox(ADD))) as origin, httpx.Client() as client:
-        for named in ("x", "y"):
-            client.post(f"{origin}/mcp", json=message, headers=headers | {"mcp-name": named})
-    assert WAYS == ["run", "handler"]
+    assert WAYS == ["plan", "plan", "run"]
 
 
 @ERAS_OF_CLIENTS
-def test_what_is_observed_of_a_registered_method_is_the_same_on_both_paths(is_modern: bool) -> None:
-    def observed(*, fast_path: bool) -> tuple[Any, Any, Any]:
-        watched = Watched()
-        with enabled(watched.observer):
-            app = http_app(ToolBox(ADD), fast_path=fast_path)
-            with serving(app) as origin, httpx.Client() as client:
-                for message in (
-                    request(SHOUT, {"text": "hi"}),
-                    request(SHOUT, {"text": ""}),
-                    request(SURROUNDINGS, {"name": "x"}),
-                ):
-                    sent(client, f"{origin}/mcp", message, is_modern=is_modern)
-        return (
-            [(labels, count) for labels, count in watched.counts(SERVER_OPERATION_DURATION) if SHOUT in str(labels)],
-            [record | {"trace_id": None} for record in watched.records],
-            [name for name, *_ in watched.spans if "test/" in name],
-        )
+def test_parameters_that_are_malformed_are_refused(is_modern: bool) -> None:
+    with serving(http_app(ToolBox(ADD))) as origin, httpx.Client() as client:
+        for method in (SHOUT, SURROUNDINGS):
+            refused = sent(client, f"{origin}/mcp", request(method, {"text": 1}), is_modern=is_modern)
+            assert refused["error"]["code"] == INVALID_PARAMS
+            assert "must be text" in refused["error"]["message"]
+    assert WAYS == []
 
-    fast, slow = observed(fast_path=True), observed(fast_path=False)
-    assert fast == slow
-    counts, records, spans = fast
+
+def test_a_method_is_run_where_the_header_names_the_target() -> None:
+    message = modern(request(SURROUNDINGS, {"name": "x"}))
+    headers = modern_headers(message)
+    with serving(http_app(ToolBox(ADD))) as origin, httpx.Client() as client:
+        found, refused = (
+            client.post(f"{origin}/mcp", json=message, headers=headers | {"mcp-name": named}) for named in ("x", "y")
+        )
+    assert found.json()["result"]["agent"] == client.headers["user-agent"]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, HEADER_MISMATCH)
+    assert WAYS == ["run"]
+
+
+def test_a_method_of_one_era_is_unknown_in_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shout, "eras", MODERN)
+    with serving(http_app(ToolBox(ADD))) as origin, httpx.Client() as client:
+        message = request(SHOUT, {"text": "hi"})
+        assert "result" in sent(client, f"{origin}/mcp", message, is_modern=True)
+        refused = sent(client, f"{origin}/mcp", message, is_modern=False)
+    assert refused == {"error": {"code": METHOD_NOT_FOUND, "message": "Method not found", "data": SHOUT}}
+
+
+@ERAS_OF_CLIENTS
+@pytest.mark.parametrize("http", PROTOCOLS)
+def test_a_registered_method_is_observed(is_modern: bool, http: str) -> None:
+    watched = Watched()
+    with enabled(watched.observer):
+        app = http_app(ToolBox(ADD))
+        with serving(app, http=http) as origin, httpx.Client() as client:
+            for message in (
+                request(SHOUT, {"text": "hi"}),
+                request(SHOUT, {"text": ""}),
+                request(SURROUNDINGS, {"name": "x"}),
+            ):
+                sent(client, f"{origin}/mcp", message, is_modern=is_modern)
+    counts = [(labels, count) for labels, count in watched.counts(SERVER_OPERATION_DURATION) if SHOUT in str(labels)]
     assert sorted((labels["mcp.method.name"], count) for labels, count in counts) == [(SHOUT, 1), (SHOUT, 1)]
-    assert [record["tool"] for record in records] == ["x"]
-    assert spans == [SHOUT, SHOUT, f"{SURROUNDINGS} x"]
+    assert sorted(labels.get("error.type", "") for labels, _ in counts) == ["", str(INVALID_PARAMS)]
+    assert [(record["tool"], record["outcome"]) for record in watched.records] == [("x", "ok")]
+    assert [name for name, *_ in watched.spans if "test/" in name] == [SHOUT, SHOUT, f"{SURROUNDINGS} x"]
 
 
 def test_an_unserved_list_and_an_unknown_method_are_not_found() -> None:
@@ -200,7 +181,8 @@ def greeting() -> str:
     return "Hello"
 
 
-def test_every_method_can_answer_somehow() -> None:
+def test_every_method_reads_its_parameters() -> None:
     for name, method in methods_of(ServerCore([ADD, motto, greeting], name="tests")).items():
         assert method.name == name
-        assert method.planned_in or method.params_type() is not None
+        assert type(method).plan is not Method.plan
+        assert method.eras

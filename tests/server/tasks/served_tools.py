@@ -101,7 +101,7 @@ def tools(gate: Gate) -> list[Callable[..., Any]]:
 def served(
     gate: Gate | None = None,
     *,
-    fast_path: bool = True,
+    http: Any = "direct",
     auth: Auth | None = None,
     limits: Limits | None = None,
     **options: Any,
@@ -110,9 +110,7 @@ def served(
     gate = gate or Gate()
     publisher = publisher_of(tools(gate), limits, **options)
     try:
-        with http_server.serving(
-            http_app(publisher.tools, publisher=publisher, fast_path=fast_path, auth=auth), http="direct"
-        ) as origin:
+        with http_server.serving(http_app(publisher.tools, publisher=publisher, auth=auth), http=http) as origin:
             yield origin
     finally:
         gate.open()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
-PATHS = pytest.mark.parametrize("fast_path", [True, False], ids=["the fast path", "the SDK"])
+SERVERS = pytest.mark.parametrize("http", ["direct", "h11"], ids=["before ASGI", "the app"])
 
 
 def named(name: str) -> dict[str, Any]:
@@ -161,8 +161,8 @@ async def test_answers_that_arrive_together_are_all_stored() -> None:
         await tasks.close()
 
 
-@PATHS
-def test_a_question_while_the_task_is_stored_is_asked_by_the_task(fast_path: bool) -> None:
+@SERVERS
+def test_a_question_while_the_task_is_stored_is_asked_by_the_task(http: Any) -> None:
     store = SlowStore()
 
     @tool
@@ -174,8 +174,8 @@ def test_a_question_while_the_task_is_stored_is_asked_by_the_task(fast_path: boo
         return f"Hello, {(answer.content or {}).get('name')}"
 
     publisher = Publisher(greet, name="tests", tasks=TaskOptions(store=store, after_seconds=0.01))
-    app = http_app(publisher.tools, publisher=publisher, fast_path=fast_path)
-    with http_server.serving(app, http="direct") as origin, TaskClient(origin) as client:
+    app = http_app(publisher.tools, publisher=publisher)
+    with http_server.serving(app, http=http) as origin, TaskClient(origin) as client:
         task_id = client.created("greet")
         assert client.state(task_id, "input_required")["inputRequests"].keys() == {"name"}
         client.update(task_id, name=named("Ada"))

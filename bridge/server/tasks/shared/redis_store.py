@@ -87,7 +87,7 @@ class RedisTaskStore:
         """This process, and its messages to and from others."""
         self._script = self._redis.register_script(SCRIPT)
 
-    # --- requests of clients -----------------------------------------------------------------------------------------
+    # --- requests of clients ------------------------------------------------------------------------------------------
 
     async def room(self, account: str, stored_bytes: int, maxima: tuple[int, int]) -> Literal["ok", "tasks", "bytes"]:
         """Return the maximum that is reached, ``tasks`` or ``bytes``, or ``ok``.
@@ -174,7 +174,7 @@ class RedisTaskStore:
         outcome = await self._run("cancel", cancelled.task.id, record_to_json(cancelled), cancelled.stored_bytes)
         return bool(outcome == "done")
 
-    # --- processes that run tasks ------------------------------------------------------------------------------------
+    # --- processes that run tasks -------------------------------------------------------------------------------------
 
     async def claim(self, runner: str, most: int, skipped: Collection[str]) -> list[str]:
         """Take tasks that wait; return their ids.

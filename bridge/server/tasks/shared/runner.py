@@ -108,7 +108,7 @@ class TaskRunner:
         """Claim tasks, if there is room."""
         self._woken.set()
 
-    # --- tasks of this process ---------------------------------------------------------------------------------------
+    # --- tasks of this process ----------------------------------------------------------------------------------------
 
     def hold(self, task_id: str, claim: Claim, seconds_left: float | None, *, may_run_again: bool) -> None:
         """Note the claim of a task that is about to run, and expires after a time; None for never."""
@@ -164,7 +164,7 @@ class TaskRunner:
             self._changed.pop(task_id, None)
             self.wake()
 
-    # --- claims ------------------------------------------------------------------------------------------------------
+    # --- claims -------------------------------------------------------------------------------------------------------
 
     async def _receive_queued(self, message: Mapping[str, Any]) -> None:  # noqa: ARG002 - a claim finds it
         self._woken.set()
@@ -211,7 +211,7 @@ class TaskRunner:
             with nullcontext() if self._watched is None else self._watched.continued(rerun.trace):
                 self.begin(record, rerun, {**record.answers, **earlier})
 
-    # --- states, answers and cancellations ---------------------------------------------------------------------------
+    # --- states, answers and cancellations ----------------------------------------------------------------------------
 
     async def _keep_writing(self) -> None:
         while True:
@@ -251,7 +251,7 @@ class TaskRunner:
             held.running.interrupt()
         held.running.channel.remember(await self._store.answers(task_id))
 
-    # --- lost messages, and dead processes ---------------------------------------------------------------------------
+    # --- lost messages, and dead processes ----------------------------------------------------------------------------
 
     async def _keep_looking(self) -> None:
         looked_at = monotonic()

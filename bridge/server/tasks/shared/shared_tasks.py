@@ -77,7 +77,7 @@ class SharedTasks(Tasks):
         """Claim no further tasks."""
         self.runner.is_draining = True
 
-    # --- calls -------------------------------------------------------------------------------------------------------
+    # --- calls --------------------------------------------------------------------------------------------------------
 
     async def _begin(self, record: TaskRecord, call: TaskCall) -> Json:
         """Store a task, and begin it here if there is room; otherwise, it waits for another process."""
@@ -134,7 +134,7 @@ class SharedTasks(Tasks):
             running, record, is_ending=self._is_ending, failed=partial(self._calls.running.leave, running.work)
         )
 
-    # --- requests for tasks ------------------------------------------------------------------------------------------
+    # --- requests for tasks -------------------------------------------------------------------------------------------
 
     async def get(self, task_id: str, caller: Caller | None) -> Task:
         """Return a task; see `Tasks`."""
@@ -179,7 +179,7 @@ class SharedTasks(Tasks):
             raise unknown_task(task_id)
         return found
 
-    # --- other processes ---------------------------------------------------------------------------------------------
+    # --- other processes ----------------------------------------------------------------------------------------------
 
     async def _receive_change(self, message: Mapping[str, Any]) -> None:
         if message.get("ended"):

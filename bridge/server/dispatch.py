@@ -1,0 +1,284 @@
+"""Dispatch: from a message to its method, and from the method's result to the answer.
+
+    message ─> Dispatch ─┬─> bytes             the whole answer
+                         ╰─> ServedExchange    to be started or run by its transport ─> answer
+
+An answer that is an error is an `ErrorAnswer`, whose code the transport may need.
+It has no I/O, and is shared by all transports. Clauses: MCP 2025-11-25 and 2026-07-28, "Basic protocol"; JSON-RPC 2.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pydantic_core import to_json
+
+from bridge.protocol.envelope import ModernEnvelopes, check_meta
+from bridge.protocol.messages import ErrorAnswer, ProtocolError, answer, result_message
+from bridge.protocol.rounds import StateSeal
+from bridge.protocol.versions import (
+    CAPABILITIES_KEY,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PROTOCOL_VERSION_KEY,
+)
+from bridge.server.channel import context_of, input_required
+from bridge.server.exchange import ServedExchange
+from bridge.server.methods.method import Unknown
+from bridge.server.methods.registry import methods_of
+from bridge.tools.questions import InputRequired
+from bridge.wire.received import SERVER_INFO_KEY, Received, write_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bridge.protocol.session import Session
+    from bridge.server.core import ServerCore
+    from bridge.server.direct_calls import DirectCall
+    from bridge.server.exchange import Origin
+    from bridge.server.methods.method import Era, Method
+    from bridge.types import Json, Step
+
+_logger = logging.getLogger("bridge.server")
+_EMPTY: Json = {}
+
+
+class Dispatch:
+    """Dispatches the requests of one server.
+
+    Args:
+        core: The server.
+        responder: Makes the responder of a method; by default, `Responder`.
+        has_sessions: False if clients of the handshake era have no sessions.
+    """
+
+    def __init__(
+        self,
+        core: ServerCore,
+        responder: Callable[[Method, StateSeal], Responder] | None = None,
+        *,
+        has_sessions: bool = True,
+    ) -> None:
+        self.methods = methods = methods_of(core)
+        """The methods by name."""
+        self.targets: Mapping[str, str] = {
+            name: param
+            for name, method in methods.items()
+            if (param := method.target_param or method.header_param) is not None
+        }
+        """The parameter that HTTP repeats in ``Mcp-Name``, by method."""
+        seal = StateSeal(core.state_keys, core.name)
+        make = responder or Responder
+        responders = {method: make(method, seal) for method in methods.values()}
+
+        def of(era: Era) -> dict[str, Responder]:
+            return {
+                method.name: each
+                for method, each in responders.items()
+                if era in method.eras and (has_sessions or not method.needs_session) and method.is_served
+            }
+
+        self._handshake, self._modern = of("handshake"), of("modern")
+        self._unknown = make(Unknown(core), seal)
+        self._running = core.running
+        self._envelopes = ModernEnvelopes()
+        self._stamp: Json = {SERVER_INFO_KEY: core.implementation}
+        self._write_stamped = self._stamped  # bound once
+        self._ending = b',"resultType":"complete","_meta":%b' % to_json(self._stamp)
+
+    def handshake(self, message: Json, session: Session | None, origin: Origin, version: str) -> bytes | ServedExchange:
+        """Dispatch a request of the handshake era.
+
+        Args:
+            message: A request, as `bridge.protocol.messages.read_message` returns it.
+            session: The session; None without one.
+            origin: Where it comes from.
+            version: Protocol version; empty before it is negotiated.
+        """
+        method, params = message["method"], message.get("params") or _EMPTY
+        responder = self._handshake.get(method, self._unknown)
+        exchange = ServedExchange(
+            message["id"],
+            method,
+            params,
+            version,
+            False,
+            _EMPTY if session is None else session.capabilities,
+            session,
+            origin,
+            self._running,
+            write_result,
+        )
+        try:
+            check_meta(params.get("_meta"))
+            if session is not None and responder is not self._unknown:  # clients of other eras try their methods
+                _check_session(session, exchange)
+        except ProtocolError as error:
+            return responder.refuse(exchange, error)
+        return responder.plan(exchange)
+
+    def modern(self, message: Json, origin: Origin, *, is_checked: bool = False) -> bytes | ServedExchange:
+        """Dispatch a request of version 2026-07-28.
+
+        Args:
+            message: A request, as `bridge.protocol.messages.read_message` returns it.
+            origin: Where it comes from.
+            is_checked: True if the envelope of a request that differs by its id alone was valid.
+        """
+        params = message.get("params") or _EMPTY
+        meta: Json = params.get("_meta")  # type: ignore[assignment]  # checked below
+        if not is_checked:
+            try:
+                self._envelopes.check(meta)
+            except ProtocolError as error:
+                return ErrorAnswer.of(message["id"], error)
+        method = message["method"]
+        return self._modern.get(method, self._unknown).plan(
+            ServedExchange(
+                message["id"],
+                method,
+                params,
+                meta[PROTOCOL_VERSION_KEY],
+                True,
+                meta[CAPABILITIES_KEY],
+                None,
+                origin,
+                self._running,
+                self._write_stamped,
+                self._ending,
+            )
+        )
+
+    def notified(self, message: Json, origin: Origin, version: str) -> None:
+        """Record a notification that was received; its transport handles it. The arguments are those of `handshake`."""
+
+    def close(self) -> None:
+        """End requests that last until their client disconnects."""
+        for method in self.methods.values():
+            method.close()
+
+    def _stamped(self, result: Json) -> bytes:
+        """Write a result of the modern era, which names its server unless the tool's author did."""
+        meta = result.get("_meta")
+        if not meta:
+            if isinstance(result, Received) and (written := result.ended(self._ending)) is not None:
+                return written
+            result["_meta"] = self._stamp
+        elif meta.get(SERVER_INFO_KEY) is None:
+            result["_meta"] = {**meta, **self._stamp}
+        return write_result(result)
+
+
+class Responder:
+    """Writes the answers of a method.
+
+    Args:
+        method: The method.
+        seal: Encrypts the state of questions of the modern era.
+    """
+
+    __slots__ = ("_method", "_plan", "_run", "_run_alone", "_seal", "_start")
+
+    def __init__(self, method: Method, seal: StateSeal) -> None:
+        self._method = method
+        self._seal = seal
+        self._plan = method.plan
+        self._run = method.run
+        self._run_alone = method.run_without_context
+        self._start = method.start
+
+    def plan(self, exchange: ServedExchange) -> bytes | ServedExchange:
+        """Return the answer, or the exchange if it has to be run."""
+        try:
+            planned = self._planned(exchange)
+        except ProtocolError as error:
+            return self.refuse(exchange, error)
+        return exchange if planned is None else result_message(exchange.id, planned)
+
+    def refuse(self, exchange: ServedExchange, error: ProtocolError) -> bytes:
+        """Return the answer to a request that is not run."""
+        return exchange.refusal(error)
+
+    def _planned(self, exchange: ServedExchange) -> bytes | None:
+        """Return the result; None if the exchange has to be run. Raises nothing but `ProtocolError`."""
+        exchange.responder = self
+        try:
+            params = exchange.params
+            if exchange.modern and ("requestState" in params or "inputResponses" in params):
+                self._method.read_round(exchange, self._seal)
+            return self._plan(exchange)
+        except ProtocolError:
+            raise
+        except Exception as error:  # noqa: BLE001 - logged and answered
+            raise unexpected(exchange.method, error) from None
+
+    def start(self, exchange: ServedExchange, step: Step) -> bytes | None:
+        """Run the first step of the function; return the answer if it has ended, else `run` continues it."""
+        return self._start(exchange, step)
+
+    def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> DirectCall | None:
+        """Send a call of another server's tool; ``receive`` gets the answer, or None if `run` has to continue it."""
+
+        def received(result: bytes | None) -> None:
+            receive(None if result is None else result_message(exchange.id, result))
+
+        return self._method.send_at_once(exchange, received)
+
+    async def run(self, exchange: ServedExchange) -> tuple[bytes, int]:
+        """Run an exchange, or the rest of it; return the answer and its JSON-RPC error code, 0 for a result."""
+        try:
+            if exchange.tool is not None and not exchange.takes_context:
+                result = await self._run_alone(exchange)
+            else:
+                result = await self._run(exchange, context_of(exchange), exchange.write)
+        except (Exception, InputRequired) as raised:  # noqa: BLE001 - logged and answered
+            return self._answer(exchange, self._error(exchange, raised))
+        return exchange.response(result), 0
+
+    def _answer(self, exchange: ServedExchange, error: bytes | ProtocolError) -> tuple[bytes, int]:
+        """Return the answer with an error, or a result that asks the client, and its error code."""
+        if isinstance(error, bytes):
+            return result_message(exchange.id, error), 0
+        if exchange.has_begun:
+            _logger.warning("broke off the response to a read of %r: %s", exchange.params.get("uri"), error)
+        return exchange.refusal(error), error.code
+
+    def _error(self, exchange: ServedExchange, raised: Exception | InputRequired) -> bytes | ProtocolError:
+        """Return the error to answer, or the result that asks the client."""
+        if isinstance(raised, ProtocolError):
+            return raised
+        if not isinstance(raised, InputRequired):
+            return unexpected(exchange.method, raised)
+        if not (exchange.modern and self._method.may_ask):
+            name = self._method.target_in(exchange.params) or exchange.method
+            message = "%s %r asked for another round, which this client's requests do not have"
+            _logger.error(message, exchange.method, name, exc_info=raised)
+            return ProtocolError(INTERNAL_ERROR, f"{name!r} cannot be used by this client")
+        try:
+            result, state = input_required(exchange, raised)
+            result["requestState"] = self._seal.seal(state, self._method.bound(exchange))
+            return exchange.write(result)
+        except ProtocolError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - a question that cannot be written
+            return unexpected(exchange.method, error)
+
+
+def _check_session(session: Session, exchange: ServedExchange) -> None:
+    """Refuse a request before the handshake, or with an id that is in use."""
+    if not session.version and exchange.method not in {"initialize", "ping"}:
+        raise ProtocolError(INVALID_REQUEST, "the session is not initialized: send 'initialize' first")
+    if (problem := session.id_problem(exchange.id)) is not None:
+        raise ProtocolError(INVALID_REQUEST, problem)
+
+
+def unexpected(method: str, error: BaseException) -> ProtocolError:
+    """Log an unexpected error of a request, and return the one to answer."""
+    _logger.error("the request %r could not be answered", method, exc_info=error)
+    return ProtocolError(INTERNAL_ERROR, f"the request {method!r} failed; the server's log says why")
+
+
+def internal_error_message(request: Json, error: BaseException) -> bytes:
+    """Log an unexpected error of a request, and return the error response."""
+    return answer(request["id"], unexpected(request["method"], error))

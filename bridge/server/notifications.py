@@ -1,0 +1,98 @@
+"""Notifications of changes to the sessions of the handshake era, and what waits to be sent on one stream.
+
+MCP 2025-11-25, "Tools", "Resources" and "Prompts", List Changed Notification; "Resources", Subscriptions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+
+from bridge.protocol.messages import notification
+from bridge.protocol.subscriptions import Waiting, change_message
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.auth.identity import current_access
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from bridge.protocol.session import Session
+    from bridge.server.auth.access import Access
+    from bridge.server.changes import Change
+    from bridge.server.core import ServerCore
+    from bridge.server.served.resources import ServedResources
+
+
+class Pending:
+    """What is to be sent on one stream, each once, for the task that sends it."""
+
+    def __init__(self) -> None:
+        self._waiting = Waiting()
+        self._is_closed = False
+        self._event = anyio.Event()
+
+    def put(self, items: Iterable[Any]) -> None:
+        """Add items, unless they wait already."""
+        self._waiting.put([*items])
+        if self._waiting:
+            self._event.set()
+
+    def put_one(self, item: Any) -> None:
+        """Add an item, unless it waits already."""
+        self.put((item,))
+
+    def close(self) -> None:
+        """End the iteration after the items that wait."""
+        self._is_closed = True
+        self._event.set()
+
+    # Iteration over the items as they come. Trio complains of a generator that is cancelled while its reader waits.
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        while (item := self._waiting.take()) is None:
+            if self._is_closed:
+                raise StopAsyncIteration
+            await self._event.wait()
+            self._event = anyio.Event()
+        return item
+
+
+class SessionNotifications:
+    """Changes of which one session of the handshake era is to be told, from ``notifications/initialized`` on.
+
+    Changes wait while the session has no stream that could carry them.
+
+    Args:
+        core: The server.
+        session: The session.
+    """
+
+    def __init__(self, core: ServerCore, session: Session) -> None:
+        self._session = session
+        self._resources = core.resources
+        self._pending = Pending()
+        self.close = core.changes.listen(self._changed)
+        """End the notifications."""
+
+    def _changed(self, changes: frozenset[Change]) -> None:
+        watched = self._session.watched
+        self._pending.put(each for each in changes if each.uri is None or each.uri in watched)
+
+    async def deliver(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+        """Send the notifications as they come, until cancelled; on one stream at a time."""
+        with current_access() as access:
+            async for change in self._pending:
+                if may_be_told(change, self._resources, access()):
+                    method, params = change_message(*change)
+                    await send(notification(method, params or None))
+
+
+def may_be_told(change: Change, resources: ServedResources | None, access: Access | None) -> bool:
+    """Return True if a caller may be notified of a change: its permissions may have shrunk since it asked."""
+    if access is None or access == EVERYTHING or change.uri is None:
+        return access is not None
+    return resources is not None and resources.is_readable(change.uri, access)

@@ -1,0 +1,187 @@
+"""Dispatch with telemetry: the same answers, each recorded."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from bridge.protocol.envelope import client_name
+from bridge.protocol.messages import ProtocolError, result_message
+from bridge.server.channel import context_of
+from bridge.server.dispatch import Dispatch, Responder
+from bridge.telemetry import switch
+from bridge.telemetry.conventions import INPUT_REQUIRED
+from bridge.telemetry.instruments import Peer
+from bridge.telemetry.operations import ServerOperation, error_type_of
+from bridge.tools.questions import InputRequired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.protocol.rounds import StateSeal
+    from bridge.server.core import ServerCore
+    from bridge.server.exchange import Origin, ServedExchange
+    from bridge.server.methods.method import Method
+    from bridge.telemetry.instruments import OperationSeries
+    from bridge.telemetry.observer import Observer
+    from bridge.types import Json, Step
+
+
+def dispatch_of(core: ServerCore, *, has_sessions: bool = True) -> Dispatch:
+    """Return the dispatch of a server, with telemetry if that is on; the other arguments are those of `Dispatch`."""
+    observer = switch.observer()
+    if observer is None:
+        return Dispatch(core, has_sessions=has_sessions)
+    return ObservedDispatch(core, observer, has_sessions=has_sessions)
+
+
+class ObservedDispatch(Dispatch):
+    """Dispatches requests, and records them and the notifications."""
+
+    def __init__(self, core: ServerCore, observer: Observer, *, has_sessions: bool) -> None:
+        make = partial(ObservedResponder, core=core, observer=observer)
+        super().__init__(core, make, has_sessions=has_sessions)
+        self._observer = observer
+
+    def notified(self, message: Json, origin: Origin, version: str) -> None:
+        """Record a notification."""
+        series = self._observer.series(message["method"], None, Peer(origin.transport, version))
+        self._observer.answered(series, None, _meta_in(message.get("params") or {}), 0.0)
+
+
+class ObservedResponder(Responder):
+    """Writes the answers of a method, and records them."""
+
+    def __init__(self, method: Method, seal: StateSeal, *, core: ServerCore, observer: Observer) -> None:
+        super().__init__(method, seal)
+        self._target_param = method.target_param
+        self._observer = observer
+        self._series: dict[tuple[str, str], OperationSeries] = {}
+        self._targets: dict[tuple[str, str, str], tuple[OperationSeries, str | None]] = {}
+        core.features.on_change(self._targets.clear)
+
+    def plan(self, exchange: ServedExchange) -> bytes | ServedExchange:
+        """Return the answer, or the exchange if it has to be run."""
+        start = perf_counter()
+        try:
+            planned = self._planned(exchange)
+        except ProtocolError as error:
+            return self.refuse(exchange, error)
+        if planned is None:
+            tracer = self._observer.tracer
+            if tracer is not None:
+                exchange.is_sampled = tracer.begins(exchange.params.get("_meta"))
+                if exchange.is_sampled:
+                    exchange.tool = None  # its span is current in a task of its own
+            return exchange
+        seconds = perf_counter() - start
+        self._observer.answered(self._series_of(exchange), exchange.id, _meta_in(exchange.params), seconds)
+        return result_message(exchange.id, planned)
+
+    def refuse(self, exchange: ServedExchange, error: ProtocolError) -> bytes:
+        """Record a request that is not run, and return its answer."""
+        self._begun(exchange).end_with_code(error.code, error.message)
+        return exchange.refusal(error)
+
+    def start(self, exchange: ServedExchange, step: Step) -> bytes | None:
+        """Run the first step of the function, and record it; return the answer if it has ended."""
+        if exchange.tool is None:
+            return None
+        operation = self._begun(exchange)
+        answer = super().start(exchange, step)
+        if answer is None:
+            exchange.operation = operation
+        else:
+            operation.end()
+        return answer
+
+    def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> None:
+        """Send nothing at once: only `run` records a call."""
+
+    async def run(self, exchange: ServedExchange) -> tuple[bytes, int]:
+        """Run an exchange, or the rest of it, and record it; return the answer and its JSON-RPC error code."""
+        operation = exchange.operation or self._begun(exchange)
+        write = exchange.write
+        error_type: str | None = None
+
+        def written(result: Json) -> bytes:
+            nonlocal error_type
+            error_type = error_type_of(result)
+            return write(result)
+
+        exchange.write = written
+        try:
+            if exchange.tool is not None and not exchange.takes_context:
+                result: Any = await self._run_alone(exchange)
+            else:
+                result = await self._run(exchange, context_of(exchange), written)
+        except (Exception, InputRequired) as raised:  # noqa: BLE001 - logged and answered
+            exchange.write = write
+            found = self._error(exchange, raised)
+            if isinstance(found, ProtocolError):
+                operation.end_with_code(found.code, found.message)
+            else:
+                operation.end(INPUT_REQUIRED)
+            return self._answer(exchange, found)
+        except BaseException:
+            operation.end_cancelled()
+            raise
+        operation.end(error_type)
+        return exchange.response(result), 0
+
+    def _begun(self, exchange: ServedExchange) -> ServerOperation:
+        """Begin to observe an exchange."""
+        observer, params, origin, session = self._observer, exchange.params, exchange.origin, exchange.session
+        meta = _meta_in(params)
+        if self._target_param is None:
+            series, server, details = self._series_of(exchange), None, None
+        else:
+            name = self._method.target_in(params)
+            known = None if name is None else self._targets.get((name, exchange.version, origin.transport))
+            series, server = known or self._target(name, exchange)
+            arguments = params.get("arguments")
+            details = observer.call_details(
+                name,
+                server,
+                None if origin.caller is None else origin.caller.name,
+                origin.transport,
+                arguments if isinstance(arguments, dict) else {},
+                self._method.noun,
+                client_name(params) if session is None else session.client,
+            )
+        return ServerOperation(
+            observer,
+            series,
+            exchange.id,
+            meta,
+            None if session is None or observer.tracer is None else session.id,
+            details,
+            # Requests to an upstream server continue the trace of the call, even if it is not sampled.
+            is_sampled=exchange.is_sampled if server is None else None,
+        )
+
+    def _target(self, name: str | None, exchange: ServedExchange) -> tuple[OperationSeries, str | None]:
+        """Return the series and the upstream server of a target, cached until the tools change."""
+        target, transport, version = self._method.target(exchange.params), exchange.origin.transport, exchange.version
+        known, upstream = (None, None) if target is None else (target.name, target.upstream)
+        series = self._observer.series(self._method.name, known, Peer(transport, version))
+        if known is not None and known == name:  # there may be any number of URIs
+            self._targets[name, version, transport] = series, upstream
+        return series, upstream
+
+    def _series_of(self, exchange: ServedExchange) -> OperationSeries:
+        """Return the series of requests without a target."""
+        key = exchange.origin.transport, exchange.version
+        known = self._series.get(key)
+        if known is None:
+            # A method may be known, but not served, in this era.
+            known = self._observer.series(self._method.name or exchange.method, None, Peer(*key))
+            if self._method.name:
+                self._series[key] = known
+        return known
+
+
+def _meta_in(params: Json) -> Json | None:
+    meta = params.get("_meta")
+    return meta if isinstance(meta, dict) else None
