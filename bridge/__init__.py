@@ -160,10 +160,11 @@ if TYPE_CHECKING:
     from bridge.service.token_stream import TokenStream
     from bridge.service.tool_search import ToolSearch, ToolSearchRequest, by_embedding
     from bridge.telemetry.switch import enable_telemetry
+    from bridge.tools.caller import Caller, InvocationParameters
     from bridge.tools.channel import LogLevel
     from bridge.tools.completion import Completion
     from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
-    from bridge.tools.context import BlockingContext, Caller, InvocationContext, InvocationParameters
+    from bridge.tools.context import BlockingContext, InvocationContext
     from bridge.tools.execution import (
         AfterTool,
         BeforeTool,
@@ -174,6 +175,7 @@ if TYPE_CHECKING:
         execute_timed,
     )
     from bridge.tools.function import specifications_from, tool, tools_from
+    from bridge.tools.lifespan import Lifespan, lifespan
     from bridge.tools.questions import (
         Answer,
         Elicitation,
@@ -190,7 +192,7 @@ if TYPE_CHECKING:
         UrlElicitation,
     )
     from bridge.tools.schema.json_schema import JsonObjectSchema, reference_to
-    from bridge.tools.schema.parameters import P, ToolMemoryId
+    from bridge.tools.schema.parameters import Depends, P, ToolMemoryId
     from bridge.tools.specification import ToolAnnotations, ToolSpecification
     from bridge.tools.task import Task, TaskPolicy
     from bridge.tools.threads import set_thread_limit
@@ -225,33 +227,34 @@ __all__ = [
     "ChatMessage", "ChatModel", "ChatModelCall", "ChatModelError", "ChatModelListener", "ChatRequest",
     "ChatRequestParameters", "ChatRequestTransformer", "ChatResponse", "ClientCredentials", "ClientHandlers",
     "CompleteResponse", "CompleteToolCall", "Completion", "ConfigError", "Connection", "ConnectionState",
-    "ConnectionStatus", "Content", "Decision", "DefinitionError", "DetachedTools", "Elicitation", "ElicitationAnswer",
-    "ErrorHandler", "ExecutionPolicy", "Features", "File", "FinishReason", "Folder", "GuardrailError", "HttpTransport",
-    "IdentityAssertion", "Image", "InMemoryStore", "InputGuardrailRequest", "InputRequired", "IntermediateResponse",
-    "InvocationContext", "InvocationError", "InvocationListener", "InvocationParameters", "InvocationSuspended",
-    "InvocationTimeoutError", "JsonObjectSchema", "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError",
-    "MemoryTransport", "MissingExtraError", "NameClashError", "OAuthLogin", "OpenAiChatModel", "OpenAiDialect",
-    "OutcomeUnknownError", "OutputGuardrailRequest", "P", "PartialResponse", "PartialThinking", "PartialToolCall",
-    "PinMismatchError", "PollingResourceBox", "Prompt", "PromptArgument", "PromptBox", "PromptMessage",
-    "PromptedToolsChatModel", "Question", "RedisStore", "Refuse", "RemoteTask", "ReplyError", "Reprompt", "Resource",
-    "ResourceBox", "ResourceLink", "ResourceNotFoundError", "ResourceTemplate", "ResponseFormat", "Result", "Retry",
-    "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling", "SamplingAnswer", "SamplingMessage", "ServerAnswerError",
-    "ServerAuthError", "ServerConfig", "ServerError", "ServerRefusedError", "ServerStatus", "ServerTimeoutError",
-    "ServerUnavailableError", "ServersConfig", "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages",
-    "StreamingChatModel", "SuspendedInvocation", "SystemMessage", "TargetError", "Task", "TaskPolicy", "Text",
-    "TokenStream", "TokenUsage", "Tool", "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode",
-    "ToolError", "ToolExecuted", "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult",
-    "ToolExecutionResultMessage", "ToolExecutor", "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger",
-    "ToolMemoryId", "ToolMiddleware", "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress",
-    "ToolProvider", "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest",
-    "ToolSpecification", "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange",
-    "UnknownToolError", "UnknownToolHandler", "UriTemplate", "UrlElicitation", "UserMessage", "Verdict", "WireError",
-    "ai_service", "backed_up", "by_embedding", "by_encoding", "cached", "call_blocking", "chat_messages",
-    "chat_model_named", "circuit_broken", "compensated", "connect", "enable_telemetry", "estimate_tokens", "execute",
-    "execute_timed", "files", "filtered", "for_tools", "from_openapi", "guarded", "input_guardrails",
-    "is_worth_another_model", "load_config", "message_window", "observed", "output_guardrails", "prefixed", "prompt",
-    "rate_limited", "reference_to", "renamed", "resource", "respecified", "resume", "retried", "run", "safe_names",
-    "sampling_with", "set_thread_limit", "specifications_from", "system_message", "token_window", "tool", "tools_from",
+    "ConnectionStatus", "Content", "Decision", "DefinitionError", "Depends", "DetachedTools", "Elicitation",
+    "ElicitationAnswer", "ErrorHandler", "ExecutionPolicy", "Features", "File", "FinishReason", "Folder",
+    "GuardrailError", "HttpTransport", "IdentityAssertion", "Image", "InMemoryStore", "InputGuardrailRequest",
+    "InputRequired", "IntermediateResponse", "InvocationContext", "InvocationError", "InvocationListener",
+    "InvocationParameters", "InvocationSuspended", "InvocationTimeoutError", "JsonObjectSchema", "Lifespan", "LogLevel",
+    "McpToolProvider", "MemoryId", "MemoryStoreError", "MemoryTransport", "MissingExtraError", "NameClashError",
+    "OAuthLogin", "OpenAiChatModel", "OpenAiDialect", "OutcomeUnknownError", "OutputGuardrailRequest", "P",
+    "PartialResponse", "PartialThinking", "PartialToolCall", "PinMismatchError", "PollingResourceBox", "Prompt",
+    "PromptArgument", "PromptBox", "PromptMessage", "PromptedToolsChatModel", "Question", "RedisStore", "Refuse",
+    "RemoteTask", "ReplyError", "Reprompt", "Resource", "ResourceBox", "ResourceLink", "ResourceNotFoundError",
+    "ResourceTemplate", "ResponseFormat", "Result", "Retry", "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling",
+    "SamplingAnswer", "SamplingMessage", "ServerAnswerError", "ServerAuthError", "ServerConfig", "ServerError",
+    "ServerRefusedError", "ServerStatus", "ServerTimeoutError", "ServerUnavailableError", "ServersConfig",
+    "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages", "StreamingChatModel", "SuspendedInvocation",
+    "SystemMessage", "TargetError", "Task", "TaskPolicy", "Text", "TokenStream", "TokenUsage", "Tool",
+    "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode", "ToolError", "ToolExecuted",
+    "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult", "ToolExecutionResultMessage", "ToolExecutor",
+    "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger", "ToolMemoryId", "ToolMiddleware",
+    "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress", "ToolProvider",
+    "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest", "ToolSpecification",
+    "ToolStatistics", "ToolTimeoutError", "ToolUse", "ToolUseResult", "ToolsChange", "UnknownToolError",
+    "UnknownToolHandler", "UriTemplate", "UrlElicitation", "UserMessage", "Verdict", "WireError", "ai_service",
+    "backed_up", "by_embedding", "by_encoding", "cached", "call_blocking", "chat_messages", "chat_model_named",
+    "circuit_broken", "compensated", "connect", "enable_telemetry", "estimate_tokens", "execute", "execute_timed",
+    "files", "filtered", "for_tools", "from_openapi", "guarded", "input_guardrails", "is_worth_another_model",
+    "lifespan", "load_config", "message_window", "observed", "output_guardrails", "prefixed", "prompt", "rate_limited",
+    "reference_to", "renamed", "resource", "respecified", "resume", "retried", "run", "safe_names", "sampling_with",
+    "set_thread_limit", "specifications_from", "system_message", "token_window", "tool", "tools_from",
     "unless_read_only", "user_message", "with_fallback", "wrapped",
 ]  # fmt: skip
 
@@ -334,7 +337,9 @@ _NAMES = {
     "bridge.tools.completion": "Completion",
     "bridge.tools.content": "Audio Content File Image ResourceLink Text",
     "bridge.tools.channel": "LogLevel",
-    "bridge.tools.context": "BlockingContext Caller InvocationContext InvocationParameters",
+    "bridge.tools.caller": "Caller InvocationParameters",
+    "bridge.tools.context": "BlockingContext InvocationContext",
+    "bridge.tools.lifespan": "Lifespan lifespan",
     "bridge.tools.execution": (
         "AfterTool BeforeTool ErrorHandler ExecutionPolicy UnknownToolHandler execute execute_timed"
     ),
@@ -344,7 +349,7 @@ _NAMES = {
         "SamplingMessage ToolUse ToolUseResult UrlElicitation"
     ),
     "bridge.tools.schema.json_schema": "JsonObjectSchema reference_to",
-    "bridge.tools.schema.parameters": "P ToolMemoryId",
+    "bridge.tools.schema.parameters": "Depends P ToolMemoryId",
     "bridge.tools.specification": "ToolAnnotations ToolSpecification",
     "bridge.tools.task": "Task TaskPolicy",
     "bridge.tools.threads": "set_thread_limit",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.client.config.servers import ServerConfig
 from bridge.client.provider import McpToolProvider
@@ -25,18 +25,31 @@ from bridge.server.auth.identity import current_user
 from bridge.server.auth.tokens import VerifiedToken
 from bridge.server.features import Features
 from bridge.server.publisher import Publisher
+from bridge.tools.dependencies import overriding
 from bridge.tools.function import one_tool, tools_from
 from bridge.tools.transform import WrappedExecutor
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from bridge.client.connection.handlers import ClientHandlers
-    from bridge.tools.context import Caller, InvocationContext
+    from bridge.tools.caller import Caller
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.lifespan import Lifespan
     from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult
     from bridge.tools.transform import CallNext
 
-__all__ = ["Call", "Reply", "Script", "ScriptedChatModel", "connected", "failing", "recorded", "recorded_all"]
+__all__ = [
+    "Call",
+    "Reply",
+    "Script",
+    "ScriptedChatModel",
+    "connected",
+    "failing",
+    "overriding",
+    "recorded",
+    "recorded_all",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +138,8 @@ async def connected(
     handlers: ClientHandlers | None = None,
     name: str = "memory",
     caller: Caller | None = None,
+    lifespan: Lifespan[Any] | Callable[[], Any] | None = None,
+    overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
 ) -> AsyncIterator[McpToolProvider]:
     """Publish tools, resources and prompts, and import them again over an MCP connection within this process.
 
@@ -134,6 +149,8 @@ async def connected(
         handlers: Handlers for questions that the tools ask.
         name: Name of the server.
         caller: Authenticated caller of the tools; None for no authentication.
+        lifespan: Lifespan of the server, as for `bridge.server.Publisher`.
+        overrides: Other functions for dependencies, by the function that each replaces; see `overriding`.
 
     Yields:
         The provider: ``provider.tools``, ``provider.resources`` and ``provider.prompts`` have what was imported.
@@ -141,7 +158,7 @@ async def connected(
     Raises:
         DefinitionError: A source has no tools.
     """
-    server = Publisher(Features.of(*sources), name=name)
+    server = Publisher(Features.of(*sources), name=name, lifespan=lifespan)
     config = ServerConfig(name=name, transport=MemoryTransport(server), required=True, protocol=protocol)
     token = None
     if caller is not None:
@@ -149,8 +166,9 @@ async def connected(
         verified = VerifiedToken(token="", client_id=caller.name, scopes=sorted(caller.scopes), claims=claims)
         token = current_user.set(RequestUser(verified, EVERYTHING))
     try:
-        async with McpToolProvider(config, handlers=handlers) as provider:
-            yield provider
+        with overriding(overrides or {}):
+            async with McpToolProvider(config, handlers=handlers) as provider:
+                yield provider
     finally:
         if token is not None:
             current_user.reset(token)

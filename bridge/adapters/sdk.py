@@ -26,6 +26,7 @@ from pydantic import BaseModel
 from bridge.protocol.versions import INVALID_REQUEST, MODERN_VERSIONS
 from bridge.server.auth.identity import access_of_request, caller_of, caller_of_request
 from bridge.server.connection import StreamConnection, answered
+from bridge.server.lifespans import lifespans_open
 from bridge.server.observed import dispatch_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.contents_stream import ResponseContents
     from bridge.server.publisher import Publisher
-    from bridge.tools.context import Caller
+    from bridge.tools.caller import Caller
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.adapters")
@@ -99,7 +100,8 @@ class SdkServer(Server[Any]):
         async with read_stream, write_stream, anyio.create_task_group() as tasks:
             tasks.start_soon(outbox.deliver)
             try:
-                async with self.lifespan(self), connection.running():
+                opened = lifespans_open(self._publisher.features, self._publisher.lifespan)
+                async with self.lifespan(self), opened, connection.running():
                     await _receive(read_stream, connection)
                 with anyio.move_on_after(_FLUSH_SECONDS):
                     await outbox.drained()

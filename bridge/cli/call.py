@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
@@ -25,8 +24,8 @@ from bridge.cli.options import (
 )
 from bridge.cli.reporting import FAILED, logging_option, users_traceback
 from bridge.cli.results import write_result
-from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, reraise
-from bridge.cli.targets.openapi import lifespan_of, openapi_options
+from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, in_use, reraise
+from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import LocalTarget, TargetCommand
 from bridge.cli.terminal import write_data
 from bridge.errors import ServerError, ToolCallError, ToolTimeoutError, UnknownToolError
@@ -166,13 +165,13 @@ def _call_here(
 ) -> ToolExecution:
     """Run a tool in this process; after a timeout it may continue in a thread."""
     from bridge.cli.interaction.channel import CommandChannel  # noqa: PLC0415
-    from bridge.cli.targets.loading import load_toolbox  # noqa: PLC0415
-    from bridge.server.features import Features  # noqa: PLC0415
+    from bridge.cli.targets.loading import load_features, tools_of  # noqa: PLC0415
     from bridge.tools.context import InvocationContext  # noqa: PLC0415
     from bridge.tools.execution import ExecutionPolicy, execute_timed  # noqa: PLC0415
     from bridge.tools.tool import ToolExecution, ToolExecutionRequest  # noqa: PLC0415
 
-    tools = load_toolbox([target])
+    features = load_features([target])
+    tools = tools_of(features, [target])
     if name not in tools and "=" in name:
         raise _tool_missing(name, [tool.name for tool in tools])
     request = ToolExecutionRequest(name, arguments_for(tools.get(name).specification))
@@ -180,14 +179,14 @@ def _call_here(
     if answerer is not None:
         answerer.asker = f"the tool {name!r}"
 
-    running = lifespan_of(Features(tools=tools)) or nullcontext
-
     async def run() -> ToolExecution:
         started_at = datetime.now(UTC)
         with CommandChannel(answerer) as channel:
-            call = partial(execute_timed, tools, request, InvocationContext(channel=channel), policy)
+            call = partial(
+                execute_timed, tools, request, InvocationContext(channel=channel, lifespan=features.lifespan), policy
+            )
             try:
-                async with running():
+                async with in_use(features):
                     return await channel.within(timeout_seconds, name, call)
             except ToolTimeoutError as error:
                 return ToolExecution(

@@ -42,7 +42,8 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, **settin
 
     async def render(features: Features) -> tuple[Prompt, ToolExecutionResult]:
         prompt = prompt_named(features, name)
-        return prompt, await produced(prompt.tool, read_assignments(assignments, texts), options.timeout, answerer)
+        arguments = read_assignments(assignments, texts)
+        return prompt, await produced(prompt.tool, arguments, options.timeout, answerer, features.lifespan)
 
     answerer = options.questions.answerer(ctx)
     with redirect_stdout():

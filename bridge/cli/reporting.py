@@ -95,18 +95,34 @@ def exit_code_of(command: Callable[[], object]) -> int:
     except click.ClickException as error:
         return _explained(error)
     except (BridgeError, OSError) as error:
-        code = _reported(error)
+        code = _reported(_of_lifespan(error) or error)
         try:
             sys.stdout.flush()
         except OSError:  # otherwise the interpreter would report it again
             _discard_stdout()
         return code
-    except Exception as error:
-        message = f"bridge: {type(error).__name__}: {error} (an error in bridge; --log-level debug shows the traceback)"
-        print_message(message, "error")
-        _logger.debug("traceback:", exc_info=error)
-        return FAILED
+    except Exception as error:  # noqa: BLE001 - reported
+        return _unexpected(error)
     return code if isinstance(code, int) else 0
+
+
+def _unexpected(error: Exception) -> int:
+    if (failure := _of_lifespan(error)) is not None:
+        return _reported(failure)
+    message = f"bridge: {type(error).__name__}: {error} (an error in bridge; --log-level debug shows the traceback)"
+    print_message(message, "error")
+    _logger.debug("traceback:", exc_info=error)
+    return FAILED
+
+
+def _of_lifespan(error: Exception) -> UsersCodeError | None:
+    """Return the error to report if a lifespan of the user could not be opened; None for another error."""
+    from bridge.tools.lifespan import NOT_OPENED  # noqa: PLC0415 - after an error only
+
+    note = next((note for note in getattr(error, "__notes__", ()) if note.endswith(NOT_OPENED)), None)
+    if note is None:
+        return None
+    return UsersCodeError(f"{note}: {type(error).__name__}: {error}", users_traceback(error))
 
 
 def _reported(error: BridgeError | OSError) -> int:

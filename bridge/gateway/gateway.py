@@ -125,6 +125,7 @@ class Gateway:
         """The resources to publish."""
         self.prompts = PromptBox()
         """The prompts to publish."""
+        self._lifespans = features.lifespans
         self._extensions = GatewayExtensions(self.provider, features.extensions)
         self._local_prompts = self.provider.prompts.local = features.prompts or PromptBox()
         self._local_prompts.on_change(self._rebuild_prompts)
@@ -140,6 +141,7 @@ class Gateway:
             prompts=self.prompts,
             tasks=self._tasks,
             extensions=self._extensions,
+            lifespans=self._lifespans,
             notice=self._notice,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bridge.errors import DefinitionError
 from bridge.hosting.process import (
@@ -16,10 +16,13 @@ from bridge.hosting.process import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcp.server.auth.provider import TokenVerifier
 
     from bridge.server.auth import Auth
     from bridge.server.publisher import Publisher
+    from bridge.tools.lifespan import Lifespan
 
 _NAME = "bridge"
 
@@ -33,6 +36,7 @@ def run(
     host: str = "127.0.0.1",
     port: int = 8000,
     auth: Auth | TokenVerifier | None = None,
+    lifespan: Lifespan[Any] | Callable[[], Any] | None = None,
 ) -> None:
     """Serve tools until a signal; call it last, in the main thread.
 
@@ -49,6 +53,8 @@ def run(
         port: Over HTTP: port; 0 for a free one, which is printed.
         auth: Over HTTP: authentication, as for `bridge.server.http_app`; required if the host is reachable from other
             machines.
+        lifespan: Lifespan of the server, as for `bridge.server.Publisher`; that of a function's own module needs no
+            mention.
 
     Raises:
         DefinitionError: There are no tools, a tool or the transport is invalid, a public host has no authentication, or
@@ -72,6 +78,7 @@ def run(
         name=name or Path(sys.argv[0]).stem or _NAME,
         version=_version_of_program() if version is None else version,
         instructions=instructions,
+        lifespan=lifespan,
     )
     drop_unwritable_diagnostics()
     try:

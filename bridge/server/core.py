@@ -24,6 +24,7 @@ from bridge.server.served.resources import ServedResources
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tool_list import ToolViews
 from bridge.tools.execution import LOCAL, execute, result_of_failure
+from bridge.tools.lifespan import Lifespan
 from bridge.tools.tool import OneTool, ToolExecutionRequest, ToolExecutionResult
 from bridge.types import RETRY_AFTER_META_KEY
 from bridge.wire.tasks import TASKS_EXTENSION
@@ -70,8 +71,11 @@ class ServerCore:
         limits: Limits | None = None,
         max_calls: int | None = None,
         tasks: TaskOptions | None = None,
+        lifespan: Lifespan[Any] | Callable[[], Any] | None = None,
     ) -> None:
         self.features = features = Features.of(features)
+        self.lifespan = features.lifespan if lifespan is None else Lifespan.of(lifespan)
+        """The lifespan whose value functions of modules without one get; None for none."""
         self.tools = tools = features.tools
         self.name = name
         self.version = version
@@ -208,8 +212,7 @@ class ServerCore:
         """Run what reads a resource or renders a prompt; see `bridge.server.served.feature.Running`."""
         self.running.check_open(request.name)
         try:
-            if self.memory_id_of is not None:
-                context.memory_id = self.memory_id_of(context)
+            context = self._prepared(context)
             result = await self._execute(OneTool(tool), request, context, self.producing)
         except (ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError, ProtocolError):
             raise
@@ -275,8 +278,7 @@ class ServerCore:
         tools = self.views.of(access).tools
         _check_scopes(name, tools, access)
         try:
-            if self.memory_id_of is not None:
-                context.memory_id = self.memory_id_of(context)
+            context = self._prepared(context)
             request, tool = ToolExecutionRequest(name, arguments), tools.find(name)
             if tool is not None and self._runs_without_limits(tool, context):
                 try:
@@ -293,6 +295,12 @@ class ServerCore:
             if isinstance(error, UnknownToolError) and error.name == name and name not in tools:
                 raise ProtocolError(INVALID_PARAMS, str(error)) from None
             raise reported(name, error, self.running) from None
+
+    def _prepared(self, context: InvocationContext) -> InvocationContext:
+        """Return the context of a call with what the server adds."""
+        if self.memory_id_of is not None:
+            context.memory_id = self.memory_id_of(context)
+        return context if self.lifespan is None else context.within(self.lifespan)
 
     def _runs_without_limits(self, tool: Tool, context: InvocationContext) -> bool:
         """True if nothing limits, changes or observes a call, so that its executor may run without `execute`."""

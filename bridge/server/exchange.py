@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from bridge.server.running_calls import RunningCalls
     from bridge.server.tool_list import ListedTool
     from bridge.telemetry.operations import ServerOperation
-    from bridge.tools.context import Caller, InvocationContext
+    from bridge.tools.caller import Caller
+    from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
     from bridge.types import Json, Step
 

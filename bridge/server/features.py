@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridge.prompts.box import PromptBox
     from bridge.resources.box import ResourceBox
     from bridge.server.tasks.forwarded import ForwardedTasks
+    from bridge.tools.lifespan import Lifespan
     from bridge.types import Feature, Json
 
 _logger = logging.getLogger("bridge.server")
@@ -40,6 +41,8 @@ class Features:
     """Tasks of other servers, as which calls of these tools may be answered; None if there are none."""
     extensions: Mapping[str, Json] = field(default_factory=dict)
     """Extensions of the protocol that the server announces, with their settings, by identifier; without tasks."""
+    lifespans: tuple[Lifespan[Any], ...] = ()
+    """Lifespans that are open while they are served, besides those of the modules of their functions."""
     notice: Callable[[], str | None] = field(default=lambda: None, compare=False)
     """Returns what a client is told now, beside the server's instructions, such as what is missing; None for nothing.
     """
@@ -57,6 +60,11 @@ class Features:
     def names(self) -> list[str]:
         """The names of all tools, resources and prompts, which access and limits go by."""
         return [item.name for box in self.boxes.values() for item in box]
+
+    @property
+    def lifespan(self) -> Lifespan[Any] | None:
+        """The lifespan whose value functions of modules without one get; None if there is none, or several."""
+        return self.lifespans[0] if len(self.lifespans) == 1 else None
 
     @property
     def boxes(self) -> dict[Feature, Box[Any]]:

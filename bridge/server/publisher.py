@@ -11,6 +11,7 @@ from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.connection import StreamConnection
 from bridge.server.core import ServerCore
 from bridge.server.exchange import LocalOrigin
+from bridge.server.lifespans import lifespans_open
 from bridge.server.observed import dispatch_of
 
 if TYPE_CHECKING:
@@ -40,9 +41,11 @@ class Publisher(ServerCore):
         limits: Limits of each caller; None for none. `http_app` applies those of requests.
         max_calls: Maximum number of calls of all callers that run or wait; None for no maximum.
         tasks: Options for tasks, which calls of tools with ``task=True`` become; None for the defaults.
+        lifespan: Lifespan of the server: a `bridge.Lifespan`, or a function for one. Its value is
+            ``InvocationContext.lifespan`` in functions of modules without a lifespan.
 
     Raises:
-        DefinitionError: ``tools`` contains no tool, or an invalid one.
+        DefinitionError: ``tools`` contains no tool, or an invalid one, or ``lifespan`` is none.
         ValueError: The page size or the maximum number of calls is not positive.
     """
 
@@ -77,5 +80,5 @@ class Publisher(ServerCore):
 
         origin = LocalOrigin(access_of_request(), caller_of_request())
         connection = StreamConnection(self, self._dispatch, origin, write_unrelated, drained, write_related=write)
-        async with connection.running():
+        async with lifespans_open(self.features, self.lifespan), connection.running():
             yield receive

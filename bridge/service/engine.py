@@ -25,8 +25,9 @@ from bridge.service.memory.store import DEFAULT_MEMORY_ID
 from bridge.service.messages import AiMessage, SystemMessage, UserMessage
 from bridge.service.observation import observed_invocation
 from bridge.telemetry import switch
+from bridge.tools.caller import InvocationParameters
 from bridge.tools.checks import require_seconds, require_type
-from bridge.tools.context import InvocationContext, InvocationParameters
+from bridge.tools.context import InvocationContext
 from bridge.tools.execution import notify
 from bridge.tools.questions import InputRequired
 

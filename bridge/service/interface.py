@@ -28,8 +28,9 @@ from bridge.service.messages import AiMessage, UserMessage, chat_messages
 from bridge.service.structured import reply_reader_of
 from bridge.service.templates import IT, PromptTemplate, format_value, system_template_of, user_template_of
 from bridge.service.token_stream import TokenStream
+from bridge.tools.caller import InvocationParameters
 from bridge.tools.content import Block, Text
-from bridge.tools.context import InvocationContext, InvocationParameters
+from bridge.tools.context import InvocationContext
 from bridge.tools.function import settings_of
 from bridge.tools.results import is_content_type
 from bridge.tools.schema.annotations import python_signature, resolve_annotation

@@ -5,28 +5,32 @@ They come from the parameter's own choices (`Literal`, enums, `bool`), from a li
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol
 
 from bridge.errors import DefinitionError
 from bridge.tools.checks import listed, require_callable
-from bridge.tools.executors import ThreadContext
+from bridge.tools.dependencies import Dependencies, dependencies_of, run_to_end
+from bridge.tools.executors import lifespan_of_function
+from bridge.tools.thread_context import ThreadContext
 from bridge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
+    from bridge.tools.lifespan import Lifespan
 
 MAX_VALUES = 100
 """Maximum number of values in one completion (MCP)."""
 _MAX_COUNTED = 10_000
 
-CompletionFunction = Callable[[str, Mapping[str, str], "InvocationContext"], Any]
+CompletionFunction = Callable[Concatenate[str, Mapping[str, str], "InvocationContext", ...], Any]
 """Receives the text so far, the other arguments that are filled in, and the context; returns the values, in order.
 
-It may be asynchronous. Its values are sent as they are.
+It may be asynchronous, and have further parameters with `Depends`. Its values are sent as they are.
 """
 Completer = CompletionFunction | Iterable[str]
 """A function, or a list of values, of which those are offered that begin with the text so far."""
@@ -71,7 +75,7 @@ class Completions:
 
     def __init__(self, source: str, parameters: Mapping[str, Any], given: Mapping[str, Completer]) -> None:
         properties = parameters.get("properties", {})
-        self._completers: dict[str, CompletionFunction | tuple[str, ...]] = {}
+        self._completers: dict[str, _Function | tuple[str, ...]] = {}
         for name, schema in properties.items():
             if choices := _choices_in(schema, parameters.get("$defs", {})):
                 self._completers[name] = choices
@@ -82,6 +86,12 @@ class Completions:
 
     def __bool__(self) -> bool:
         return bool(self._completers)
+
+    @property
+    def lifespans(self) -> tuple[Lifespan[Any], ...]:
+        """The lifespans whose values its functions may need."""
+        functions = (each for each in self._completers.values() if isinstance(each, _Function))
+        return tuple(found for each in functions for found in each.lifespans)
 
     async def complete(
         self, name: str, text: str, arguments: Mapping[str, str], context: InvocationContext
@@ -97,14 +107,51 @@ class Completions:
         completer = self._completers.get(name, ())
         if isinstance(completer, tuple):
             return _of([each for each in completer if each.casefold().startswith(text.casefold())])
-        if inspect.iscoroutinefunction(completer):
-            return _of(await completer(text, arguments, context))
+        return await completer.complete(text, arguments, context)
+
+
+class _Function:
+    """A function that completes one argument."""
+
+    __slots__ = ("_dependencies", "_function", "_lifespan", "lifespans")
+
+    def __init__(self, function: Callable[..., Any], what: str) -> None:
+        marks = dependencies_of(function, 3)
+        known = functools.partial(function, **dict.fromkeys(marks)) if marks else function
+        require_callable(known, 3, what, "the text, the other arguments and the context")
+        self._function = function
+        self._dependencies = Dependencies(marks, what) if marks else None
+        self._lifespan = lifespan_of_function(function)
+        self.lifespans = () if self._dependencies is None else self._dependencies.lifespans
+        """The lifespans whose values it may need."""
+        if self._lifespan is not None:
+            self.lifespans += (self._lifespan,)
+
+    async def complete(self, text: str, arguments: Mapping[str, str], context: InvocationContext) -> Completion:
+        """Return the values for a text."""
+        if self._dependencies is None:
+            return await self._completed({}, text, arguments, context)
+        async with self._dependencies.values(context) as values:
+            return await self._completed(values, text, arguments, context)
+        raise AssertionError("an exception was suppressed")  # never: see `Dependencies.values`
+
+    async def _completed(
+        self, values: Mapping[str, Any], text: str, arguments: Mapping[str, str], context: InvocationContext
+    ) -> Completion:
+        function = self._function
+        if inspect.iscoroutinefunction(function):
+            seen = context if self._lifespan is None else context.within(self._lifespan)
+            return _of(await function(text, arguments, seen, **values))
+        in_thread = ThreadContext.of(context, self._lifespan)
 
         def called() -> Any:
-            answer = completer(text, arguments, ThreadContext.of(context))
+            answer = function(text, arguments, in_thread, **values)
             return answer if inspect.isawaitable(answer) else _of(answer)  # which may run a generator
 
-        answer = await run_in_thread(called, caller=context.account or None)
+        if values:  # which have to stay open
+            answer = await run_to_end(called, in_thread)
+        else:
+            answer = await run_in_thread(called, caller=context.account or None)
         return answer if isinstance(answer, Completion) else _of(await answer)
 
 
@@ -125,10 +172,9 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def _checked(completer: Any, what: str) -> CompletionFunction | tuple[str, ...]:
+def _checked(completer: Any, what: str) -> _Function | tuple[str, ...]:
     if callable(completer):
-        function: CompletionFunction = completer
-        return require_callable(function, 3, what, "the text, the other arguments and the context")
+        return _Function(completer, what)
     values = listed(completer, what, "text")
     if not all(isinstance(each, str) for each in values):
         raise DefinitionError(f"{what} must be a function or a list of text, not {completer!r}")

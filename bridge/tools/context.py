@@ -6,15 +6,17 @@ through a parameter annotated with `InvocationContext`, under any name; the para
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from uuid import uuid4
 
 import anyio
 import anyio.from_thread
+from typing_extensions import TypeVar as DefaultedTypeVar
 
+from bridge.errors import DefinitionError
 from bridge.portal import loop_of_thread
+from bridge.tools.caller import Caller, InvocationParameters
 from bridge.tools.channel import LocalChannel
 from bridge.tools.forms import Form
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer, ask_for_fitting
@@ -24,38 +26,21 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bridge.tools.channel import Channel, ContentsStream, LogLevel, ProgressListener
+    from bridge.tools.lifespan import Lifespan
     from bridge.tools.questions import Answer, Question, Resumption, Root, SamplingMessage
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 _T = TypeVar("_T")
-
-
-class InvocationParameters(dict[str, Any]):
-    """Arbitrary data of one invocation, set by the invoking program and hidden from the model."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The authenticated caller of a tool; never taken from the content of the call."""
-
-    name: str
-    """Unique identifier of the caller in memories, logs and limits.
-
-    The name of a key, or the subject of a token; ``client:ID`` for a token issued to a client itself; followed by ``@``
-    and the issuer if several issuers are configured.
-    """
-    scopes: frozenset[str] = frozenset()
-    """Granted scopes."""
-    claims: Mapping[str, Any] = field(default_factory=lambda: _EMPTY, repr=False)
-    """Further claims of the credential."""
+_App = DefaultedTypeVar("_App", default=Any)
+"""Type of the lifespan's value."""
 
 
 _LOCAL = LocalChannel()
 
 
-class InvocationContext:
-    """Context of one call of a tool.
+class InvocationContext(Generic[_App]):
+    """Context of one call of a tool; ``InvocationContext[App]`` for a type checker, with the type of `lifespan`.
 
     Attributes:
         memory_id: Conversation that the call belongs to (LangChain4j's memory id); None without one.
@@ -78,6 +63,7 @@ class InvocationContext:
         "_cancelled",
         "_channel",
         "_invocation_id",
+        "_lifespan",
         "_on_progress",
         "_questions_asked",
         "account",
@@ -113,6 +99,7 @@ class InvocationContext:
         account: str = "",
         service: str | None = None,
         timestamp: datetime | None = None,
+        lifespan: Lifespan[_App] | None = None,
     ) -> None:
         self.memory_id = memory_id
         self.parameters = (
@@ -129,6 +116,7 @@ class InvocationContext:
         self.account = account or ("" if caller is None else caller.name)
         self.service = service
         self.timestamp = timestamp
+        self._lifespan = lifespan
         self._channel = channel
         self._on_progress: ProgressListener | None = None
         self._invocation_id = invocation_id
@@ -151,6 +139,26 @@ class InvocationContext:
     def method_name(self) -> str | None:
         """Name of the AI service's method; None outside one."""
         return self.service and self.service.rpartition(".")[2]
+
+    @property
+    def lifespan(self) -> _App:
+        """Value of the `bridge.lifespan` of the function's module, or else of the server.
+
+        Raises:
+            DefinitionError: There is none, or it is not open.
+        """
+        if self._lifespan is None:
+            raise DefinitionError(
+                "this call has no lifespan; decorate an async generator function in the module of its function with "
+                "@lifespan, or give the server one: run(…, lifespan=…)"
+            )
+        return self._lifespan.value
+
+    def within(self, lifespan: Lifespan[Any]) -> InvocationContext:
+        """Return the context for a function with this lifespan: the context itself, unless it has another."""
+        context = self if self._lifespan in (None, lifespan) else self.fork()
+        context._lifespan = lifespan  # noqa: SLF001 - of the same class
+        return context
 
     @property
     def cancelled(self) -> bool:

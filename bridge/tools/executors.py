@@ -8,34 +8,33 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from anyio import NoEventLoopError, get_cancelled_exc_class
-from anyio.lowlevel import current_token
+from anyio import get_cancelled_exc_class
 
 from bridge.errors import BridgeError, DefinitionError
 from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
-from bridge.tools.context import BlockingContext, InvocationContext
+from bridge.tools.lifespan import Lifespan, lifespan_in
 from bridge.tools.results import ResultWriter
 from bridge.tools.schema.annotations import python_signature
 from bridge.tools.schema.signature import source_of, unwrap_function
+from bridge.tools.thread_context import ThreadContext
 from bridge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from bridge.tools.arguments.reader import ArgumentReader
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
+    from bridge.tools.context import InvocationContext
 
 _logger = logging.getLogger("bridge.tools")
 
-ExecutorFunction = Callable[[ToolExecutionRequest, InvocationContext], Any]
+ExecutorFunction = Callable[[ToolExecutionRequest, "InvocationContext"], Any]
 """A function in place of a `bridge.tools.tool.ToolExecutor`; its return value is converted like that of a tool."""
 
 
@@ -70,7 +69,18 @@ class FunctionExecutor:
         injected: Parameters filled from the context: an attribute of the context by parameter, or ``itself``.
     """
 
-    __slots__ = ("_function", "_injected", "_read", "_read_text", "_takes_nothing", "write", "write_json", "writer")
+    __slots__ = (
+        "_function",
+        "_injected",
+        "_lifespan",
+        "_read",
+        "_read_text",
+        "_takes_nothing",
+        "lifespans",
+        "write",
+        "write_json",
+        "writer",
+    )
 
     is_plain = True
     """True if calls run in the event loop: by `execute_plain`, unless the function `takes_context`."""
@@ -87,9 +97,11 @@ class FunctionExecutor:
         """As of the writer, for the value of a coroutine that `start` has returned."""
         self.write_json = writer.write_json
         """As `write`."""
+        self._lifespan = lifespan_of_function(function)
+        self.lifespans: tuple[Lifespan[Any], ...] = () if self._lifespan is None else (self._lifespan,)
+        """The lifespans whose values its calls may need."""
         self._injected: tuple[tuple[str, Callable[[Any], Any]], ...] = tuple(
-            (name, (lambda context: context) if attribute == "itself" else attrgetter(attribute))
-            for name, attribute in injected.items()
+            (name, part_of_context(attribute, self._lifespan)) for name, attribute in injected.items()
         )
         self._takes_nothing = not injected and reader.takes_nothing
 
@@ -210,7 +222,7 @@ class ContextThreadExecutor(ThreadExecutor):
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.tool.ToolExecutor`."""
-        context = ThreadContext.of(context)
+        context = ThreadContext.of(context, self._lifespan)
         try:
             return await ThreadExecutor.execute(self, request, context)
         except get_cancelled_exc_class():
@@ -323,44 +335,26 @@ def executor_class(
     return ContextThreadExecutor if "itself" in injected.values() else ThreadExecutor
 
 
+def lifespan_of_function(function: Any) -> Lifespan[Any] | None:
+    """Return the lifespan of the module that defines a function or class; None if it has none.
+
+    Raises:
+        DefinitionError: It has several.
+    """
+    bottom = unwrap_function(function)
+    names = vars(sys.modules.get(bottom.__module__, object())) if isinstance(bottom, type) else None
+    return lifespan_in(getattr(bottom, "__globals__", {}) if names is None else names)
+
+
+def part_of_context(attribute: str, lifespan: Lifespan[Any] | None) -> Callable[[Any], Any]:
+    """Return what gets an attribute of a context, or with ``itself`` the context with this lifespan."""
+    if attribute != "itself":
+        return attrgetter(attribute)
+    return (lambda context: context) if lifespan is None else (lambda context: context.within(lifespan))
+
+
 def _called(function: Any) -> Any:
     """Return the function that is actually called, without looking inside wrappers."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) else type(function).__call__
-
-
-def _awaitable(method: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Coroutine[Any, Any, _T]]:
-    """Raise an error if the method is called without an event loop, where its coroutine would never be awaited."""
-
-    @functools.wraps(method)
-    def checked(*arguments: _P.args, **keywords: _P.kwargs) -> Coroutine[Any, Any, _T]:
-        try:
-            current_token()
-        except NoEventLoopError:
-            raise DefinitionError(
-                f"InvocationContext.{method.__name__} must be awaited, and a plain function in a worker thread cannot; "
-                f"call context.blocking.{method.__name__}(…) there, or make the function an async def"
-            ) from None
-        return method(*arguments, **keywords)
-
-    return checked
-
-
-class ThreadContext(InvocationContext):
-    """Context for one call of a function in a worker thread; its asynchronous methods raise an error there."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, context: InvocationContext) -> ThreadContext:
-        """Create a context for one call of an invocation, like `InvocationContext.fork`."""
-        copy = cls.__new__(cls)
-        _ = context.invocation_id
-        for name in InvocationContext.__slots__:
-            setattr(copy, name, getattr(context, name))
-        return copy
-
-
-for _name in vars(BlockingContext).keys() & {name for name in vars(InvocationContext) if not name.startswith("_")}:
-    setattr(ThreadContext, _name, _awaitable(getattr(InvocationContext, _name)))

@@ -33,7 +33,8 @@ from bridge.tools.decoration import (
     settings_in,
     store_settings,
 )
-from bridge.tools.executors import executor_class
+from bridge.tools.dependencies import DependentExecutor
+from bridge.tools.executors import ThreadExecutor, executor_class
 from bridge.tools.results import ResultWriter
 from bridge.tools.schema.generator import ExtraArguments
 from bridge.tools.schema.signature import signature_of, source_of
@@ -84,6 +85,9 @@ class FunctionSettings(Settings):
         """
         kind = executor_class(function, signature.injected, in_thread=self.run_in_thread)
         reader = ArgumentReader(name, signature.adapter, signature.internal_schema)
+        if signature.dependencies:
+            in_thread = issubclass(kind, ThreadExecutor)
+            return DependentExecutor(function, reader, writer, signature, in_thread=in_thread)
         return kind(function, reader, writer, signature.injected)
 
 

@@ -13,8 +13,9 @@ from bridge.errors import ServerRefusedError, ToolError
 from bridge.gateway import Gateway
 from bridge.gateway.suspended_calls import SuspendedCall, SuspendedCalls
 from bridge.protocol.messages import ProtocolError
+from bridge.tools.caller import Caller
 from bridge.tools.channel import Channel
-from bridge.tools.context import Caller, InvocationContext
+from bridge.tools.context import InvocationContext
 from tests.gateway.between import (
     ACCEPTED,
     DEADLINE_SECONDS,

@@ -16,7 +16,7 @@ import pytest
 from anyio.streams.text import TextReceiveStream
 from mcp import Client, StdioServerParameters
 
-from bridge.tools.context import Caller, InvocationContext
+from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
@@ -24,6 +24,8 @@ from tests import forks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+    from bridge.tools.caller import Caller
 
 SERVERS = Path(__file__).resolve().parents[2] / "servers"
 START_SECONDS = 30

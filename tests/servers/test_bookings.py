@@ -10,8 +10,8 @@ import pytest
 
 from bridge.errors import TargetError
 from bridge.testing import connected
+from bridge.tools.caller import Caller
 from bridge.tools.content import Text
-from bridge.tools.context import Caller
 
 if TYPE_CHECKING:
     from pathlib import Path

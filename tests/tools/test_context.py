@@ -10,9 +10,10 @@ import anyio.to_thread
 import pytest
 
 from bridge.errors import ToolError
+from bridge.tools.caller import Caller, InvocationParameters
 from bridge.tools.channel import LOG_LEVELS, Channel, LocalChannel
 from bridge.tools.content import Text
-from bridge.tools.context import Caller, InvocationContext, InvocationParameters
+from bridge.tools.context import InvocationContext
 from bridge.tools.questions import (
     Elicitation,
     ElicitationAnswer,

@@ -17,7 +17,7 @@ from bridge import Tool, ToolSpecification, guarded
 from bridge.errors import ArgumentsError, DefinitionError, ToolError
 from bridge.tools.arguments.reader import LARGE_BYTES
 from bridge.tools.channel import Channel
-from bridge.tools.context import InvocationContext, InvocationParameters
+from bridge.tools.context import InvocationContext
 from bridge.tools.executors import (
     ContextThreadExecutor,
     EventLoopExecutor,
@@ -34,6 +34,7 @@ from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from bridge.tools.caller import InvocationParameters
     from bridge.tools.questions import Answer, Question
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])]

@@ -11,8 +11,8 @@ import pytest
 from bridge.errors import DefinitionError
 from bridge.tools.channel import Channel
 from bridge.tools.context import InvocationContext
-from bridge.tools.executors import ThreadContext
 from bridge.tools.function import tools_from
+from bridge.tools.thread_context import ThreadContext
 from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +16,7 @@ from bridge.cli.interaction.channel import CommandChannel
 from bridge.cli.interaction.lines import InputInterruptedError, PlainInput, can_edit
 from bridge.cli.interaction.questions import QuestionAnswerer
 from bridge.cli.reporting import FAILED, error_line
-from bridge.cli.targets.openapi import lifespan_of
+from bridge.cli.targets.features import in_use
 from bridge.cli.targets.target import split_targets
 from bridge.cli.terminal import is_installed
 from bridge.errors import BridgeError, MemoryStoreError
@@ -151,8 +151,7 @@ async def converse(
     local, remote = split_targets(targets)
     servers = merged_servers((target.name, servers_of(target)) for target in remote)
     own = load_features(local) if local else Features()
-    running = lifespan_of(own) or nullcontext
-    async with running(), Gateway(servers, local=own, prefix=options.prefix) as gateway:
+    async with in_use(own), Gateway(servers, local=own, prefix=options.prefix) as gateway:
         features = gateway.features
         with (
             closing(_lines(features, options)) as lines,

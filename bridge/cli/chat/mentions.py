@@ -61,7 +61,7 @@ async def _rendered(name: str, arguments: str, features: Features) -> Sequence[P
     for word in words:
         if "=" not in word:
             raise TargetError(f"{word!r} does not have the form name=value; write /{name} name=value")
-    result = await produced(prompt.tool, dict(word.split("=", 1) for word in words))
+    result = await produced(prompt.tool, dict(word.split("=", 1) for word in words), lifespan=features.lifespan)
     messages: Sequence[PromptMessage] = result.value
     return messages
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.cli.status import status_as_json
+from bridge.cli.targets.features import in_use
 from bridge.cli.targets.loading import Serving, load_features
-from bridge.cli.targets.openapi import lifespan_of
 from bridge.cli.targets.servers import pinned, servers_of
 from bridge.cli.targets.target import ConfigTarget
 from bridge.client.transports.process import kill_all_children
@@ -72,14 +72,13 @@ def serve_gateway(
         )
     except DefinitionError as error:
         raise TargetError(str(error)) from error
-    own = lifespan_of(features) or nullcontext
     files = {target.path for target in remote if isinstance(target, ConfigTarget)}
     files |= {Path(lock) for lock in (options.pins, *(server.lock for server in servers)) if lock is not None}
     changes = watch_files(files) if reload and files else None
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        async with own(), gateway:
+        async with in_use(features), gateway:
             if changes is None:
                 yield
                 return

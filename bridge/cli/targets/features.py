@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bridge.cli.reporting import UsersCodeError, users_traceback
+from bridge.cli.targets.openapi import lifespan_of
 from bridge.cli.targets.target import LocalTarget
 from bridge.errors import BridgeError, ResourceNotFoundError, TargetError
 from bridge.hosting.process import run_interruptible
 from bridge.text import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from bridge.cli.interaction.questions import QuestionAnswerer
     from bridge.cli.options import ServerOptions
     from bridge.cli.targets.target import Target
     from bridge.prompts.prompt import Prompt
     from bridge.server.features import Features
+    from bridge.tools.lifespan import Lifespan
     from bridge.tools.tool import Tool, ToolExecutionResult
     from bridge.types import Feature
 
@@ -47,7 +50,13 @@ def with_features(
     if isinstance(target, LocalTarget):
         from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - not needed for remote targets
 
-        return run_interruptible(work, load_features([target]))
+        features = load_features([target])
+
+        async def with_lifespans() -> T:
+            async with in_use(features):
+                return await work(features)
+
+        return run_interruptible(with_lifespans)
     from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
     from bridge.server.features import Features  # noqa: PLC0415 - as above
 
@@ -60,6 +69,22 @@ def with_features(
             return await work(Features(tools=provider.tools, resources=provider.resources, prompts=provider.prompts))
 
     return run_interruptible(connected)
+
+
+@asynccontextmanager
+async def in_use(features: Features) -> AsyncIterator[None]:
+    """Keep what local features need open during this block: their lifespans, and the connections of operations.
+
+    Raises:
+        Exception: A lifespan could not be opened; see `bridge.cli.reporting.exit_code_of`.
+    """
+    from bridge.server.lifespans import lifespans_open  # noqa: PLC0415 - after standard output is diverted
+
+    async with AsyncExitStack() as stack:
+        if (running := lifespan_of(features)) is not None:
+            await stack.enter_async_context(running())
+        await stack.enter_async_context(lifespans_open(features))
+        yield
 
 
 def prompt_named(features: Features, name: str) -> Prompt:
@@ -93,7 +118,7 @@ async def contents_of(
     if found is None:
         raise ResourceNotFoundError(uri)
     try:
-        return await produced(found.tool, found.arguments, timeout_seconds, answerer)
+        return await produced(found.tool, found.arguments, timeout_seconds, answerer, features.lifespan)
     except ResourceNotFoundError as error:  # a function does not know its URI
         raise ResourceNotFoundError(uri) from error
 
@@ -103,6 +128,7 @@ async def produced(
     arguments: Mapping[str, Any],
     timeout_seconds: float | None = None,
     answerer: QuestionAnswerer | None = None,
+    lifespan: Lifespan[Any] | None = None,
 ) -> ToolExecutionResult:
     """Read a resource, or render a prompt, by its tool; progress is shown on a terminal, and questions are answered.
 
@@ -111,6 +137,7 @@ async def produced(
         arguments: Its arguments.
         timeout_seconds: Maximum seconds without those of questions; None for the default.
         answerer: Answers questions; None refuses them.
+        lifespan: Lifespan of its features.
 
     Raises:
         ResourceNotFoundError: There is no such resource.
@@ -129,7 +156,9 @@ async def produced(
         answerer.asker = f"the server {tool.server!r}" if tool.server else f"{tool.name!r}"
     try:
         with CommandChannel(answerer) as channel:
-            call = partial(execute, OneTool(tool), request, InvocationContext(channel=channel), policy)
+            call = partial(
+                execute, OneTool(tool), request, InvocationContext(channel=channel, lifespan=lifespan), policy
+            )
             return await channel.within(timeout_seconds or DEFAULT_TIMEOUT_SECONDS, tool.name, call)
     except BridgeError:
         raise

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sized
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from bridge.cli.targets.target import LocalTarget, ModuleTarget
     from bridge.server.features import Features
+    from bridge.tools.lifespan import Lifespan
     from bridge.tools.toolbox import ToolBox
 
 _CONFIGURATIONS = ("mcp.json", ".mcp.json")
@@ -49,19 +50,29 @@ def load_features(targets: Sequence[LocalTarget]) -> Features:
 
     sources = [source for target in targets for source in _sources_of(target)]
     try:
-        return Features.of(*sources)
+        features = Features.of(*sources)
+        lifespans = tuple(found for target in targets if (found := _lifespan_of(target)) is not None)
     except DefinitionError as error:
         raise TargetError(str(error)) from error
+    return replace(features, lifespans=(*features.lifespans, *lifespans)) if lifespans else features
 
 
-def load_toolbox(targets: Sequence[LocalTarget]) -> ToolBox:
-    """Import targets and combine their tools, like `load_features`.
+def _lifespan_of(target: LocalTarget) -> Lifespan[Any] | None:
+    """Return the lifespan of a module, which functions of other modules get there."""
+    if isinstance(target, OpenApiTarget) or (isinstance(target, FileTarget) and target.path.is_dir()):
+        return None
+    from bridge.tools.lifespan import lifespan_in  # noqa: PLC0415 - after standard output is diverted
+
+    return lifespan_in(vars(_imported(target)))
+
+
+def tools_of(features: Features, targets: Sequence[LocalTarget]) -> ToolBox:
+    """Return the tools of what targets offer.
 
     Raises:
-        TargetError: As by `load_features`; or the targets have resources or prompts, and no tools.
-        ImportFailedError: As by `load_features`.
+        TargetError: They have resources or prompts, and no tools.
     """
-    tools = load_features(targets).tools
+    tools = features.tools
     if not tools:
         raise TargetError(
             f"{', '.join(map(target_argument, targets))} has no tools; `bridge serve` serves its resources and prompts"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bridge.server.core import ServerCore
     from bridge.server.http.requests import Request as HttpRequest
     from bridge.server.methods.method import Target
-    from bridge.tools.context import Caller
+    from bridge.tools.caller import Caller
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server.auth")

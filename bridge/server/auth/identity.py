@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.server.auth.access import EVERYTHING
-from bridge.tools.context import Caller
+from bridge.tools.caller import Caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

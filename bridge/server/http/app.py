@@ -33,6 +33,7 @@ from bridge.server.http.session_requests import SessionRequests
 from bridge.server.http.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
 from bridge.server.http.sse import SseMessages, SseSessions, SseStream
 from bridge.server.http.streams import OpenStreams
+from bridge.server.lifespans import lifespans_open
 from bridge.server.observed import dispatch_of
 from bridge.server.publisher import Publisher
 from bridge.server.running_calls import Drain
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from bridge.server.limits import Limits
     from bridge.server.unmatched_names import UnmatchedNames
     from bridge.tools.execution import ExecutionPolicy
+    from bridge.tools.lifespan import Lifespan
 
 
 _NAME, _PATH = "bridge", "/mcp"
@@ -77,6 +79,7 @@ def http_app(
     limits: Limits | None = None,
     max_sessions: int = DEFAULT_MAX_SESSIONS,
     instructions: str | None = None,
+    lifespan: Lifespan[Any] | Callable[[], Any] | None = None,
 ) -> BridgeApp:
     """Make a Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
 
@@ -97,8 +100,8 @@ def http_app(
         page_size: As for `Publisher`.
         policy: As for `Publisher`.
         publisher: A `Publisher` with further options, such as a title. It has the tools, so that ``tools`` is None or
-            the same, and its own ``name``, ``version``, ``instructions``, ``page_size``, ``policy`` and ``limits``,
-            which are not given here.
+            the same, and its own ``name``, ``version``, ``instructions``, ``page_size``, ``policy``, ``limits`` and
+            ``lifespan``, which are not given here.
         session_idle_seconds: Seconds after which an unused session of the handshake era is ended; None for never.
         auth: Authentication: `bridge.server.auth.Auth`, or one verifier such as `ApiKeys` or `JwtVerifier`; None to
             admit everyone.
@@ -110,6 +113,7 @@ def http_app(
         max_sessions: Maximum number of open sessions of the handshake era. At the maximum, a caller with fewer sessions
             than another gets the place of an idle session of that other.
         instructions: Instructions about the server for the model.
+        lifespan: As for `Publisher`; an app that is mounted opens it with the other app's own.
 
     Returns:
         The app. A server such as uvicorn waits for its connections before it ends the lifespan: call ``shutdown()``
@@ -136,6 +140,7 @@ def http_app(
         "page_size": page_size,
         "policy": policy,
         "limits": limits,
+        "lifespan": lifespan,
     }
     if publisher is None:
         publisher = Publisher(tools, **options)
@@ -312,6 +317,7 @@ class BridgeApp(Starlette):
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(lifespans_open(self._publisher.features, self._publisher.lifespan))
             if self._cluster is not None:
                 if not runs_on_asyncio():
                     raise DefinitionError(

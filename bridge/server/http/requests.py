@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bridge.server.http.repeated_bodies import RepeatedBody
     from bridge.server.http.routing import Routing
     from bridge.server.limits.accounts import Usage
-    from bridge.tools.context import Caller
+    from bridge.tools.caller import Caller
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """Default maximum length of a request's body: 4 MiB."""

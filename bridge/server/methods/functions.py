@@ -80,6 +80,8 @@ class FunctionMethod(Method):
             return None
         else:
             context = context_of(exchange)
+            if self._core.lifespan is not None:
+                context = context.within(self._core.lifespan)
         executor: FunctionExecutor = exchange.tool.executor  # type: ignore[assignment]  # of a function
         try:
             work = executor.start(exchange.arguments, context)

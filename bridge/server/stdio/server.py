@@ -26,6 +26,7 @@ from bridge.protocol.versions import INVALID_REQUEST
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.connection import StreamConnection
 from bridge.server.exchange import LocalOrigin
+from bridge.server.lifespans import lifespans_open
 from bridge.server.observed import dispatch_of
 from bridge.server.stdio.pipes import open_input, open_output
 from bridge.server.stdio.process import Watchdog
@@ -91,6 +92,7 @@ def serve_stdio(
         async with AsyncExitStack() as stack:
             with opening:
                 await stack.enter_async_context(lifespan())
+                await stack.enter_async_context(lifespans_open(publisher.features, publisher.lifespan))
                 await stack.enter_async_context(running_tasks(publisher))
             with observed_session("stdio"):
                 await server.serve(on_ending=watchdog.end)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bridge.server.tasks.options import TaskOptions
     from bridge.server.tasks.store import TaskRecord, TaskStore
-    from bridge.tools.context import Caller
+    from bridge.tools.caller import Caller
 
 _logger = logging.getLogger("bridge.server")
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from bridge.tools.context import Caller, InvocationContext
+from bridge.tools.caller import Caller
+from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

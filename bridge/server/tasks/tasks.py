@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.tasks.options import TaskOptions
     from bridge.server.tasks.work import Calls, Work
-    from bridge.tools.context import Caller, InvocationContext
+    from bridge.tools.caller import Caller
+    from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
     from bridge.types import Json
 

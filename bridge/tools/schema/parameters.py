@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from types import GenericAlias, NoneType
-from typing import Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -13,11 +13,25 @@ from pydantic_core import PydanticUndefined
 from typing_extensions import TypeAliasType
 
 from bridge.errors import DefinitionError
-from bridge.tools.context import InvocationContext, InvocationParameters
+from bridge.tools.caller import Caller, InvocationParameters
+from bridge.tools.context import InvocationContext
 from bridge.tools.schema.annotations import MISSING, P, bare_type, union_members
 from bridge.tools.schema.generator import SCHEMA_ERRORS, alias_of, schema_error_text
 
-__all__ = ["MISSING", "P", "Parameter", "ToolMemoryId", "foreign_context", "injected_attribute", "parameter_of"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "MISSING",
+    "Depends",
+    "P",
+    "Parameter",
+    "ToolMemoryId",
+    "dependency_in",
+    "foreign_context",
+    "injected_attribute",
+    "parameter_of",
+]
 
 _EXACT = (bool, int, str)
 """Types whose instances are used as defaults without validation."""
@@ -25,6 +39,8 @@ _EXACT = (bool, int, str)
 _LIBRARIES = frozenset({"mcp", "fastmcp"})
 _CONTEXTS = frozenset({"Context", "RequestContext", "ServerRequestContext"})
 
+_INJECTED = {InvocationContext: "itself", InvocationParameters: "parameters", Caller: "caller"}
+"""Attributes of the context by the type of a parameter."""
 _DEFAULTS = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
 
@@ -33,6 +49,26 @@ class ToolMemoryId:
 
     The parameter is hidden from the schema (LangChain4j's @ToolMemoryId). It is None in a call without a conversation.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Depends:
+    """Marks a parameter whose value a function provides: ``db: Annotated[Session, Depends(open_session)]``.
+
+    The parameter is hidden from callers and from the schema. The function is called before each call; a generator
+    function, or a context manager's, is closed after the call, also when that fails or is cancelled. It may be
+    synchronous or not, and take an `InvocationContext`, a `Caller`, and parameters with `Depends` of its own (FastAPI's
+    ``Depends``).
+    """
+
+    dependency: Callable[..., Any]
+    """The function, or a class that is called."""
+    use_cache: bool = True
+    """True if a call that needs it several times gets one value."""
+
+    def __post_init__(self) -> None:
+        if not callable(self.dependency):
+            raise DefinitionError(f"Depends takes a function, not {self.dependency!r}; write Depends(open_session)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +141,19 @@ def injected_attribute(annotation: Any) -> str | None:
         if any(mark is ToolMemoryId or isinstance(mark, ToolMemoryId) for mark in marks):
             return "memory_id"
         return injected_attribute(inner)
-    if annotation is InvocationContext or annotation is InvocationParameters:
-        return "itself" if annotation is InvocationContext else "parameters"
+    kind = get_origin(annotation) or annotation  # of InvocationContext[App]
+    if (attribute := _INJECTED.get(kind) if isinstance(kind, type) else None) is not None:
+        return attribute
     return next(filter(None, map(injected_attribute, union_members(annotation))), None)
+
+
+def dependency_in(annotation: Any, default: Any = MISSING) -> Depends | None:
+    """Return the mark of a parameter that a function provides; None for any other parameter."""
+    if isinstance(default, Depends):
+        return default
+    annotation = _unaliased(annotation)
+    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((mark for mark in marks if isinstance(mark, Depends)), None)
 
 
 def foreign_context(annotation: Any) -> type | None:

@@ -17,7 +17,8 @@ from typing_extensions import TypedDict
 
 from bridge.errors import DefinitionError
 from bridge.text import nearest
-from bridge.tools.context import InvocationContext, InvocationParameters
+from bridge.tools.caller import Caller, InvocationParameters
+from bridge.tools.context import InvocationContext
 from bridge.tools.schema.annotations import python_signature, read_docstring, resolve_annotation
 from bridge.tools.schema.generator import (
     MADE_HERE,
@@ -29,9 +30,11 @@ from bridge.tools.schema.generator import (
 )
 from bridge.tools.schema.parameters import (
     MISSING,
+    Depends,
     P,
     Parameter,
     ToolMemoryId,
+    dependency_in,
     foreign_context,
     injected_attribute,
     parameter_of,
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from bridge.tools.schema.annotations import Docstring
     from bridge.tools.schema.generator import ExtraArguments
 
-_OURS = {mark.__name__: mark for mark in (InvocationContext, InvocationParameters, P, ToolMemoryId)}
+_OURS = {mark.__name__: mark for mark in (Caller, Depends, InvocationContext, InvocationParameters, P, ToolMemoryId)}
 """Names that annotations may use even if they were imported under TYPE_CHECKING only."""
 
 _REFUSED = {
@@ -61,6 +64,8 @@ class Signature:
     """Published parameters in the function's order."""
     injected: Mapping[str, str]
     """Parameters that receive a part of the call's context, by name: an attribute of the context, or ``itself``."""
+    dependencies: Mapping[str, Depends]
+    """Parameters whose values functions provide, by name."""
     return_annotation: Any
     """The resolved annotation; `inspect.Signature.empty` without one."""
     description: str | None
@@ -97,23 +102,16 @@ def signature_of(
         plain = python_signature(function)
     except (ValueError, TypeError) as error:
         raise DefinitionError(f"{source} has no readable signature; wrap it in a function that has one") from error
-    resolve = _resolver(function, namespace or {}, source)
+    resolve = annotations_of(function, namespace or {}, source)
     docstring = read_docstring(docstring_of(function))
-    fixed = function.keywords if isinstance(function, functools.partial) else {}
     parameters: list[Parameter] = []
     injected: dict[str, str] = {}
-    for name, parameter in plain.parameters.items():
-        if name in fixed:
-            continue
-        if name == "self" and not parameters and not injected:
-            raise DefinitionError(
-                f"{source} needs an instance: its parameter 'self' is not an argument that a caller can pass; "
-                "pass the method of an object, or the object with its decorated methods; "
-                "in a function outside of a class, rename the parameter"
-            )
-        if parameter.kind in _REFUSED:
-            raise DefinitionError(f"the parameter {name!r} of {source} {_REFUSED[parameter.kind]}")
+    dependencies: dict[str, Depends] = {}
+    for name, parameter in _passed_by_name(function, plain, source).items():
         annotation = resolve(f"the annotation of the parameter {name!r}", parameter.annotation)
+        if (dependency := dependency_in(annotation, parameter.default)) is not None:
+            dependencies[name] = dependency
+            continue
         if attribute := injected_attribute(annotation):
             injected[name] = attribute
             continue
@@ -133,12 +131,35 @@ def signature_of(
     return Signature(
         parameters=tuple(parameters),
         injected=injected,
+        dependencies=dependencies,
         return_annotation=returned,
         description=docstring.description,
         adapter=adapter,
         internal_schema=schema,
         schema=public_schema(schema),
     )
+
+
+def _passed_by_name(
+    function: Callable[..., Any], plain: inspect.Signature, source: str
+) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters that calls fill in, without those that a partial binds.
+
+    Raises:
+        DefinitionError: One cannot be passed by name.
+    """
+    fixed = function.keywords if isinstance(function, functools.partial) else {}
+    found = {name: parameter for name, parameter in plain.parameters.items() if name not in fixed}
+    if next(iter(found), "") == "self":
+        raise DefinitionError(
+            f"{source} needs an instance: its parameter 'self' is not an argument that a caller can pass; "
+            "pass the method of an object, or the object with its decorated methods; "
+            "in a function outside of a class, rename the parameter"
+        )
+    for name, parameter in found.items():
+        if parameter.kind in _REFUSED:
+            raise DefinitionError(f"the parameter {name!r} of {source} {_REFUSED[parameter.kind]}")
+    return found
 
 
 def unwrap_function(function: Any) -> Any:
@@ -175,7 +196,7 @@ def docstring_of(function: Any) -> str | None:
     return inspect.getdoc(type(function).__call__) or inspect.getdoc(type(function))
 
 
-def _resolver(function: Any, namespace: Mapping[str, Any], source: str) -> Callable[[str, Any], Any]:
+def annotations_of(function: Any, namespace: Mapping[str, Any], source: str) -> Callable[[str, Any], Any]:
     """Return a function that resolves the annotations of one function."""
     bottom = unwrap_function(function)
     module_names = {**_OURS, **getattr(bottom, "__globals__", {})}

@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field, create_model
 from typing_extensions import TypeAliasType, TypedDict
 
 from bridge.errors import DefinitionError
-from bridge.tools.context import InvocationContext, InvocationParameters
+from bridge.tools.caller import InvocationParameters
+from bridge.tools.context import InvocationContext
 from bridge.tools.function import tools_from
 from bridge.tools.schema.parameters import MISSING, P, Parameter, ToolMemoryId, injected_attribute, parameter_of
 

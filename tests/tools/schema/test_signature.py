@@ -17,7 +17,8 @@ from jsonschema import Draft202012Validator
 from pydantic import Field
 
 from bridge.errors import DefinitionError
-from bridge.tools.context import InvocationContext, InvocationParameters  # noqa: TC001 - resolved at run time
+from bridge.tools.caller import InvocationParameters  # noqa: TC001 - resolved at run time
+from bridge.tools.context import InvocationContext  # noqa: TC001 - resolved at run time
 from bridge.tools.schema.parameters import P, ToolMemoryId
 from bridge.tools.schema.signature import docstring_of, signature_of, source_of
 

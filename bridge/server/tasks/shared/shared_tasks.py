@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bridge.server.tasks.shared.redis_store import RedisTaskStore, SharedRecord
     from bridge.server.tasks.store import TaskRecord
     from bridge.server.tasks.work import Calls, TaskCall, Work
-    from bridge.tools.context import Caller
+    from bridge.tools.caller import Caller
     from bridge.tools.task import Task
     from bridge.tools.tool import Tool
     from bridge.types import Json
