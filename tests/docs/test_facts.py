@@ -165,7 +165,7 @@ def test_the_number_of_threads_and_the_limits_of_a_tool_are_so() -> None:
     ],
 )
 def test_an_attribute_of_a_context_is_there(name: str) -> None:
-    assert hasattr(InvocationContext(), name)
+    assert hasattr(InvocationContext, name)
 
 
 # --- the command line ------------------------------------------------------------------------------------------------
