@@ -51,7 +51,7 @@ class Opening(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """What both sides have agreed on, and the server's description of itself."""
+    """The result of a negotiation: version, capabilities, and the server's description of itself."""
 
     version: str
     stamps: Json

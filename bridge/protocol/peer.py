@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 Work: TypeAlias = "Callable[[], Awaitable[None]]"
-"""What has to be awaited for a request, such as the delivery of its progress."""
+"""Work for a request that has to be awaited, such as the delivery of its progress."""
 
 _MAX_TEMPLATES = 1000
 _MAX_TEMPLATE_BYTES = 4096

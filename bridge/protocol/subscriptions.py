@@ -26,7 +26,7 @@ _LISTS: Mapping[str, Feature] = {
 
 
 class Filter(NamedTuple):
-    """What a subscription is for."""
+    """The changes that a subscription asks for."""
 
     lists: frozenset[str] = frozenset()
     """Features whose lists it follows."""
@@ -107,7 +107,7 @@ def change_message(feature: Feature, uri: str | None) -> tuple[str, Json]:
 
 
 class Waiting:
-    """What is to be sent on one stream, each once, in the order in which it came first.
+    """Items to send on one stream, each once, in the order in which it came first.
 
     A client that does not read makes nothing grow: the same change waits once.
     """

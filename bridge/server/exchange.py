@@ -36,7 +36,7 @@ _NOTHING: Json = {}
 
 
 class Origin(Protocol):
-    """Where a request comes from."""
+    """The source of a request: its transport, client and caller."""
 
     @property
     def transport(self) -> str:
@@ -70,7 +70,7 @@ class Origin(Protocol):
 
 
 class Outlet(Protocol):
-    """Where the messages of an exchange go before its answer."""
+    """The receiver of the messages of an exchange before its answer."""
 
     async def send(self, message: bytes, *, is_notification: bool = True) -> None:
         """Send a message, and wait while the client does not read. Dropped if the client has gone for good."""
@@ -160,7 +160,7 @@ class ServedExchange(Exchange):
     context: InvocationContext | None = None
     """Its context, once it is made by `bridge.server.channel.context_of`."""
     outlet: Outlet | None = None
-    """Where its messages go; set by its transport, or made by `open_outlet`."""
+    """The receiver of its messages; set by its transport, or made by `open_outlet`."""
     open_outlet: Callable[[], Outlet] = NoOutlet
     """Makes the outlet, when its first message is sent; set by its transport."""
     stream: ResponseContents | None = None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Pending:
-    """What is to be sent on one stream, each once, for the task that sends it."""
+    """Items to send on one stream, each once, for the task that sends them."""
 
     def __init__(self) -> None:
         self._waiting = Waiting()

@@ -1,4 +1,4 @@
-"""What both links over HTTP have in common: their client, and the outcome of refused and lost requests."""
+"""The base of both links over HTTP: their HTTP client, and the outcome of refused and lost requests."""
 
 from __future__ import annotations
 
