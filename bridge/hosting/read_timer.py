@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bridge.hosting.connection_limits import ConnectionLimits
 
 NOTHING, FIRST_BYTE, HEAD, BODY, NEXT, REFUSED = range(6)
-"""Things a connection waits for; `REFUSED` is the request of a refused connection, so that its client reads the response."""
+"""Things to wait for; `REFUSED` is the request of a refused connection, whose client then reads the response."""
 _REFUSED_SECONDS = 1.0
 
 
