@@ -35,10 +35,10 @@ test-all: $(READY) ## Run the slow tests too: programs of others, images, replic
 test-pythons: $(READY) ## Run the tests on each Python from 3.11 on that PATH and pyenv have, and name the others
 	$(BIN)/python -m tests.pythons -n $(PROCESSES) --dist loadgroup $(PYTHONS)
 
-test-browser: $(READY) ## Test the page of `bridge inspect` in Chromium, which is installed for it, as root by apt
+test-browser: $(READY) ## Test the pages of `bridge inspect` and of gateways in Chromium, which is installed for it, as root by apt
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 	$(BIN)/python -m pip install --quiet --group browser
-	$(BIN)/python -m pytest tests/inspector/browser -m browser
+	$(BIN)/python -m pytest tests/inspector/browser tests/gateway/credentials/browser -m browser
 
 pictures: $(READY) ## Take the pictures of docs/command-line, after `make test-browser`
 	$(BIN)/python -m tests.docs.terminal_pictures

@@ -66,8 +66,11 @@ if TYPE_CHECKING:
         WireError,
     )
     from bridge.hosting.run import run
+    from bridge.middleware.caching import cached
+    from bridge.middleware.guards import circuit_broken, rate_limited, retried
     from bridge.models.anthropic.model import AnthropicChatModel
     from bridge.models.bedrock.model import BedrockChatModel
+    from bridge.models.openai.embeddings import openai_embeddings
     from bridge.models.openai.model import OpenAiChatModel, OpenAiDialect
     from bridge.models.prompted import PromptedToolsChatModel
     from bridge.models.provider import chat_model_named
@@ -91,7 +94,8 @@ if TYPE_CHECKING:
     from bridge.resources.polling import PollingResourceBox
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.resources.uri_template import UriTemplate
-    from bridge.server.features import Features
+    from bridge.server.features import Features, namespaced
+    from bridge.server.server import Server
     from bridge.service.ai_service import ai_service, resume
     from bridge.service.approval import (
         ApprovalPolicy,
@@ -143,7 +147,7 @@ if TYPE_CHECKING:
     from bridge.service.guardrails.outcomes import Refuse, Reprompt, Retry, Rewrite
     from bridge.service.guardrails.tools import ToolInputGuardrailRequest, ToolOutputGuardrailRequest, guarded
     from bridge.service.interface import MemoryId
-    from bridge.service.loop import ChatRequestTransformer
+    from bridge.service.loop import ChatRequestTransformer, InvocationLimits
     from bridge.service.memory.chat_memory import ChatMemory, by_encoding, estimate_tokens, message_window, token_window
     from bridge.service.memory.persistent_stores import RedisStore, SqliteStore
     from bridge.service.memory.store import ChatMemoryStore, InMemoryStore, StoredMessages
@@ -155,16 +159,16 @@ if TYPE_CHECKING:
         UserMessage,
         chat_messages,
     )
-    from bridge.service.resilience import cached, circuit_broken, rate_limited, retried
     from bridge.service.templates import system_message, user_message
     from bridge.service.token_stream import TokenStream
     from bridge.service.tool_search import ToolSearch, ToolSearchRequest, by_embedding
-    from bridge.telemetry.switch import enable_telemetry
+    from bridge.telemetry.current import enable_telemetry
+    from bridge.tools.blocking_context import BlockingContext
     from bridge.tools.caller import Caller, InvocationParameters
     from bridge.tools.channel import LogLevel
     from bridge.tools.completion import Completion
     from bridge.tools.content import Audio, Content, File, Image, ResourceLink, Text
-    from bridge.tools.context import BlockingContext, InvocationContext
+    from bridge.tools.context import InvocationContext
     from bridge.tools.execution import (
         AfterTool,
         BeforeTool,
@@ -176,6 +180,7 @@ if TYPE_CHECKING:
     )
     from bridge.tools.function import specifications_from, tool, tools_from
     from bridge.tools.lifespan import Lifespan, lifespan
+    from bridge.tools.middleware import CallNext, Middleware, ToolMiddleware
     from bridge.tools.questions import (
         Answer,
         Elicitation,
@@ -193,7 +198,11 @@ if TYPE_CHECKING:
     )
     from bridge.tools.schema.json_schema import JsonObjectSchema, reference_to
     from bridge.tools.schema.parameters import Depends, P, ToolMemoryId
+    from bridge.tools.session import SessionState
     from bridge.tools.specification import ToolAnnotations, ToolSpecification
+    from bridge.tools.spill.redis_store import RedisResultStore
+    from bridge.tools.spill.spill import Spill
+    from bridge.tools.spill.sqlite_store import SqliteResultStore
     from bridge.tools.task import Task, TaskPolicy
     from bridge.tools.threads import set_thread_limit
     from bridge.tools.tool import (
@@ -208,17 +217,7 @@ if TYPE_CHECKING:
         ToolProviderRequest,
     )
     from bridge.tools.toolbox import ToolBox
-    from bridge.tools.transform import (
-        CallNext,
-        ToolMiddleware,
-        backed_up,
-        filtered,
-        prefixed,
-        renamed,
-        respecified,
-        safe_names,
-        wrapped,
-    )
+    from bridge.tools.transform import backed_up, filtered, prefixed, renamed, respecified, safe_names, wrapped
 
 __all__ = [
     "AfterTool", "AiMessage", "Answer", "AnthropicChatModel", "ApprovalPolicy", "ArgumentProblem", "ArgumentsError",
@@ -230,20 +229,22 @@ __all__ = [
     "ConnectionStatus", "Content", "Decision", "DefinitionError", "Depends", "DetachedTools", "Elicitation",
     "ElicitationAnswer", "ErrorHandler", "ExecutionPolicy", "Features", "File", "FinishReason", "Folder",
     "GuardrailError", "HttpTransport", "IdentityAssertion", "Image", "InMemoryStore", "InputGuardrailRequest",
-    "InputRequired", "IntermediateResponse", "InvocationContext", "InvocationError", "InvocationListener",
-    "InvocationParameters", "InvocationSuspended", "InvocationTimeoutError", "JsonObjectSchema", "Lifespan", "LogLevel",
-    "McpToolProvider", "MemoryId", "MemoryStoreError", "MemoryTransport", "MissingExtraError", "NameClashError",
-    "OAuthLogin", "OpenAiChatModel", "OpenAiDialect", "OutcomeUnknownError", "OutputGuardrailRequest", "P",
-    "PartialResponse", "PartialThinking", "PartialToolCall", "PinMismatchError", "PollingResourceBox", "Prompt",
-    "PromptArgument", "PromptBox", "PromptMessage", "PromptedToolsChatModel", "Question", "RedisStore", "Refuse",
-    "RemoteTask", "ReplyError", "Reprompt", "Resource", "ResourceBox", "ResourceLink", "ResourceNotFoundError",
-    "ResourceTemplate", "ResponseFormat", "Result", "Retry", "ReturnBehavior", "Rewrite", "Root", "Roots", "Sampling",
-    "SamplingAnswer", "SamplingMessage", "ServerAnswerError", "ServerAuthError", "ServerConfig", "ServerError",
-    "ServerRefusedError", "ServerStatus", "ServerTimeoutError", "ServerUnavailableError", "ServersConfig",
-    "ServiceEvent", "SqliteStore", "StdioTransport", "StoredMessages", "StreamingChatModel", "SuspendedInvocation",
-    "SystemMessage", "TargetError", "Task", "TaskPolicy", "Text", "TokenStream", "TokenUsage", "Tool",
-    "ToolAnnotations", "ToolBox", "ToolCallError", "ToolChoice", "ToolChoiceMode", "ToolError", "ToolExecuted",
-    "ToolExecution", "ToolExecutionRequest", "ToolExecutionResult", "ToolExecutionResultMessage", "ToolExecutor",
+    "InputRequired", "IntermediateResponse", "InvocationContext", "InvocationError", "InvocationLimits",
+    "InvocationListener", "InvocationParameters", "InvocationSuspended", "InvocationTimeoutError",
+    "JsonObjectSchema", "Lifespan", "LogLevel", "McpToolProvider", "MemoryId", "MemoryStoreError",
+    "MemoryTransport", "Middleware", "MissingExtraError", "NameClashError", "OAuthLogin", "OpenAiChatModel",
+    "OpenAiDialect", "OutcomeUnknownError", "OutputGuardrailRequest", "P", "PartialResponse", "PartialThinking",
+    "PartialToolCall", "PinMismatchError", "PollingResourceBox", "Prompt", "PromptArgument", "PromptBox",
+    "PromptMessage", "PromptedToolsChatModel", "Question", "RedisResultStore", "RedisStore", "Refuse", "RemoteTask",
+    "ReplyError", "Reprompt", "Resource", "ResourceBox", "ResourceLink", "ResourceNotFoundError",
+    "ResourceTemplate", "ResponseFormat", "Result", "Retry", "ReturnBehavior", "Rewrite", "Root", "Roots",
+    "Sampling", "SamplingAnswer", "SamplingMessage", "Server", "ServerAnswerError", "ServerAuthError",
+    "ServerConfig", "ServerError", "ServerRefusedError", "ServerStatus", "ServerTimeoutError",
+    "ServerUnavailableError", "ServersConfig", "ServiceEvent", "SessionState", "Spill", "SqliteResultStore",
+    "SqliteStore", "StdioTransport", "StoredMessages", "StreamingChatModel", "SuspendedInvocation", "SystemMessage",
+    "TargetError", "Task", "TaskPolicy", "Text", "TokenStream", "TokenUsage", "Tool", "ToolAnnotations", "ToolBox",
+    "ToolCallError", "ToolChoice", "ToolChoiceMode", "ToolError", "ToolExecuted", "ToolExecution",
+    "ToolExecutionRequest", "ToolExecutionResult", "ToolExecutionResultMessage", "ToolExecutor",
     "ToolInputGuardrailRequest", "ToolLimitError", "ToolLogger", "ToolMemoryId", "ToolMiddleware",
     "ToolOutputGuardrailRequest", "ToolPerformance", "ToolPolicy", "ToolProgress", "ToolProvider",
     "ToolProviderRequest", "ToolRequestInspector", "ToolSearch", "ToolSearchRequest", "ToolSpecification",
@@ -252,10 +253,10 @@ __all__ = [
     "backed_up", "by_embedding", "by_encoding", "cached", "call_blocking", "chat_messages", "chat_model_named",
     "circuit_broken", "compensated", "connect", "enable_telemetry", "estimate_tokens", "execute", "execute_timed",
     "files", "filtered", "for_tools", "from_openapi", "guarded", "input_guardrails", "is_worth_another_model",
-    "lifespan", "load_config", "message_window", "observed", "output_guardrails", "prefixed", "prompt", "rate_limited",
-    "reference_to", "renamed", "resource", "respecified", "resume", "retried", "run", "safe_names", "sampling_with",
-    "set_thread_limit", "specifications_from", "system_message", "token_window", "tool", "tools_from",
-    "unless_read_only", "user_message", "with_fallback", "wrapped",
+    "lifespan", "load_config", "message_window", "namespaced", "observed", "openai_embeddings", "output_guardrails",
+    "prefixed", "prompt", "rate_limited", "reference_to", "renamed", "resource", "respecified", "resume", "retried",
+    "run", "safe_names", "sampling_with", "set_thread_limit", "specifications_from", "system_message",
+    "token_window", "tool", "tools_from", "unless_read_only", "user_message", "with_fallback", "wrapped",
 ]  # fmt: skip
 
 _NAMES = {
@@ -282,8 +283,11 @@ _NAMES = {
         "ToolLimitError ToolTimeoutError UnknownToolError WireError"
     ),
     "bridge.hosting.run": "run",
+    "bridge.middleware.caching": "cached",
+    "bridge.middleware.guards": "circuit_broken rate_limited retried",
     "bridge.models.anthropic.model": "AnthropicChatModel",
     "bridge.models.bedrock.model": "BedrockChatModel",
+    "bridge.models.openai.embeddings": "openai_embeddings",
     "bridge.models.openai.model": "OpenAiChatModel OpenAiDialect",
     "bridge.models.prompted": "PromptedToolsChatModel",
     "bridge.models.provider": "chat_model_named",
@@ -301,7 +305,8 @@ _NAMES = {
     "bridge.resources.polling": "PollingResourceBox",
     "bridge.resources.resource": "Resource ResourceTemplate",
     "bridge.resources.uri_template": "UriTemplate",
-    "bridge.server.features": "Features",
+    "bridge.server.features": "Features namespaced",
+    "bridge.server.server": "Server",
     "bridge.service.ai_service": "ai_service resume",
     "bridge.service.approval": (
         "ApprovalPolicy Decision InvocationSuspended SuspendedInvocation Verdict for_tools unless_read_only"
@@ -321,25 +326,26 @@ _NAMES = {
     "bridge.service.guardrails.outcomes": "Refuse Reprompt Retry Rewrite",
     "bridge.service.guardrails.tools": "ToolInputGuardrailRequest ToolOutputGuardrailRequest guarded",
     "bridge.service.interface": "MemoryId",
-    "bridge.service.loop": "ChatRequestTransformer",
+    "bridge.service.loop": "ChatRequestTransformer InvocationLimits",
     "bridge.service.memory.chat_memory": "ChatMemory by_encoding estimate_tokens message_window token_window",
     "bridge.service.memory.store": "ChatMemoryStore InMemoryStore StoredMessages",
     "bridge.service.messages": (
         "AiMessage ChatMessage SystemMessage ToolExecutionResultMessage UserMessage chat_messages"
     ),
     "bridge.service.memory.persistent_stores": "RedisStore SqliteStore",
-    "bridge.service.resilience": "cached circuit_broken rate_limited retried",
     "bridge.service.templates": "system_message user_message",
     "bridge.service.token_stream": "TokenStream",
     "bridge.service.compensation": "compensated",
     "bridge.service.tool_search": "ToolSearch ToolSearchRequest by_embedding",
-    "bridge.telemetry.switch": "enable_telemetry",
+    "bridge.telemetry.current": "enable_telemetry",
     "bridge.tools.completion": "Completion",
     "bridge.tools.content": "Audio Content File Image ResourceLink Text",
     "bridge.tools.channel": "LogLevel",
     "bridge.tools.caller": "Caller InvocationParameters",
-    "bridge.tools.context": "BlockingContext InvocationContext",
+    "bridge.tools.blocking_context": "BlockingContext",
+    "bridge.tools.context": "InvocationContext",
     "bridge.tools.lifespan": "Lifespan lifespan",
+    "bridge.tools.middleware": "CallNext Middleware ToolMiddleware",
     "bridge.tools.execution": (
         "AfterTool BeforeTool ErrorHandler ExecutionPolicy UnknownToolHandler execute execute_timed"
     ),
@@ -350,7 +356,11 @@ _NAMES = {
     ),
     "bridge.tools.schema.json_schema": "JsonObjectSchema reference_to",
     "bridge.tools.schema.parameters": "Depends P ToolMemoryId",
+    "bridge.tools.session": "SessionState",
     "bridge.tools.specification": "ToolAnnotations ToolSpecification",
+    "bridge.tools.spill.redis_store": "RedisResultStore",
+    "bridge.tools.spill.spill": "Spill",
+    "bridge.tools.spill.sqlite_store": "SqliteResultStore",
     "bridge.tools.task": "Task TaskPolicy",
     "bridge.tools.threads": "set_thread_limit",
     "bridge.tools.tool": (
@@ -358,9 +368,7 @@ _NAMES = {
         "ToolProvider ToolProviderRequest"
     ),
     "bridge.tools.toolbox": "ToolBox",
-    "bridge.tools.transform": (
-        "CallNext ToolMiddleware backed_up filtered prefixed renamed respecified safe_names wrapped"
-    ),
+    "bridge.tools.transform": "backed_up filtered prefixed renamed respecified safe_names wrapped",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

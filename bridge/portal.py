@@ -14,8 +14,9 @@ import asyncio
 import atexit
 import math
 import os
+import sys
 from concurrent.futures import CancelledError
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from threading import Lock, get_ident, local
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -185,6 +186,11 @@ def loop_of_thread() -> EventLoopToken | None:
     return None if scope is None else scope.token
 
 
+def run_in_loop(function: Callable[..., Coroutine[Any, Any, _T]], *arguments: Any) -> _T:
+    """Run an async function in the event loop that this worker thread works for, and return its result."""
+    return anyio.from_thread.run(function, *arguments, token=loop_of_thread())
+
+
 def _run_in_portal(function: Callable[..., Awaitable[_T]], arguments: tuple[Any, ...]) -> _Outcome[_T]:
     portal, scope = _holder.portal(), ThreadScope()
     try:
@@ -255,6 +261,18 @@ def runs_on_asyncio() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def callback_context() -> Context:
+    """Return a copy of the current context in which callbacks of an asyncio loop can use anyio as tasks do.
+
+    If sniffio is installed, anyio finds the loop by it, which outside of tasks needs a variable that `anyio.run` sets
+    and `asyncio.run` does not.
+    """
+    context = copy_context()
+    if (sniffio := sys.modules.get("sniffio")) is not None:
+        context.run(sniffio.current_async_library_cvar.set, "asyncio")
+    return context
 
 
 def start_detached(function: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:

@@ -27,6 +27,8 @@ _DECEIVING = re.compile(f"[{_INVISIBLE}]")
 
 MAX_TEXT_CHARS = 256
 """Default maximum length of text from clients and servers, in characters."""
+CHARS_PER_TOKEN = 4
+"""Average for English according to OpenAI and Anthropic; a token of other scripts holds fewer characters."""
 _UNSEEN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 """Characters that JSON does not escape, but that control a terminal or end a line."""
 
@@ -134,6 +136,14 @@ def utc_time(seconds: float) -> str:
 @lru_cache(maxsize=8)
 def _utc_second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).isoformat().removesuffix("+00:00")
+
+
+def estimated_tokens(text: str) -> int:
+    """Estimate the tokens of a text: one for four ASCII characters, and one for each other character."""
+    if text.isascii():
+        return -(-len(text) // CHARS_PER_TOKEN)
+    wide = sum(not character.isascii() for character in text)
+    return wide - (wide - len(text)) // CHARS_PER_TOKEN
 
 
 def short_repr(value: object) -> str:

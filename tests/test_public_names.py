@@ -30,14 +30,15 @@ PUBLIC = """
     ConnectionStatus Content Decision DefinitionError Depends DetachedTools Elicitation ElicitationAnswer
     ErrorHandler ExecutionPolicy Features File FinishReason Folder GuardrailError HttpTransport IdentityAssertion
     Image InMemoryStore InputGuardrailRequest InputRequired IntermediateResponse InvocationContext InvocationError
-    InvocationListener InvocationParameters InvocationSuspended InvocationTimeoutError JsonObjectSchema Lifespan
-    LogLevel McpToolProvider MemoryId MemoryStoreError MemoryTransport MissingExtraError NameClashError OAuthLogin
-    OpenAiChatModel OpenAiDialect OutcomeUnknownError OutputGuardrailRequest P PartialResponse PartialThinking
-    PartialToolCall PinMismatchError PollingResourceBox Prompt PromptArgument PromptBox PromptMessage
-    PromptedToolsChatModel Question RedisStore Refuse RemoteTask ReplyError Reprompt Resource ResourceBox
-    ResourceLink ResourceNotFoundError ResourceTemplate ResponseFormat Result Retry ReturnBehavior Rewrite Root
-    Roots Sampling SamplingAnswer SamplingMessage ServerAnswerError ServerAuthError ServerConfig ServerError
-    ServerRefusedError ServerStatus ServerTimeoutError ServerUnavailableError ServersConfig ServiceEvent SqliteStore
+    InvocationLimits InvocationListener InvocationParameters InvocationSuspended InvocationTimeoutError
+    JsonObjectSchema Lifespan LogLevel McpToolProvider MemoryId MemoryStoreError MemoryTransport Middleware
+    MissingExtraError NameClashError OAuthLogin OpenAiChatModel OpenAiDialect OutcomeUnknownError
+    OutputGuardrailRequest P PartialResponse PartialThinking PartialToolCall PinMismatchError PollingResourceBox
+    Prompt PromptArgument PromptBox PromptMessage PromptedToolsChatModel Question RedisResultStore RedisStore Refuse
+    RemoteTask ReplyError Reprompt Resource ResourceBox ResourceLink ResourceNotFoundError ResourceTemplate
+    ResponseFormat Result Retry ReturnBehavior Rewrite Root Roots Sampling SamplingAnswer SamplingMessage Server
+    ServerAnswerError ServerAuthError ServerConfig ServerError ServerRefusedError ServerStatus ServerTimeoutError
+    ServerUnavailableError ServersConfig ServiceEvent SessionState Spill SqliteResultStore SqliteStore
     StdioTransport StoredMessages StreamingChatModel SuspendedInvocation SystemMessage TargetError Task TaskPolicy
     Text TokenStream TokenUsage Tool ToolAnnotations ToolBox ToolCallError ToolChoice ToolChoiceMode ToolError
     ToolExecuted ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutionResultMessage ToolExecutor
@@ -47,10 +48,10 @@ PUBLIC = """
     UnknownToolError UnknownToolHandler UriTemplate UrlElicitation UserMessage Verdict WireError ai_service
     backed_up by_embedding by_encoding cached call_blocking chat_messages chat_model_named circuit_broken
     compensated connect enable_telemetry estimate_tokens execute execute_timed files filtered for_tools from_openapi
-    guarded input_guardrails is_worth_another_model lifespan load_config message_window observed output_guardrails
-    prefixed prompt rate_limited reference_to renamed resource respecified resume retried run safe_names
-    sampling_with set_thread_limit specifications_from system_message token_window tool tools_from unless_read_only
-    user_message with_fallback wrapped
+    guarded input_guardrails is_worth_another_model lifespan load_config message_window namespaced observed
+    openai_embeddings output_guardrails prefixed prompt rate_limited reference_to renamed resource respecified
+    resume retried run safe_names sampling_with set_thread_limit specifications_from system_message token_window
+    tool tools_from unless_read_only user_message with_fallback wrapped
 """
 
 

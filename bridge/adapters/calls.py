@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bridge.errors import ToolError
 from bridge.service.observation import observed_execution
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.tools.content import Text, UserMessage
 from bridge.tools.execution import execute_timed
 from bridge.tools.toolbox import ToolBox
@@ -62,7 +62,7 @@ async def run(
 ) -> ToolExecution:
     """Run one call, observed like that of an AI service."""
     execution = execute_timed(box, request, context, policy)
-    if (observer := switch.observer()) is None:
+    if (observer := current.observer()) is None:
         return await execution
     return await observed_execution(observer, execution, request, box.find(request.name), context)
 

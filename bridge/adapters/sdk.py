@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp import MCPError
-from mcp.server import Server
+from mcp.server import Server as McpServer
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import ServerCapabilities, jsonrpc_message_adapter
@@ -38,40 +38,39 @@ if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
     from bridge.server.auth.access import Access
-    from bridge.server.contents_stream import ResponseContents
-    from bridge.server.publisher import Publisher
+    from bridge.server.results.contents_stream import ResponseContents
+    from bridge.server.server import Server
     from bridge.tools.caller import Caller
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.adapters")
 
 _FLUSH_SECONDS = 1.0
-_MODERN_ONLY = "over the SDK's streamable HTTP, this server has version 2026-07-28 alone; serve it by bridge.http_app"
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-def sdk_server(publisher: Publisher) -> Server[Any]:
+def sdk_server(server: Server) -> McpServer[Any]:
     """Return a server for `mcp.Client`, and for the streams of the SDK's transports.
 
     Args:
-        publisher: The server.
+        server: The server.
     """
-    return SdkServer(publisher)
+    return SdkServer(server)
 
 
-class SdkServer(Server[Any]):
+class SdkServer(McpServer[Any]):
     """The SDK's server, whose requests are answered by a server of this package."""
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, server: Server) -> None:
         super().__init__(
-            publisher.name,
-            version=publisher.version,
-            title=publisher.title,
-            instructions=publisher.own_instructions,
+            server.name,
+            version=server.version,
+            title=server.title,
+            instructions=server.own_instructions,
         )
-        self._publisher = publisher
-        self._dispatch = dispatch_of(publisher)
-        # The SDK's own middleware opens spans, which those of the publisher would repeat.
+        self._server = server
+        self._dispatch = dispatch_of(server)
+        # The SDK's own middleware opens spans, which those of the server would repeat.
         self.middleware[:] = [self._answer]
 
     def get_capabilities(
@@ -82,10 +81,10 @@ class SdkServer(Server[Any]):
         *,
         protocol_version: str | None = None,
     ) -> ServerCapabilities:
-        """Return the capabilities of the publisher."""
+        """Return the capabilities of the server."""
         if protocol_version in MODERN_VERSIONS:
-            return ServerCapabilities.model_validate(self._publisher.discovery["capabilities"])
-        return ServerCapabilities.model_validate(self._publisher.capabilities)
+            return ServerCapabilities.model_validate(self._server.discovery["capabilities"])
+        return ServerCapabilities.model_validate(self._server.capabilities)
 
     async def run(
         self,
@@ -96,11 +95,11 @@ class SdkServer(Server[Any]):
     ) -> None:
         """Serve one client over two streams, until the first ends; the last two arguments have no effect."""
         outbox = _Outbox(write_stream)
-        connection = StreamConnection(self._publisher, self._dispatch, _Origin(None), outbox.put, outbox.drained)
+        connection = StreamConnection(self._server, self._dispatch, _Origin(None), outbox.put, outbox.drained)
         async with read_stream, write_stream, anyio.create_task_group() as tasks:
             tasks.start_soon(outbox.deliver)
             try:
-                opened = lifespans_open(self._publisher.features, self._publisher.lifespan)
+                opened = lifespans_open(self._server.features, self._server.lifespan)
                 async with self.lifespan(self), opened, connection.running():
                     await _receive(read_stream, connection)
                 with anyio.move_on_after(_FLUSH_SECONDS):
@@ -150,7 +149,7 @@ class _Origin:
     """Origin of a request that the SDK's transport has received."""
 
     account = ""
-    headers = None
+    headers = in_context = None
 
     def __init__(self, request: Any) -> None:
         self.transport = "stdio" if request is None else "http"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     *("new", "serve", "list", "call", "task", "read", "prompt", "inspect", "chat", "worker", "doctor", "status"),
-    *("login", "logout", "pin", "install"),
+    *("login", "logout", "credentials", "pin", "install"),
 )
 """Commands in the order of the help; each is ``command`` of the module of its name."""
 

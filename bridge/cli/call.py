@@ -171,10 +171,15 @@ def _call_here(
     from bridge.tools.tool import ToolExecution, ToolExecutionRequest  # noqa: PLC0415
 
     features = load_features([target])
-    tools = tools_of(features, [target])
-    if name not in tools and "=" in name:
-        raise _tool_missing(name, [tool.name for tool in tools])
-    request = ToolExecutionRequest(name, arguments_for(tools.get(name).specification))
+    tools = features.tools
+
+    def requested() -> ToolExecutionRequest:
+        tools_of(features, [target])
+        if name not in tools and "=" in name:
+            raise _tool_missing(name, [tool.name for tool in tools])
+        return ToolExecutionRequest(name, arguments_for(tools.get(name).specification))
+
+    known = None if features.mounted_lifespans else requested()  # servers list their tools once they run
     policy = ExecutionPolicy(on_arguments_error=reraise, on_execution_error=_as_result)
     if answerer is not None:
         answerer.asker = f"the tool {name!r}"
@@ -182,13 +187,15 @@ def _call_here(
     async def run() -> ToolExecution:
         started_at = datetime.now(UTC)
         with CommandChannel(answerer) as channel:
-            call = partial(
-                execute_timed, tools, request, InvocationContext(channel=channel, lifespan=features.lifespan), policy
-            )
+            context = InvocationContext(channel=channel, lifespan=features.lifespan)
+            request = known
             try:
                 async with in_use(features):
+                    request = known or requested()
+                    call = partial(execute_timed, tools, request, context, policy)
                     return await channel.within(timeout_seconds, name, call)
             except ToolTimeoutError as error:
+                assert request is not None, "it was called"
                 return ToolExecution(
                     request=request,
                     result=_as_result(error),

@@ -243,7 +243,7 @@ def _adjusted(server: ServerConfig, target: RemoteTarget, settings: _ServerSetti
 
 def _shown(target: Target) -> str:
     """A target without secrets; its path is relative to the working directory, if it is in it."""
-    from bridge.client.redaction import redact_command, redact_url  # noqa: PLC0415 - after usage errors
+    from bridge.redaction import redact_command, redact_url  # noqa: PLC0415 - after usage errors
 
     match target:
         case CommandTarget():

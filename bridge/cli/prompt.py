@@ -51,7 +51,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], output: str, **settin
     if output == "json":
         from bridge.wire.prompts import messages_to_wire  # noqa: PLC0415 - not needed for text
 
-        write_json(messages_to_wire(prompt, result))
+        write_json(messages_to_wire(result, prompt.description))
         return
     from bridge.tools.content import describe_block  # noqa: PLC0415 - after standard output is diverted
 

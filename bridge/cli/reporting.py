@@ -212,7 +212,7 @@ class _VisibleHandler(logging.StreamHandler[TextIO]):
     def format(self, record: logging.LogRecord) -> str:
         line, level = escape_controls(super().format(record)), record.levelname
         if self._hides_secrets and "://" in line:
-            from bridge.client.redaction import redact_url  # noqa: PLC0415 - only to debug
+            from bridge.redaction import redact_url  # noqa: PLC0415 - only to debug
 
             line = _URL.sub(lambda url: redact_url(url[0]).shown, line)
         if record.levelno < logging.WARNING or not line.startswith(level) or not wants_colour(sys.stderr):

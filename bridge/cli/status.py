@@ -12,7 +12,7 @@ from bridge.cli.completion import complete_targets
 from bridge.cli.options import ServerOptions, group_values, server_options, with_headers
 from bridge.cli.reporting import FAILED, error_line, logging_option
 from bridge.cli.targets.target import TargetCommand, only_remote_target
-from bridge.cli.terminal import write_json, write_report
+from bridge.cli.terminal import table, write_json, write_report
 from bridge.hosting.process import redirect_stdout, run_interruptible
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def command(ctx: click.Context, /, target: str | None, as_json: bool, **settings
     if as_json:
         write_json(rows)
     else:
-        write_report(_table([_COLUMNS, *map(_as_row, rows)]))
+        write_report(table([_COLUMNS, *map(_as_row, rows)]))
     return FAILED if any(row["required"] and row["state"] != "ready" for row in rows) else 0
 
 
@@ -79,14 +79,6 @@ def _as_row(row: dict[str, Any]) -> tuple[str, ...]:
         server.get("version") or "-",
         str(len(row["tools"])) if row["state"] == "ready" else "-",
         row["lastError"] or "; ".join(f"left out: {each}" for each in row["skipped"]),
-    )
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    lines = [[" ".join(cell.split()) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines
     )
 
 

@@ -16,7 +16,7 @@ import click
 from bridge.text import escape_controls, escaped_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
@@ -39,6 +39,15 @@ def write_report(text: str, *, is_heading: Callable[[str], bool] | None = None) 
     if is_heading is not None and wants_colour(sys.stdout):
         text = "\n".join(click.style(line, bold=True) if is_heading(line) else line for line in text.split("\n"))
     _write(text.encode("utf-8", "replace") + b"\n")
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Align rows of cells in columns."""
+    lines = [[" ".join(cell.split()) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines
+    )
 
 
 def write_content(content: str | bytes) -> None:

@@ -9,7 +9,7 @@ import click
 from bridge.cli.completion import complete_targets
 from bridge.cli.options import group_values, options_of
 from bridge.cli.reporting import configure_logging, log_level_option
-from bridge.cli.serve.options import ServeOptions, name_of, publisher_of, serving_of, targets_of, warn_unused_options
+from bridge.cli.serve.options import ServeOptions, name_of, server_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_enabled
 from bridge.cli.targets.target import TargetCommand
 from bridge.hosting import serve
@@ -23,6 +23,7 @@ from bridge.server.http.probes import HealthState
 OPTIONS = frozenset(
     {
         *("redis_url", "name", "max_running_tasks", "max_tasks", "max_task_bytes", "concurrency", "tool_rate"),
+        *("spill_chars", "spill_mode", "spill_drop_schemas", "spill_ttl", "spill_max_bytes", "spill_store"),
         *("tool_concurrency", "max_output_chars", "max_result_bytes", "tool_max_result_bytes", "max_calls"),
         *("admin_port", "admin_host", "drain_timeout", "metrics", "traces", "log_format", "log_arguments"),
         *("audit_log", "audit_log_max_bytes", "audit_log_kept_files", "forward_headers"),
@@ -54,17 +55,17 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     options.tasks.options(options.scaling)  # names the extra that is missing
     with redirect_stdout():
         chosen = targets_of(ctx, targets, options)
-        name = name_of(chosen, options)
         warn_unused_options(ctx, options)
         serving = serving_of(chosen, options)
+        name = name_of(chosen, options, serving)
         options.scaling.reach_redis()  # at start only; later outages are tolerated
         from bridge.server.http.app import http_app  # noqa: PLC0415 - after errors of the targets
 
         with telemetry_enabled(options.telemetry, name) as watched:
-            publisher = publisher_of(ctx, serving, name, options)
+            server = server_of(ctx, serving, name, options)
             operations = HealthState(servers=serving.servers, is_held=True)
             set_draining_source(lambda: operations.is_draining)
-            app = http_app(publisher.tools, publisher=publisher, sse=False, redis_url=redis_url)  # serves no port
+            app = http_app(server, sse=False, redis_url=redis_url)  # serves no port
             service = Service(
                 app=app,
                 operations=operations,

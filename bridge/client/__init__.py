@@ -9,7 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
+    from bridge.client.auth.grants import (
+        AssertionExchange,
+        ClientCredentials,
+        IdentityAssertion,
+        OAuthLogin,
+        PerCaller,
+        SecretHeader,
+        TokenExchange,
+    )
     from bridge.client.blocking import BlockingToolProvider, connect
     from bridge.client.config.loading import load_config, parse_config
     from bridge.client.config.schema import config_json_schema
@@ -39,16 +47,19 @@ if TYPE_CHECKING:
     from bridge.client.transports.transport import UnusableTransport
 
 __all__ = [
-    "BlockingTask", "BlockingToolProvider", "CallOptions", "ClientCredentials", "ClientHandlers", "Connection",
-    "ConnectionState", "ConnectionStatus", "DetachedTools", "HttpTransport", "IdentityAssertion", "InputDefinition",
-    "InputSource", "McpToolProvider", "MemoryTransport", "OAuthLogin", "ReconnectPolicy", "RemoteExecutor",
-    "RemoteName", "RemotePrompts", "RemoteResources", "RemoteTask", "ServerConfig", "ServerInfo", "ServerStatus",
-    "ServersConfig", "StdioTransport", "ToolListing", "ToolsChange", "UnusableTransport", "config_json_schema",
-    "connect", "load_config", "parse_config",
+    "AssertionExchange", "BlockingTask", "BlockingToolProvider", "CallOptions", "ClientCredentials",
+    "ClientHandlers", "Connection", "ConnectionState", "ConnectionStatus", "DetachedTools", "HttpTransport",
+    "IdentityAssertion", "InputDefinition", "InputSource", "McpToolProvider", "MemoryTransport", "OAuthLogin",
+    "PerCaller", "ReconnectPolicy", "RemoteExecutor", "RemoteName", "RemotePrompts", "RemoteResources",
+    "RemoteTask", "SecretHeader", "ServerConfig", "ServerInfo", "ServerStatus", "ServersConfig", "StdioTransport",
+    "TokenExchange", "ToolListing", "ToolsChange", "UnusableTransport", "config_json_schema", "connect",
+    "load_config", "parse_config",
 ]  # fmt: skip
 
 _NAMES = {
-    "bridge.client.auth.grants": "ClientCredentials IdentityAssertion OAuthLogin",
+    "bridge.client.auth.grants": (
+        "AssertionExchange ClientCredentials IdentityAssertion OAuthLogin PerCaller SecretHeader TokenExchange"
+    ),
     "bridge.client.blocking": "BlockingToolProvider connect",
     "bridge.client.config.loading": "load_config parse_config",
     "bridge.client.config.schema": "config_json_schema",

@@ -32,20 +32,19 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.status import ReconnectPolicy
-    from bridge.client.connection_pool import Servers
+    from bridge.client.connection_pool import HeaderSupplier, Servers
     from bridge.client.tasks.remote_task import RemoteTask
     from bridge.client.tool_catalog import NameMapper, ServerStatus, ToolFilter
-    from bridge.client.upstream import HeaderSupplier
     from bridge.prompts.prompt import Prompt, PromptMessage
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.tools.channel import LogLevel
     from bridge.tools.completion import Completion
     from bridge.tools.content import File
     from bridge.tools.context import InvocationContext
+    from bridge.tools.middleware import CallNext, Middleware
     from bridge.tools.questions import Answer, Question
     from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolProviderRequest
     from bridge.tools.toolbox import ToolBox
-    from bridge.tools.transform import CallNext
     from bridge.types import Feature
 
 _T = TypeVar("_T")
@@ -66,6 +65,7 @@ class ProviderOptions(TypedDict, total=False):
     resources: bool
     features: Collection[Feature]
     validates_results: bool
+    middleware: Iterable[Middleware]
 
 
 class BlockingToolProvider:

@@ -1,38 +1,49 @@
-"""Pool of connections to one server, one connection for each identity.
+"""Pools of connections to one server, one connection for each key.
 
-An identity is the set of headers that a header supplier returns for a call. A connection sends the headers of one
-identity only, so state such as sessions is never shared between users.
+The key of a `ConnectionPool` is an identity: the set of headers that a header supplier returns for a call. A
+connection sends the headers of one identity only, so state such as sessions is never shared between users.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
 
 from bridge.client.config.servers import ServerConfig, ServersConfig
 from bridge.client.connection.connection import Connection
+from bridge.client.connection.status import ConnectionState
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
 from bridge.errors import ConfigError, ConfigProblem, DefinitionError
 from bridge.portal import start_detached
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
+
+    from bridge.tools.context import InvocationContext
 
 MAX_IDLE_CONNECTIONS = 100
 """Maximum idle connections to each server."""
 
 MAX_IDLE_SECONDS = 300.0
 """Seconds before an idle connection is closed."""
+
+HeaderSupplier: TypeAlias = "Callable[[str, InvocationContext], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]"
+"""Returns headers or ``_meta`` of a call; called with the server's name and the invocation context."""
+
+K = TypeVar("K", bound=Hashable)
 
 Identity: TypeAlias = frozenset[tuple[str, str]]
 
@@ -51,52 +62,100 @@ class _Entry:
     idle_since: float
 
 
-class ConnectionPool:
-    """Connections to one server, by identity, created by `connect`. They belong to the event loop that opened them."""
+class KeyedConnections(Generic[K]):
+    """Connections to one server, by key. They belong to the event loop that opened them.
 
-    def __init__(self, config: ServerConfig, connect: Callable[[ServerConfig], Connection]) -> None:
-        self._config = config
+    Args:
+        server: Name of the server.
+        connect: Creates the connection of a key.
+        owner_of: Returns the owner of a key: beyond the maximum of idle connections, the owner with the most of them
+            loses the oldest one. None if all have the same.
+    """
+
+    def __init__(
+        self, server: str, connect: Callable[[K], Connection], owner_of: Callable[[K], Hashable] | None = None
+    ) -> None:
+        self._server = server
         self._connect = connect
-        self._entries: dict[Identity, _Entry] = {}
+        self._owner_of = owner_of
+        self._entries: dict[K, _Entry] = {}
         self._ending: set[Connection] = set()
         self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def max_idle(self) -> int:
+        """Maximum idle connections."""
+        return MAX_IDLE_CONNECTIONS
+
     @asynccontextmanager
-    async def connection(self, headers: Mapping[str, str]) -> AsyncIterator[Connection]:
-        """Borrow the open connection that sends these headers, which take precedence over the configured ones.
+    async def borrowed(self, key: K) -> AsyncIterator[Connection]:
+        """Borrow the open connection of a key.
 
         Raises:
-            ServerUnavailableError: The server cannot be reached with these headers.
-            DefinitionError: A header name or value is not a string.
+            ServerUnavailableError: The server cannot be reached.
         """
-        identity = _identity(headers, self._config.name)
-        entry = self._entries.get(identity)
+        entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[identity] = _Entry(self._connect(with_headers(self._config, headers)), 0, 0.0)
+            entry = self._entries[key] = _Entry(self._connect(key), 0, 0.0)
         entry.users += 1
         try:
             if not self._is_closed:
                 await entry.connection.open()
             yield entry.connection
         finally:
-            entry.users -= 1
-            entry.idle_since = anyio.current_time()
-            self._entries[identity] = self._entries.pop(identity, entry)  # most recently used last, evicted last
-            self.drop_idle()
+            self._leave(key, entry)
+
+    def lease(self, key: K) -> tuple[Connection, Callable[[], None]] | None:
+        """Borrow the connection of a key without waiting; None if it is not open.
+
+        Returns:
+            The connection, and a function to be called once, when it is not used any more.
+        """
+        entry = self._entries.get(key)
+        if entry is None or entry.connection.state is not ConnectionState.READY:
+            return None
+        entry.users += 1
+        return entry.connection, partial(self._leave, key, entry, closes_idle=False)  # in a callback of a transport
+
+    def _leave(self, key: K, entry: _Entry, *, closes_idle: bool = True) -> None:
+        entry.users -= 1
+        if self._entries.get(key) is entry:
+            entry.idle_since = monotonic()
+            self._entries[key] = self._entries.pop(key)  # most recently used last, evicted last
+            if closes_idle and not entry.users:
+                self.drop_idle()
 
     def drop_idle(self) -> None:
         """Close the connections that were idle for too long, and the oldest ones beyond the maximum."""
-        idle = [(identity, entry) for identity, entry in self._entries.items() if not entry.users]
-        latest = anyio.current_time() - MAX_IDLE_SECONDS
-        surplus = len(idle) - MAX_IDLE_CONNECTIONS
-        for place, (identity, entry) in enumerate(idle):
-            if place < surplus or entry.idle_since <= latest or self._is_closed:
-                del self._entries[identity]
-                self._ending.add(entry.connection)
-                start_detached(partial(self._end, entry.connection), f"end of a connection to {self._config.name}")
+        latest = monotonic() - MAX_IDLE_SECONDS
+        if self._is_closed or len(self._entries) > self.max_idle:
+            idle = [key for key, entry in self._entries.items() if not entry.users]
+            for key in idle if self._is_closed else self._surplus(idle):
+                self.discard(key)
+        for key, entry in tuple(self._entries.items()):
+            if entry.idle_since > latest:
+                break
+            if not entry.users:
+                self.discard(key)
+
+    def _surplus(self, idle: list[K]) -> list[K]:
+        """Return the connections to close, so that each owner keeps about as many."""
+        count = len(idle) - self.max_idle
+        if count <= 0 or self._owner_of is None:
+            return idle[: max(count, 0)]
+        by_owner: dict[Hashable, list[K]] = {}
+        for key in idle:
+            by_owner.setdefault(self._owner_of(key), []).append(key)
+        return [max(by_owner.values(), key=len).pop(0) for _ in range(count)]
+
+    def discard(self, key: K) -> None:
+        """Close the connection of a key, also if it is used; the next user opens another one."""
+        if (entry := self._entries.pop(key, None)) is not None:
+            self._ending.add(entry.connection)
+            start_detached(partial(self._end, entry.connection), f"end of a connection to {self._server}")
 
     async def aclose(self) -> None:
         """Close all connections, including those in use."""
@@ -108,6 +167,28 @@ class ConnectionPool:
     async def _end(self, connection: Connection) -> None:
         await connection.aclose()
         self._ending.discard(connection)
+
+
+class ConnectionPool(KeyedConnections[Identity]):
+    """Connections to one server, by the headers that they send, created by `connect`."""
+
+    def __init__(self, config: ServerConfig, connect: Callable[[ServerConfig], Connection]) -> None:
+        super().__init__(config.name, lambda identity: connect(with_headers(config, dict(identity))))
+
+    def connection(self, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Connection]:
+        """Borrow the open connection that sends these headers, which take precedence over the configured ones.
+
+        Raises:
+            ServerUnavailableError: The server cannot be reached with these headers.
+            DefinitionError: A header name or value is not a string.
+        """
+        return self.borrowed(_identity(headers, self._server))
+
+
+async def supplied(supplier: HeaderSupplier, server: str, context: InvocationContext) -> Mapping[str, Any]:
+    """Return what a supplier returns for a call."""
+    headers = supplier(server, context)
+    return await headers if inspect.isawaitable(headers) else headers
 
 
 def with_headers(config: ServerConfig, headers: Mapping[str, str]) -> ServerConfig:

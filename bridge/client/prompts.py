@@ -10,7 +10,9 @@ from bridge.client.selection import not_as_pinned
 from bridge.errors import DefinitionError
 from bridge.prompts.box import PromptBox
 from bridge.text import nearest
+from bridge.tools.calls import ToolExecutionResult
 from bridge.tools.context import InvocationContext
+from bridge.tools.middleware import CompleteRequest, GetPromptRequest, around, layers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from bridge.client.tool_catalog import CatalogRules
     from bridge.prompts.prompt import Prompt, PromptMessage
     from bridge.tools.completion import Completion
+    from bridge.tools.middleware import Middleware
 
 
 class RemotePrompts(PromptBox):
@@ -28,11 +31,13 @@ class RemotePrompts(PromptBox):
     prompts are first asked for, and follows its servers from then on.
     """
 
-    def __init__(self, servers: RemoteServers) -> None:
+    def __init__(self, servers: RemoteServers, middleware: tuple[Middleware, ...] = ()) -> None:
         super().__init__()
         self.local: PromptBox | None = None
         """Local prompts that are used together with these; no remote prompt gets the name of one."""
         self._servers = servers
+        self._around_prompts = layers_of(middleware, "get_prompt")
+        self._around_completions = layers_of(middleware, "complete")
         self._refused: Mapping[str, tuple[str, str]] = {}
 
     async def list(self, server: str | None = None) -> tuple[Prompt, ...]:
@@ -67,10 +72,14 @@ class RemotePrompts(PromptBox):
             ServerError: The request failed, for example because an argument is missing.
             WireError: The response is malformed.
         """
-        prompt = await self._prompt(name)
-        renderer = prompt.renderer
+        request = GetPromptRequest(name, arguments or {}, revision=self.version)
+        result = await around(self._around_prompts, self._render)(request, context or InvocationContext())
+        return tuple(result.value)
+
+    async def _render(self, request: GetPromptRequest, context: InvocationContext) -> ToolExecutionResult:
+        renderer = (await self._prompt(request.name)).renderer
         assert isinstance(renderer, RemoteRenderer)
-        return await renderer.render(arguments or {}, context or InvocationContext())
+        return ToolExecutionResult((), value=await renderer.render(request.arguments, context))
 
     async def complete(
         self,
@@ -94,8 +103,14 @@ class RemotePrompts(PromptBox):
             DefinitionError: There is no such prompt.
             ToolError: The request failed.
         """
-        prompt = await self._prompt(name)
-        return await prompt.complete(argument, text, arguments or {}, context or InvocationContext())
+        request = CompleteRequest("prompts", name, argument, text, arguments or {})
+        complete = around(self._around_completions, self._complete)
+        completion: Completion = await complete(request, context or InvocationContext())
+        return completion
+
+    async def _complete(self, request: CompleteRequest, context: InvocationContext) -> Completion:
+        prompt = await self._prompt(request.name)
+        return await prompt.complete(request.argument, request.value, request.arguments, context)
 
     def rebuild(self, rules: CatalogRules) -> Mapping[str, tuple[str, ...]]:
         """Take the prompts of all servers, with local names.

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 
+from bridge.client.callers import CallerConnections
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.status import ConnectionState, Listeners, ReconnectPolicy
-from bridge.client.connection_pool import all_at_once, servers_from
+from bridge.client.connection_pool import HeaderSupplier, all_at_once, servers_from
 from bridge.client.prompts import RemotePrompts
 from bridge.client.resources import RemoteResources
 from bridge.client.tasks.starting import TaskStarter
@@ -22,20 +23,21 @@ from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
 from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError, UnknownToolError
 from bridge.text import nearest
-from bridge.tools.tool import ToolExecutionResult
+from bridge.tools.middleware import checked_middleware
 from bridge.tools.toolbox import ToolBox
+from bridge.tools.transform import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import httpx2
 
+    from bridge.client.callers import CallerAuths
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection_pool import Servers
     from bridge.client.tool_catalog import NameMapper, RemoteName, ServerStatus, ToolCatalog, ToolFilter
-    from bridge.client.upstream import HeaderSupplier
-    from bridge.tools.context import InvocationContext
+    from bridge.tools.middleware import Middleware
     from bridge.tools.tool import Tool, ToolProviderRequest
     from bridge.types import Feature
 
@@ -62,11 +64,12 @@ class McpToolProvider(TaskStarter):
             headers gets its own connection. Tools are listed with the headers for an empty context.
         meta_supplier: Returns the ``_meta`` of a call; it overrides what the caller passed.
         auth: Returns the authentication of a server's HTTP requests; None uses the configuration.
+        caller_auths: Returns the credentials of the callers of a server; None if all have the same.
         reconnect: Reconnection delays.
         resources: Add two tools by which a model lists and reads the servers' resources.
-        features: Features besides tools to list when servers are opened. Others are listed when they are first asked
-            for, so that programs which only use tools pay nothing for them.
+        features: Features besides tools to list when servers are opened; others are listed when they are first used.
         validates_results: Validate structured content against output schemas.
+        middleware: Middleware around calls, reads, prompts and completions, the outermost first; lists have ``filter``.
     """
 
     is_dynamic = True
@@ -84,20 +87,24 @@ class McpToolProvider(TaskStarter):
         headers_supplier: HeaderSupplier | None = None,
         meta_supplier: HeaderSupplier | None = None,
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
+        caller_auths: Callable[[ServerConfig], CallerAuths | None] | None = None,
         reconnect: ReconnectPolicy | None = None,
         resources: bool = False,
         features: Collection[Feature] = (),
         validates_results: bool = True,
+        middleware: Iterable[Middleware] = (),
     ) -> None:
+        self._middleware = checked_middleware(middleware)
         self.tools = ToolBox()
         """Current tools by local name; updated when a server's tools change, with notification of listeners."""
-        self.resources = RemoteResources(self)
+        self.resources = RemoteResources(self, self._middleware)
         """Resources by local URI; filled when they are first asked for, and then updated."""
-        self.prompts = RemotePrompts(self)
+        self.prompts = RemotePrompts(self, self._middleware)
         """Prompts by local name; filled when they are first asked for, and then updated."""
         self._handlers = handlers
         self._reconnect = reconnect or ReconnectPolicy()
         self._auth = auth
+        self._caller_auths = caller_auths
         self._catalog_rules = CatalogRules(filter=filter, name_mapper=name_mapper, prefix=prefix)
         self._headers_supplier = headers_supplier
         self._meta_supplier = meta_supplier
@@ -165,24 +172,6 @@ class McpToolProvider(TaskStarter):
         lists = [upstream.lists["tools"] for upstream in self._upstreams.values()]
         await all_at_once(each.refresh for each in lists if each.has_expired)
         return tuple(self.tools)
-
-    async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | str | None = None,
-        /,
-        *,
-        context: InvocationContext | None = None,
-        **more: Any,
-    ) -> ToolExecutionResult:
-        """Call a tool by its local name; see `bridge.ToolBox.call`. The arguments are sent unchanged.
-
-        Returns:
-            The result. Failures, including an unreachable server, are results with ``is_error``.
-        """
-        unknown = None if name in self.tools else self.unknown_tool(name)
-        result = await self.tools.call(name, arguments, context=context, **more)
-        return result if unknown is None else ToolExecutionResult.error(str(unknown))
 
     def unknown_tool(self, name: str) -> UnknownToolError:
         """Create the error for a name that no tool has; it names near tools, and servers that are unavailable."""
@@ -331,6 +320,7 @@ class McpToolProvider(TaskStarter):
             Upstream(
                 connection,
                 connect=self._connect,
+                callers=self._callers(connection.config),
                 reconnect=self._reconnect,
                 headers_supplier=self._headers_supplier,
                 meta_supplier=self._meta_supplier,
@@ -349,8 +339,13 @@ class McpToolProvider(TaskStarter):
                 upstream.follow(feature)
         return added
 
-    def _connect(self, config: ServerConfig) -> Connection:
-        auth = self._auth(config) if self._auth is not None else None
+    def _callers(self, config: ServerConfig) -> CallerConnections | None:
+        auths = None if self._caller_auths is None else self._caller_auths(config)
+        return None if auths is None else CallerConnections(config, self._connect, auths)
+
+    def _connect(self, config: ServerConfig, auth: httpx2.Auth | None = None) -> Connection:
+        if auth is None and self._auth is not None:
+            auth = self._auth(config)
         return Connection(config, handlers=self._handlers, reconnect=self._reconnect, auth=auth)
 
     async def _start(self, upstreams: list[Upstream], *, wait: bool) -> None:
@@ -371,10 +366,7 @@ class McpToolProvider(TaskStarter):
         if self._defers_naming:
             return
         try:
-            if feature == "resources":
-                self._rebuild("resources", "tools")  # whose apps are resources
-            else:
-                self._rebuild(feature)
+            self._rebuild(feature, *(("tools",) if feature == "resources" else ()))  # the apps of tools are resources
         except Exception:
             _logger.exception("the %s cannot be named; the previous ones stay in use", feature)
 
@@ -389,12 +381,16 @@ class McpToolProvider(TaskStarter):
                     _logger.warning("server %r: left out: %s", server, "; ".join(reasons))
             self._left_out[feature] = left_out
 
+    def catalog_with(self, tools: Mapping[str, Iterable[Tool]]) -> ToolCatalog:
+        """Name the tools of all servers, with other tools of some of them, by server."""
+        listed = ((upstream.config, tools.get(name, upstream.tools)) for name, upstream in self._upstreams.items())
+        return self._catalog_rules.build(listed, (), {tool.name for tool in self._local})
+
     def _rebuild_tools(self, rules: CatalogRules) -> Mapping[str, tuple[str, ...]]:
-        before = self._catalog
         beside = self.resources.tools() if self._offers_resources else ()
         listed = ((upstream.config, upstream.tools) for upstream in self._upstreams.values())
-        self._catalog = rules.build(listed, beside, {tool.name for tool in self._local})
-        self.tools.replace(map(self.resources.localized, self._catalog.tools))
+        before, self._catalog = self._catalog, rules.build(listed, beside, {tool.name for tool in self._local})
+        self.tools.replace(wrapped(map(self.resources.localized, self._catalog.tools), *self._middleware))
         if self._change_listeners and (change := self._catalog.change_from(before)):
             self._change_listeners.notify(change)
         return self._catalog.left_out

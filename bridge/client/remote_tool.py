@@ -11,15 +11,16 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bridge.client.config.servers import matches_any
 from bridge.client.connection.running_call import NO_OPTIONS, CallOptions
 from bridge.client.output_schema import OutputSchema
 from bridge.errors import ServerError, ToolError, WireError
 from bridge.tools.content import Text
-from bridge.tools.tool import Tool
+from bridge.tools.tool import Tool, ToolPolicy
 from bridge.wire.tools import result_from_wire, tool_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping
 
     from bridge.client.uris import UriNames
     from bridge.tools.context import InvocationContext
@@ -68,6 +69,8 @@ class RemoteExecutor:
     """Options of its calls; ``repeatable`` for tools annotated as idempotent or read-only."""
     output: OutputSchema | None = field(default=None, compare=False)
     """Output schema that structured content is validated against; None for no validation."""
+    output_schema: Mapping[str, Any] | None = field(default=None, compare=False)
+    """Output schema, for `ToolExecutionResult.data`; None if the tool has none."""
     uris: UriNames | None = field(default=None, compare=False)
     """The local URIs of resources in its results; None if they are those of the server."""
 
@@ -123,6 +126,8 @@ class RemoteExecutor:
         if self.uris is not None and not self.uris.are_unchanged:
             content = tuple(self.uris.localized(self.server.name, block) for block in result.content)
             result = replace(result, content=content)
+        if self.output_schema is not None:
+            object.__setattr__(result, "output_schema", self.output_schema)  # `replace` would check the other fields
         if self.output is not None and not result.is_error:
             if result.structured_content is None:
                 raise self._unusable("no structured content, which its output schema requires")
@@ -145,6 +150,8 @@ def remote_tool(
     validates_results: bool = True,
     refuses_unjudged: bool = False,
     uris: UriNames | None = None,
+    spill_chars: int | None = None,
+    always_visible: Iterable[str] = (),
 ) -> Tool:
     """Create a `Tool` from a server's listing.
 
@@ -155,6 +162,8 @@ def remote_tool(
         validates_results: Validate structured content against the output schema.
         refuses_unjudged: Reject structured content that cannot be validated within the limits.
         uris: The local URIs of resources in its results; None to leave them unchanged.
+        spill_chars: As of `ToolPolicy`.
+        always_visible: Names, with wildcards, of tools that a model sees without searching for them.
 
     Raises:
         WireError: The name or the input schema is missing.
@@ -169,8 +178,16 @@ def remote_tool(
             refuses_unjudged=refuses_unjudged,
         )
     options = REPEATABLE if is_repeatable(specification) else NO_OPTIONS
-    executor = RemoteExecutor(server, specification.name, options, output, uris)
-    return Tool(specification, executor, source=f"server {server.name!r}", server=server.name, trusted=trusted)
+    executor = RemoteExecutor(server, specification.name, options, output, specification.output_schema, uris)
+    return Tool(
+        specification,
+        executor,
+        policy=ToolPolicy(spill_chars=spill_chars),
+        source=f"server {server.name!r}",
+        server=server.name,
+        trusted=trusted,
+        always_visible=matches_any(specification.name, always_visible),
+    )
 
 
 def is_repeatable(specification: ToolSpecification) -> bool:

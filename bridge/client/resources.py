@@ -16,9 +16,12 @@ from bridge.client.remote_feature import RemoteReader, template_of
 from bridge.client.uris import RemoteUri, UriNames
 from bridge.errors import DefinitionError, ResourceNotFoundError, ServerError, ToolError, WireError
 from bridge.resources.box import Readable, ResourceBox
+from bridge.resources.namespaces import localized_metadata
 from bridge.resources.resource import Resource, ResourceTemplate
+from bridge.tools.content import File
 from bridge.tools.context import InvocationContext
 from bridge.tools.function import tool, tools_from
+from bridge.tools.middleware import CompleteRequest, ReadResourceRequest, around, layers_of
 from bridge.tools.schema.annotations import P
 from bridge.tools.specification import ToolAnnotations
 from bridge.tools.tool import ToolExecutionResult
@@ -30,13 +33,11 @@ if TYPE_CHECKING:
     from bridge.client.tool_catalog import CatalogRules
     from bridge.client.upstream import Upstream
     from bridge.tools.completion import Completion
-    from bridge.tools.content import File
+    from bridge.tools.middleware import Middleware
     from bridge.tools.tool import Tool
     from bridge.types import Feature, Json
 
 _READ_ONLY = ToolAnnotations(read_only=True)
-_OLDER_APP_KEY = "ui/resourceUri"
-_APP_KEYS = ("ui", _OLDER_APP_KEY)
 _NOT_FOR_MODELS = ("icons", "_meta", "annotations")
 
 
@@ -68,11 +69,13 @@ class RemoteResources(ResourceBox):
     resources are first asked for, and follows its servers from then on.
     """
 
-    def __init__(self, servers: RemoteServers) -> None:
+    def __init__(self, servers: RemoteServers, middleware: tuple[Middleware, ...] = ()) -> None:
         super().__init__()
         self.uris = UriNames()
         """The local URIs."""
         self._servers = servers
+        self._around_reads = layers_of(middleware, "read_resource")
+        self._around_completions = layers_of(middleware, "complete")
         self._watchers_of: defaultdict[RemoteUri, Listeners[[str]]] = defaultdict(Listeners)
 
     async def list(self, server: str | None = None) -> tuple[Resource | ResourceTemplate, ...]:
@@ -104,8 +107,13 @@ class RemoteResources(ResourceBox):
             ServerError: The request failed.
             WireError: The response is malformed.
         """
-        server = await self._server_of(uri)
-        return await RemoteReader(server, self.uris).read(uri, context or InvocationContext())
+        request = ReadResourceRequest(uri, revision=(self.version, self.updates))
+        result = await around(self._around_reads, self._read)(request, context or InvocationContext())
+        return tuple(block for block in result.content if isinstance(block, File))
+
+    async def _read(self, request: ReadResourceRequest, context: InvocationContext) -> ToolExecutionResult:
+        server = await self._server_of(request.uri)
+        return ToolExecutionResult(await RemoteReader(server, self.uris).read(request.uri, context))
 
     async def complete(
         self,
@@ -129,12 +137,18 @@ class RemoteResources(ResourceBox):
             DefinitionError: There is no such template.
             ToolError: The request failed.
         """
-        if template not in self:
+        request = CompleteRequest("resources", template, variable, text, values or {})
+        complete = around(self._around_completions, self._complete)
+        completion: Completion = await complete(request, context or InvocationContext())
+        return completion
+
+    async def _complete(self, request: CompleteRequest, context: InvocationContext) -> Completion:
+        if request.name not in self:
             await self._servers.follow("resources")
-        found = self._items.get(template)
+        found = self._items.get(request.name)
         if not isinstance(found, ResourceTemplate):
-            raise DefinitionError(f"there is no resource template {template!r}")
-        return await found.complete(variable, text, values or {}, context or InvocationContext())
+            raise DefinitionError(f"there is no resource template {request.name!r}")
+        return await found.complete(request.argument, request.value, request.arguments, context)
 
     async def watch(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None]:
         """Call a listener after each change of a resource's content, also after its server has reconnected or changed.
@@ -219,15 +233,12 @@ class RemoteResources(ResourceBox):
 
     def localized(self, tool: Tool) -> Tool:
         """Return a tool with the local URI of its app (extension ``io.modelcontextprotocol/ui``)."""
-        metadata, server = tool.specification.metadata, tool.server
-        if server is None or self.uris.are_unchanged or metadata.keys().isdisjoint(_APP_KEYS):
+        if tool.server is None or self.uris.are_unchanged:
             return tool
-        changed = dict(metadata)
-        if isinstance(app := metadata.get("ui"), dict) and isinstance(uri := app.get("resourceUri"), str):
-            changed["ui"] = {**app, "resourceUri": self.uris.local(server, uri)}
-        if isinstance(uri := metadata.get(_OLDER_APP_KEY), str):
-            changed[_OLDER_APP_KEY] = self.uris.local(server, uri)
-        return replace(tool, specification=replace(tool.specification, metadata=changed))
+        metadata = localized_metadata(tool.metadata, partial(self.uris.local, tool.server))
+        if metadata is tool.metadata:
+            return tool
+        return replace(tool, specification=replace(tool.specification, metadata=metadata))
 
     def tools(self) -> tuple[Tool, ...]:
         """Create the two tools by which a model lists and reads resources.

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -17,24 +15,27 @@ import anyio.lowlevel
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from bridge.client.connection.running_call import NO_OPTIONS, CallOptions
 from bridge.client.connection.status import ConnectionState
-from bridge.client.connection_pool import ConnectionPool, all_at_once, with_headers
+from bridge.client.connection_pool import ConnectionPool, all_at_once, supplied, with_headers
+from bridge.client.listed_items import made_items
 from bridge.client.remote_feature import remote_prompt, remote_resource
 from bridge.client.remote_list import Fetched, RemoteList
 from bridge.client.remote_tool import remote_tool
 from bridge.client.selection import ResourceSelection, not_as_pinned
 from bridge.client.tool_catalog import ServerStatus
-from bridge.errors import DefinitionError, WireError
+from bridge.errors import ServerAuthError
 from bridge.resources.box import ResourceBox
 from bridge.tools.context import InvocationContext
 from bridge.types import FEATURES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 
+    from bridge.client.callers import CallerConnections, CallerListing
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.connection import Connection
     from bridge.client.connection.list_methods import Listed, ListMethod
-    from bridge.client.connection.status import ReconnectPolicy
+    from bridge.client.connection.status import Era, ReconnectPolicy
+    from bridge.client.connection_pool import HeaderSupplier
     from bridge.client.uris import UriNames
     from bridge.errors import ServerError
     from bridge.prompts.prompt import Prompt
@@ -44,11 +45,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HeaderSupplier: TypeAlias = Callable[[str, InvocationContext], "Mapping[str, Any] | Awaitable[Mapping[str, Any]]"]
-"""Returns headers or ``_meta`` of a call; called with the server's name and the invocation context."""
-
-_ITEMS_AT_ONCE = 50
-"""Items that are created before control returns to the event loop."""
 _logger = logging.getLogger("bridge.client")
 
 
@@ -58,6 +54,7 @@ class Upstream:
     Args:
         connection: The main connection: it lists tools, and serves calls when no supplier returns headers.
         connect: Creates a connection for an identity.
+        callers: Connections of callers with credentials of their own; None for none.
         uris: The local URIs of resources.
         changed: Called with the feature whose list has changed.
         updated: Called with the URI of a watched resource that has, or may have, new content.
@@ -68,6 +65,7 @@ class Upstream:
         tools: The tools of the last list, by remote name.
         resources: The resources and templates of the last list, by their URIs on the server.
         prompts: The prompts of the last list, by remote name.
+        is_open: True between `start` and `aclose`.
         refused_prompts: Reasons of the prompts refused by pins, by remote name.
         lists: The lists by feature; only those that were started are up to date.
     """
@@ -77,6 +75,7 @@ class Upstream:
         connection: Connection,
         *,
         connect: Callable[[ServerConfig], Connection],
+        callers: CallerConnections | None,
         reconnect: ReconnectPolicy,
         headers_supplier: HeaderSupplier | None,
         meta_supplier: HeaderSupplier | None,
@@ -102,13 +101,14 @@ class Upstream:
         self._watched = watched
         self._state_changed = state_changed
         self._connect = connect
+        self.callers = callers
         self._pool = ConnectionPool(connection.config, connect)
         self._owns = connection.state is ConnectionState.CLOSED
         self._listing_headers: Mapping[str, Any] | None = None
         self._skipped: dict[Feature, tuple[str, ...]] = {}
         self._fetched: dict[Feature, object] = {}
         self._selection = ResourceSelection(self.config)
-        self._is_open = False
+        self.is_open = False
         self._stop_listening: tuple[Callable[[], None], ...] = ()
         fetchers = {"tools": self._fetch_tools, "resources": self._fetch_resources, "prompts": self._fetch_prompts}
         self.lists: dict[Feature, RemoteList] = {
@@ -117,7 +117,7 @@ class Upstream:
                 reconnect=reconnect,
                 fetch=fetchers[feature],
                 changed=partial(changed, feature),
-                idle=lambda: self._pool.drop_idle(),  # noqa: PLW0108 - the pool is replaced
+                idle=self._drop_idle,
             )
             for feature in FEATURES
         }
@@ -131,7 +131,7 @@ class Upstream:
         try:
             if self._headers_supplier is not None and self._owns:
                 try:
-                    headers = await _supplied(self._headers_supplier, self.name, InvocationContext())
+                    headers = await supplied(self._headers_supplier, self.name, InvocationContext())
                 except Exception as error:  # noqa: BLE001 - a supplier may support only calls with a context
                     _logger.info("the server %r is listed with the configured headers: %r", self.name, error)
                     headers = {}
@@ -148,21 +148,16 @@ class Upstream:
             for each in self._followed:
                 self.lists[each].release()  # no task will list
             raise
-        self._is_open = True
+        self.is_open = True
         for each in self._followed:
             self.lists[each].start(self.connection)
-
-    @property
-    def is_open(self) -> bool:
-        """True between `start` and `aclose`."""
-        return self._is_open
 
     def follow(self, feature: Feature) -> None:
         """List a feature, and keep the list up to date, while the server is open."""
         if feature not in self._followed:
             self._followed.add(feature)
             self.lists[feature].prepare()
-            if self._is_open:
+            if self.is_open:
                 self.lists[feature].start(self.connection)
 
     async def settled(self) -> None:
@@ -189,11 +184,13 @@ class Upstream:
 
     async def aclose(self) -> None:
         """Close all connections, except a connection that was open before."""
-        self._is_open = False
+        self.is_open = False
         for each in self.lists.values():
             each.cancel()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pool.aclose)
+            if self.callers is not None:
+                tasks.start_soon(self.callers.aclose)
             if self._owns:
                 await self.connection.aclose()
         for each in self.lists.values():
@@ -202,14 +199,26 @@ class Upstream:
             stop()
         self._stop_listening = ()
 
+    def _drop_idle(self) -> None:
+        self._pool.drop_idle()
+        if self.callers is not None:
+            self.callers.drop_idle()
+
+    @property
+    def era(self) -> Era | None:
+        """Era of the server; None before the first handshake."""
+        return self.connection.era or (None if self.callers is None else self.callers.era)
+
     @property
     def is_listed(self) -> bool:
         """True after the tools were listed at least once."""
-        return self.lists["tools"].is_listed
+        return self.lists["tools"].is_listed or self.lists_per_caller
 
     @property
     def problem(self) -> ServerError | None:
         """The error of the last list of tools, or of another; None after a success."""
+        if self.lists_per_caller:
+            return None
         return next((each.problem for each in self.lists.values() if each.problem is not None), None)
 
     @property
@@ -218,12 +227,7 @@ class Upstream:
         return tuple(reason for feature in FEATURES for reason in self._skipped.get(feature, ()))
 
     def status(self, tools: tuple[str, ...], left_out: Iterable[str]) -> ServerStatus:
-        """Current status.
-
-        Args:
-            tools: Local names of its tools.
-            left_out: Items that got no local name, each with the reason.
-        """
+        """Current status, given local names of its tools, and items that got no local name, each with the reason."""
         return ServerStatus(
             connection=self.connection.status(),
             required=self.config.required,
@@ -243,7 +247,7 @@ class Upstream:
         self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, options: CallOptions
     ) -> Coroutine[Any, Any, Json]:
         """Call a tool with the context's identity; see `bridge.client.connection.connection.Connection.call_tool`."""
-        if self._headers_supplier is None and self._meta_supplier is None:
+        if self._headers_supplier is None and self._meta_supplier is None and self.callers is None:
             if context.meta:
                 options = replace(options, meta=context.meta)
             return self.connection.call_tool(name, arguments, context=context, options=options)
@@ -279,14 +283,18 @@ class Upstream:
         """Merge the caller's ``_meta`` with the supplier's, which takes precedence."""
         if self._meta_supplier is None:
             return context.meta or None
-        return {**context.meta, **await _supplied(self._meta_supplier, self.name, context)}
+        return {**context.meta, **await supplied(self._meta_supplier, self.name, context)}
 
     @asynccontextmanager
     async def _connection_for(self, context: InvocationContext) -> AsyncIterator[Connection]:
-        """Borrow the connection that sends the headers of a call."""
+        """Borrow the connection that sends the headers, or has the credential, of a call."""
+        if self.callers is not None:
+            async with self.callers.connection(context.caller, context.headers) as own:
+                yield self.connection if own is None else own
+            return
         headers = self._listing_headers
         if self._headers_supplier is not None:
-            headers = await _supplied(self._headers_supplier, self.name, context)
+            headers = await supplied(self._headers_supplier, self.name, context)
         if headers == self._listing_headers:
             yield self.connection
         else:
@@ -309,25 +317,51 @@ class Upstream:
         elif self._selection.is_needed:
             listing = self.lists["resources"]
             self.follow("resources")
-            if self._is_open:
+            if self.is_open:
                 await (listing.refresh() if listing.has_expired else listing.settled())
             if listing.problem is not None and not listing.is_listed:
                 raise listing.problem
             self._selection.require(key)
 
-    async def _fetch_tools(self) -> Fetched:
-        listed = await self.connection.list_items(TOOLS)
-        make = partial(
+    @property
+    def lists_per_caller(self) -> bool:
+        """True if each caller has a list of tools: by the configuration, or as the server has none for the gateway."""
+        if self.callers is None or self.config.list_per == "caller":
+            return self.callers is not None
+        listing = self.lists["tools"]
+        return not listing.is_listed and isinstance(listing.problem, ServerAuthError)
+
+    async def list_for(self, context: InvocationContext, changed: Callable[[], None]) -> CallerListing:
+        """List the tools for a caller; see `bridge.client.callers.CallerConnections.list_tools`."""
+        assert self.callers is not None, "it lists per caller"
+        async with self._connection_for(context) as connection:
+            return await self.callers.list_tools(connection, self._make_tool(), changed)
+
+    def _make_tool(self) -> Callable[[Json], Tool]:
+        return partial(
             remote_tool,
             server=self,
             trusted=self.config.trusted,
             validates_results=self._validates_results,
             refuses_unjudged=self.config.unjudged_results == "refuse",
             uris=self._uris,
+            spill_chars=self.config.spill_chars,
+            always_visible=self.config.always_visible,
         )
 
+    async def _made(
+        self, feature: Feature, make: Callable[[Json], T], key_of: Callable[[T], str], *lists: tuple[ListMethod, Listed]
+    ) -> list[T]:
+        items, self._skipped[feature] = await made_items(self.name, make, key_of, *lists)
+        return items
+
+    async def _fetch_tools(self) -> Fetched:
+        if self.config.list_per == "caller" and self.callers is not None:
+            return Fetched(False, None)
+        listed = await self.connection.list_items(TOOLS)
+
         async def keep() -> None:
-            self.tools = tuple(await self._made(make, attrgetter("name"), (TOOLS, listed)))
+            self.tools = tuple(await self._made("tools", self._make_tool(), attrgetter("name"), (TOOLS, listed)))
 
         return await self._kept("tools", keep, listed)
 
@@ -336,7 +370,9 @@ class Upstream:
         make = partial(remote_resource, server=self, uris=self._uris)
 
         async def keep() -> None:
-            items = await self._made(make, ResourceBox().key_of, (RESOURCES, listed), (TEMPLATES, templates))
+            items = await self._made(
+                "resources", make, ResourceBox().key_of, (RESOURCES, listed), (TEMPLATES, templates)
+            )
             self.resources = self._selection.update(items, listed.refused, templates.refused)
 
         return await self._kept("resources", keep, listed, templates)
@@ -346,11 +382,10 @@ class Upstream:
         make = partial(remote_prompt, server=self, uris=self._uris)
 
         async def keep() -> None:
-            prompts = await self._made(make, attrgetter("name"), (PROMPTS, listed))
+            prompts = await self._made("prompts", make, attrgetter("name"), (PROMPTS, listed))
             self.prompts = tuple(prompt for prompt in prompts if self.config.admits_prompt(prompt.name))
-            self.refused_prompts = {
-                name: reason for name, reason in listed.refused.items() if self.config.admits_prompt(name)
-            }
+            refused = listed.refused.items()
+            self.refused_prompts = {name: reason for name, reason in refused if self.config.admits_prompt(name)}
 
         return await self._kept("prompts", keep, listed)
 
@@ -363,33 +398,3 @@ class Upstream:
             await keep()
             self._fetched[feature] = fetched
         return Fetched(has_changed, min(ttls, default=None))
-
-    async def _made(
-        self, make: Callable[[Json], T], key_of: Callable[[T], str], *lists: tuple[ListMethod, Listed]
-    ) -> list[T]:
-        """Create the items of one feature in batches, so that other tasks can run; those left out are logged."""
-        items: dict[str, T] = {}
-        refused = [reason for _, listed in lists for reason in listed.refused.values()]
-        skipped = [reason for _, listed in lists for reason in listed.malformed]
-        everything = ((method.noun, wire) for method, listed in lists for wire in listed.items)
-        for number, (noun, wire) in enumerate(everything):
-            if number % _ITEMS_AT_ONCE == 0:
-                await anyio.lowlevel.checkpoint()
-            try:
-                item = make(wire)
-            except (WireError, DefinitionError) as error:
-                skipped.append(str(error))
-                continue
-            if (key := key_of(item)) in items:
-                skipped.append(f"the {noun} {key!r} is listed twice")
-            else:
-                items[key] = item
-        for reason in skipped:
-            _logger.warning("server %r: left out: %s", self.name, reason)
-        self._skipped[lists[0][0].feature] = (*refused, *skipped)
-        return list(items.values())
-
-
-async def _supplied(supplier: HeaderSupplier, server: str, context: InvocationContext) -> Mapping[str, Any]:
-    headers = supplier(server, context)
-    return await headers if inspect.isawaitable(headers) else headers

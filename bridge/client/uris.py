@@ -12,14 +12,20 @@ configured servers only, and a URI that begins with one belongs to that server i
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from bridge.tools.content import Block, File, ResourceLink
+from bridge.resources.namespaces import (
+    localized,
+    localized_json,
+    namespace_of,
+    split_namespace,
+    with_namespace,
+)
+from bridge.tools.content import Block
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,15 +33,12 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import Prefixing
     from bridge.types import Json
 
-APP = "ui://"
-"""Beginning of the URIs of apps' pages, which hosts recognise by it (extension ``io.modelcontextprotocol/ui``)."""
 APP_TYPE = "text/html;profile=mcp-app"
 """Media type of an app's page."""
 UI_EXTENSION = "io.modelcontextprotocol/ui"
 """Key of the extension in the capabilities of clients."""
 UI_SETTINGS: Mapping[str, Json] = {UI_EXTENSION: {"mimeTypes": [APP_TYPE]}}
 """The extension as clients declare it, without which servers may list their tools without apps."""
-_NOT_OF_A_NAME = re.compile(r"[^a-z0-9.-]")
 _HASH_CHARS = 8
 B = TypeVar("B", bound=Block)
 
@@ -99,8 +102,7 @@ class UriNames:
         """Return the local URI of a server's resource, or the local text of a template."""
         if server == self._alone or self._plain.get(uri) == server or server not in self._names:
             return uri
-        name = self._names[server]
-        return f"{APP}{name}/{uri[len(APP) :]}" if uri.startswith(APP) else f"{name}+{uri}"
+        return with_namespace(self._names[server], uri)
 
     def remote(self, uri: str) -> RemoteUri | None:
         """Return the server and remote URI of a local one; None if it is no server's."""
@@ -117,23 +119,15 @@ class UriNames:
 
     def localized(self, server: str, content: B) -> B:
         """Return a content block of a server with a local URI, if it has a URI."""
-        if self.are_unchanged or not isinstance(content, File | ResourceLink):
-            return content
-        return replace(content, uri=self.local(server, content.uri))
+        return content if self.are_unchanged else localized(content, partial(self.local, server))
 
     def localized_json(self, server: str, block: Json) -> Json:
         """Return MCP's ``ContentBlock`` of a server, or contents of a resource, with a local URI, if it has a URI."""
-        if isinstance(resource := block.get("resource"), dict):
-            block = {**block, "resource": self.localized_json(server, resource)}
-        return {**block, "uri": self.local(server, uri)} if isinstance(uri := block.get("uri"), str) else block
+        return localized_json(block, partial(self.local, server))
 
     def _split(self, uri: str) -> RemoteUri | None:
-        if uri.startswith(APP):
-            name, mark, rest = uri[len(APP) :].partition("/")
-            rest = APP + rest
-        else:
-            name, mark, rest = uri.partition("+")
-        return RemoteUri(self._servers[name], rest) if mark and name in self._servers else None
+        found = split_namespace(uri)
+        return RemoteUri(self._servers[found[0]], found[1]) if found is not None and found[0] in self._servers else None
 
 
 def _wish(uri: str) -> str:
@@ -143,18 +137,13 @@ def _wish(uri: str) -> str:
 
 def _names_in_uris(servers: Iterable[str]) -> dict[str, str]:
     """Return a name for each server that may begin a URI, and has no ``+``."""
-    cleaned = {server: _clean(server) for server in servers}
+    cleaned = {server: namespace_of(server) for server in servers}
     rivals = Counter(cleaned.values())
     names = {server: name for server, name in cleaned.items() if server == name or rivals[name] == 1}
     for server in sorted(cleaned.keys() - names.keys()):
         hashed = (f"{cleaned[server]}-{_hash(server, attempt)}" for attempt in count())
         names[server] = next(name for name in hashed if name not in names.values())
     return names
-
-
-def _clean(server: str) -> str:
-    name = _NOT_OF_A_NAME.sub("-", server.lower())
-    return name if name[:1].isalpha() else f"s{name}"
 
 
 def _hash(server: str, attempt: int) -> str:

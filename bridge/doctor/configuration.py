@@ -6,11 +6,11 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bridge.client.redaction import holds_key, names_secret
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
 from bridge.doctor.rule import Problem, rule
 from bridge.errors import ServerAuthError
+from bridge.redaction import holds_key, names_secret
 from bridge.text import with_count
 
 if TYPE_CHECKING:

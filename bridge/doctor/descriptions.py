@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from bridge.doctor.providers import PROVIDERS
 from bridge.doctor.rule import Problem, rule
-from bridge.service.memory.chat_memory import estimate_tokens
-from bridge.service.messages import SystemMessage
 from bridge.text import with_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bridge.doctor.subject import Definition, Subject
-    from bridge.tools.specification import ToolSpecification
 
 MAX_DESCRIPTION_CHARS = 1024
 """Maximum characters of a description that every deployment of OpenAI's API accepts."""
@@ -88,7 +84,7 @@ def tool_expensive(subject: Subject) -> Iterator[Problem]:
     The number is an estimate: one token for four ASCII characters, and one for each other character.
     """
     for definition, specification in subject.tools:
-        if (tokens := tokens_of(specification)) > MAX_TOOL_TOKENS:
+        if (tokens := specification.estimated_tokens) > MAX_TOOL_TOKENS:
             message = f"its definition costs about {tokens:,} tokens in every request"
             yield Problem(item=definition.item, message=message, remedy="shorten the description and the schema")
 
@@ -102,7 +98,7 @@ def tools_expensive(subject: Subject) -> Iterator[Problem]:
     """
     for target in subject.targets:
         specifications = [each for definition, each in subject.tools if definition.item.source == target.item.source]
-        if (tokens := sum(map(tokens_of, specifications))) > MAX_TOTAL_TOKENS:
+        if (tokens := sum(each.estimated_tokens for each in specifications)) > MAX_TOTAL_TOKENS:
             message = f"{with_count(len(specifications), 'tool')} cost about {tokens:,} tokens in every request"
             yield Problem(item=target.item, message=message, remedy="leave tools out, or use tool search")
 
@@ -116,13 +112,3 @@ def tools_too_many(subject: Subject) -> Iterator[Problem]:
             if provider.max_tools is not None and count > provider.max_tools:
                 message = f"{count} tools; {provider.name} accepts {provider.max_tools} in a request"
                 yield Problem(item=target.item, message=message, remedy="leave tools out, or use tool search")
-
-
-def tokens_of(specification: ToolSpecification) -> int:
-    """Estimated tokens of a tool's definition in a request."""
-    definition = {
-        "name": specification.name,
-        "description": specification.description or "",
-        "parameters": dict(specification.parameters),
-    }
-    return estimate_tokens(SystemMessage(json.dumps(definition, ensure_ascii=False, default=repr)))

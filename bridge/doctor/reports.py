@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from bridge.doctor.descriptions import tokens_of
 from bridge.doctor.rule import LEVELS
 from bridge.doctor.schemas import provider_forms
 from bridge.text import escape_controls, with_count
@@ -44,9 +43,17 @@ def _summary(findings: Sequence[Finding], subject: Subject, *, shows_notes: bool
     hint = " (--notes shows them)" if counts["note"] and not shows_notes else ""
     kinds = Counter(definition.item.kind for definition in subject.definitions)
     checked = ", ".join(with_count(count, kind) for kind, count in kinds.items())
-    tokens = sum(tokens_of(specification) for _, specification in subject.tools)
-    cost = f"; the definitions of the tools cost about {tokens:,} tokens" if subject.tools else ""
+    cost = f"; the definitions of the tools cost about {_tokens(subject)}" if subject.tools else ""
     return f"{found}{hint}{checked and f' in {checked}'}{cost}"
+
+
+def _tokens(subject: Subject) -> str:
+    """Return the estimated tokens of all definitions, and those of each of several servers."""
+    tokens: Counter[str] = Counter()
+    for definition, specification in subject.tools:
+        tokens[definition.server or definition.item.source] += specification.estimated_tokens
+    each = ", ".join(f"{_one_line(server)} {count:,}" for server, count in tokens.most_common())
+    return f"{tokens.total():,} tokens" + (f" ({each})" if len(tokens) > 1 else "")
 
 
 def as_json(findings: Sequence[Finding], subject: Subject) -> Json:
@@ -58,7 +65,7 @@ def as_json(findings: Sequence[Finding], subject: Subject) -> Json:
             {
                 "name": specification.name,
                 "target": definition.item.source,
-                "tokens": tokens_of(specification),
+                "tokens": specification.estimated_tokens,
                 "providers": dict(provider_forms(specification, sent[specification.name])),
             }
             | without_none(server=definition.server)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bridge.client.redaction import holds_key
 from bridge.doctor.hidden import character_name, control_characters, hidden_characters, spelled_by_tags
 from bridge.doctor.rule import Problem, rule
+from bridge.redaction import holds_key
 from bridge.text import short_repr
 
 if TYPE_CHECKING:

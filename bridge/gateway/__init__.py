@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bridge.gateway.gateway import Gateway, merged_servers
+    from bridge.gateway.in_process import from_mcp
 
-__all__ = ["Gateway", "merged_servers"]
-_MODULES = {"Gateway": "gateway", "merged_servers": "gateway"}
+__all__ = ["Gateway", "from_mcp", "merged_servers"]
+_MODULES = {"Gateway": "gateway", "from_mcp": "in_process", "merged_servers": "gateway"}
 
 
 def __getattr__(name: str) -> Any:

@@ -61,7 +61,7 @@ class GatewayResources(ResourceBox):
 
     def _rebuild(self) -> None:
         proxied = (self._proxied(item) for item in self._remote if not self._is_local(item))
-        self.replace(merged(self, self._local, proxied))
+        self.replace(merged(self, self._local.feed, proxied))
 
     def _is_local(self, item: Resource | ResourceTemplate) -> bool:
         """True for a resource of a server whose URI a local template reads, which is logged."""

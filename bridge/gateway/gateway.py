@@ -10,21 +10,23 @@ import logging
 import re
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import anyio
 
+from bridge.client.auth.ready import NO_AUTH
 from bridge.client.provider import McpToolProvider
-from bridge.client.redaction import names_secret
 from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import DefinitionError
+from bridge.gateway.caller_tools import ConnectExecutor, GatewayCallerTools
 from bridge.gateway.features import GatewayExtensions, GatewayResources, merged
 from bridge.gateway.handlers import proxy_handlers
 from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer
 from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, SuspendedCalls
 from bridge.gateway.tasks import GatewayTasks
 from bridge.prompts.box import PromptBox
+from bridge.redaction import names_secret
 from bridge.server.features import Features
 from bridge.tools.toolbox import ToolBox
 
@@ -34,9 +36,15 @@ if TYPE_CHECKING:
 
     import httpx2
 
+    from bridge.client.callers import CallerAuths
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.connection.status import ReconnectPolicy
     from bridge.client.tool_catalog import ServerStatus
+    from bridge.client.upstream import Upstream
+    from bridge.gateway.credentials.broker import CredentialBroker
+    from bridge.gateway.credentials.connecting import Connecting
+    from bridge.gateway.credentials.identification import SignInClient
+    from bridge.gateway.credentials.questions import AskingExecutor
     from bridge.prompts.prompt import Prompt
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.tools.context import InvocationContext
@@ -57,17 +65,20 @@ _OF_THE_CONNECTION = frozenset(
     }
 )
 
+_Executor = TypeVar("_Executor")
+
 _PREFIXES = ("content-", "mcp-", "proxy-", "sec-")
 
 
 class Gateway:
     """Remote servers published as one server. Belongs to the event loop in which it is opened.
 
-    Publish `features` with a `bridge.server.publisher.Publisher` over any transport while the gateway is open.
+    Publish `features` with a `bridge.server.server.Server` over any transport while the gateway is open.
 
     Args:
         servers: The servers, with unique names (see `bridge.gateway.gateway.merged_servers`).
-        local: Local tools, or features with resources and prompts, which keep their names; changes apply.
+        local: A `bridge.Server`, features, or another source of local tools, resources and prompts, which keep their
+            names; changes apply. None for none.
         prefix: Use of server names as prefixes of tool names; see `bridge.client.provider.McpToolProvider`.
         forward_headers: Headers of a caller to forward to servers over HTTP. Defaults to none; credentials are never
             forwarded.
@@ -75,6 +86,9 @@ class Gateway:
             versions before 2026-07-28 whose callers use 2026-07-28.
         max_held_calls: Maximum number of suspended calls.
         start_seconds: Maximum wait for optional servers on opening; tools of slower servers are added later.
+        broker: Credentials of the callers, for servers with ``"per": "caller"``. None keeps them in memory.
+        sign_in_client: This gateway as a client of its callers' issuer, at which they log in to open the pages on which
+            they give credentials; None to use its client ID metadata document.
         auth: Returns the authentication for a server's HTTP requests; None uses only the configured headers.
         reconnect: Reconnect policy.
 
@@ -86,27 +100,35 @@ class Gateway:
         self,
         servers: Iterable[ServerConfig] = (),
         *,
-        local: ToolBox | Features | None = None,
+        local: object = None,
         prefix: Prefixing | None = None,
         forward_headers: Iterable[str] = (),
         held_seconds: float = HELD_SECONDS,
         max_held_calls: int = MAX_HELD_CALLS,
         start_seconds: float = START_SECONDS,
+        broker: CredentialBroker | None = None,
+        sign_in_client: SignInClient | None = None,
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
         reconnect: ReconnectPolicy | None = None,
     ) -> None:
         self.tools = ToolBox()
         """The tools to publish."""
-        features = local if isinstance(local, Features) else Features(tools=ToolBox() if local is None else local)
+        servers = list(servers)
+        self._spills = any(server.spill_chars is not None for server in servers)
+        features = Features() if local is None else Features.of(local)
         self._local = features.tools
         headers_supplier = forwarded_headers(forward_headers)
+        self.broker = broker
+        """Credentials of the callers; None if no server has had any."""
+        self._auth = auth
         self.provider = McpToolProvider(
-            list(servers),
+            servers,
             prefix=prefix,
             local=self._local,  # registered first, so that it sees changes before this gateway
             handlers=proxy_handlers(),
             headers_supplier=headers_supplier,
-            auth=auth,
+            auth=self._own_auth,
+            caller_auths=self._caller_auths,
             reconnect=reconnect,
             features=("resources", "prompts"),
             validates_results=False,
@@ -118,14 +140,19 @@ class Gateway:
         self._forwards_headers = headers_supplier is not None
         self._suspended_calls = SuspendedCalls(held_seconds=held_seconds, max_held_calls=max_held_calls)
         self._tasks = GatewayTasks(self.provider)
+        self._connecting = None if self.broker is None else _connecting(self.broker, sign_in_client)
         self._local.on_change(self._rebuild)
         self.provider.tools.on_change(self._rebuild)
         self._rebuild()
+        self._caller_tools = GatewayCallerTools(self.provider, self.tools, self._proxied_tool)
+        if self.broker is not None:
+            self.broker.on_change(self._caller_tools.changed)
         self.resources = GatewayResources(self.provider.resources, features.resources, self._proxied_resource)
         """The resources to publish."""
         self.prompts = PromptBox()
         """The prompts to publish."""
-        self._lifespans = features.lifespans
+        self._lifespans, self._mounted_lifespans = features.lifespans, features.mounted_lifespans
+        self._middleware, self._parts = features.middleware, features.parts
         self._extensions = GatewayExtensions(self.provider, features.extensions)
         self._local_prompts = self.provider.prompts.local = features.prompts or PromptBox()
         self._local_prompts.on_change(self._rebuild_prompts)
@@ -141,9 +168,31 @@ class Gateway:
             prompts=self.prompts,
             tasks=self._tasks,
             extensions=self._extensions,
+            caller_tools=self._caller_tools if self.broker is not None else None,
             lifespans=self._lifespans,
+            mounted_lifespans=self._mounted_lifespans,
+            middleware=self._middleware,
+            spills=self._spills,
+            parts=self._parts,
             notice=self._notice,
+            pages=None if self._connecting is None else self._connecting.pages_if_needed,
         )
+
+    def _own_auth(self, config: ServerConfig) -> httpx2.Auth | None:
+        """Return the authentication of the gateway itself, which lists a server's tools for all callers."""
+        found = None if self._auth is None else self._auth(config)
+        return NO_AUTH if found is None and config.per_caller is not None else found
+
+    def _caller_auths(self, config: ServerConfig) -> CallerAuths | None:
+        if config.per_caller is None:
+            return None
+        if self.broker is None:
+            from bridge.gateway.credentials.broker import CredentialBroker  # noqa: PLC0415 - only if callers have some
+            from bridge.gateway.credentials.sealing import CredentialSeal  # noqa: PLC0415
+            from bridge.gateway.credentials.sqlite_store import SqliteCredentialStore  # noqa: PLC0415
+
+            self.broker = CredentialBroker(SqliteCredentialStore(":memory:", CredentialSeal(None)))
+        return self.broker.auths_of(config)
 
     def _notice(self) -> str | None:
         """Tell which servers are not listed yet."""
@@ -159,6 +208,8 @@ class Gateway:
             ServerError: A required server cannot be reached or listed; all servers are closed again.
         """
         try:
+            if self.broker is not None:
+                await self.broker.store.open()
             await self.provider.open(wait=False)
             with anyio.move_on_after(self._start_seconds):
                 if required := [status.name for status in self.status() if status.required]:
@@ -178,8 +229,9 @@ class Gateway:
     async def aclose(self) -> None:
         """Close all connections, and cancel all suspended calls."""
         self.has_required = False
-        self._suspended_calls.cancel_all()
+        self._stop_waiting()
         await self.provider.aclose()
+        await self._close_credentials()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -188,8 +240,20 @@ class Gateway:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._suspended_calls.cancel_all()
+        self._stop_waiting()
         await self.provider.__aexit__(kind, error, traceback)
+        await self._close_credentials()
+
+    def _stop_waiting(self) -> None:
+        """End what waits for answers of callers."""
+        self._suspended_calls.cancel_all()
+        if self._connecting is not None:
+            self._connecting.questions.close()
+
+    async def _close_credentials(self) -> None:
+        if self.broker is not None:
+            with anyio.CancelScope(shield=True):
+                await self.broker.store.close()
 
     async def reconfigure(self, servers: Iterable[ServerConfig], *, wait: bool = True) -> None:
         """Replace the set of servers; only changed servers are restarted.
@@ -203,35 +267,52 @@ class Gateway:
             DefinitionError: Two servers have the same name.
         """
         await self.provider.reconfigure(list(servers), wait=wait)
+        if self.broker is not None:
+            await self.broker.store.open()
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Return the current status of each server."""
         return self.provider.status()
 
     def _rebuild(self) -> None:
-        connections, origins = self.provider.connections, self.provider.origins
-        remote: list[Tool] = []
-        for tool in self.provider.tools:
-            executor = tool.executor
-            if isinstance(executor, RemoteExecutor):
-                connection = connections[origins[tool.name].server]
-                proxy = ProxyExecutor(executor, connection, self._suspended_calls, self._tasks, self._forwards_headers)
-                remote.append(replace(tool, executor=proxy))
-        self.tools.replace([*self._local, *remote])
+        remote = [tool for tool in self.provider.tools if isinstance(tool.executor, RemoteExecutor)]
+        self.tools.replace([*self._local.feed, *map(self._proxied_tool, remote)])
+
+    def _proxied_tool(self, tool: Tool) -> Tool:
+        executor = tool.executor
+        if isinstance(executor, ConnectExecutor):
+            return replace(tool, executor=self._asking(executor, executor.server))
+        if not isinstance(executor, RemoteExecutor):
+            return tool
+        server = self.provider.upstreams[executor.server.name]
+        proxy = ProxyExecutor(executor, server, self._suspended_calls, self._tasks, self._forwards_headers)
+        return replace(tool, executor=self._asking(proxy, server))
 
     def _rebuild_prompts(self) -> None:
         remote = map(self._proxied_prompt, self.provider.prompts)
-        self.prompts.replace(merged(self.prompts, self._local_prompts, remote))
+        self.prompts.replace(merged(self.prompts, self._local_prompts.feed, remote))
 
     def _proxied_resource(self, item: Resource | ResourceTemplate) -> Resource | ResourceTemplate:
         assert isinstance(item.reader, RemoteReader)
-        connection = self.provider.connections[item.reader.server.name]
-        return replace(item, reader=ProxyReader(item.reader, connection, self._suspended_calls))
+        server = self.provider.upstreams[item.reader.server.name]
+        return replace(item, reader=self._asking(ProxyReader(item.reader, server, self._suspended_calls), server))
 
     def _proxied_prompt(self, prompt: Prompt) -> Prompt:
         assert isinstance(prompt.renderer, RemoteRenderer)
-        connection = self.provider.connections[prompt.renderer.server.name]
-        return replace(prompt, renderer=ProxyRenderer(prompt.renderer, connection, self._suspended_calls))
+        server = self.provider.upstreams[prompt.renderer.server.name]
+        proxy = ProxyRenderer(prompt.renderer, server, self._suspended_calls)
+        return replace(prompt, renderer=self._asking(proxy, server))
+
+    def _asking(self, executor: _Executor, server: Upstream) -> _Executor | AskingExecutor:
+        """Return an executor that asks callers for their credentials, if the server needs them."""
+        return executor if self._connecting is None else self._connecting.asking(executor, server.name)
+
+
+def _connecting(broker: CredentialBroker, sign_in_client: SignInClient | None) -> Connecting:
+    """Return what asks callers for credentials."""
+    from bridge.gateway.credentials.connecting import Connecting  # noqa: PLC0415 - only where callers have their own
+
+    return Connecting(broker, public_url=broker.public_url, sign_in_client=sign_in_client)
 
 
 def _require_listed(status: ServerStatus) -> None:

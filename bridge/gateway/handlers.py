@@ -21,6 +21,7 @@ from bridge.wire.tasks import TASKS_EXTENSION, supports_tasks
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from bridge.gateway.suspended_calls import PendingQuestions
     from bridge.tools.context import InvocationContext
     from bridge.tools.questions import Answer, Question
     from bridge.types import Json
@@ -120,3 +121,18 @@ def responses_of(state: Mapping[str, Any], answers: Mapping[str, Json]) -> Json:
 def malformed(error: WireError) -> CallRefused:
     """Return the refusal of a request with an answer that does not match its question."""
     return CallRefused(ProtocolError(INVALID_PARAMS, f"a malformed answer in inputResponses: {error}"))
+
+
+def answer_from(pending: PendingQuestions, answers: Mapping[str, Any]) -> bool:
+    """Answer the questions if the caller's request contains all answers; return True if it does.
+
+    Raises:
+        CallRefused: An answer does not match its question.
+    """
+    if not pending.questions.keys() <= answers.keys():
+        return False
+    try:
+        pending.settle({key: answer_from_wire(question, answers[key]) for key, question in pending.questions.items()})
+    except WireError as error:
+        raise malformed(error) from error
+    return True

@@ -17,14 +17,16 @@ import anyio
 from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
-from bridge.gateway.handlers import QUESTIONS, capabilities_of, malformed, passed_on, responses_of
+from bridge.gateway.credentials.errors import CredentialNeededError
+from bridge.gateway.handlers import QUESTIONS, answer_from, capabilities_of, passed_on, responses_of
 from bridge.protocol.messages import CallRefused, ProtocolError
 from bridge.protocol.versions import MISSING_CAPABILITY, MODERN_VERSIONS, URL_ELICITATION_REQUIRED
 from bridge.server.channel import missing_capability
 from bridge.tools.questions import Elicitation, InputRequired
+from bridge.tools.spill.usage import UNLIMITED
 from bridge.tools.tool import ToolExecutionResult
 from bridge.wire.prompts import ReceivedMessages
-from bridge.wire.questions import answer_from_wire, answer_to_wire, question_from_wire
+from bridge.wire.questions import answer_to_wire, question_from_wire
 from bridge.wire.resources import ReceivedContents
 from bridge.wire.tasks import is_created_task, supports_tasks
 from bridge.wire.tools import ReceivedResult
@@ -32,11 +34,13 @@ from bridge.wire.tools import ReceivedResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from bridge.client.connection.connection import Connection
+    from bridge.client.callers import LeasedCall
     from bridge.client.connection.requests import SentCall
     from bridge.client.connection.running_call import CallOptions
+    from bridge.client.upstream import Upstream
     from bridge.gateway.suspended_calls import PendingQuestions, SuspendedCall, SuspendedCalls
     from bridge.gateway.tasks import GatewayTasks
+    from bridge.tools.caller import Caller
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import ToolExecutionRequest
     from bridge.types import Json
@@ -59,8 +63,8 @@ class Proxy(Generic[Remote]):
 
     remote: Remote
     """Executor of the remote tool, reader of the remote resource, or renderer of the remote prompt."""
-    connection: Connection = field(compare=False)
-    """Connection to the server; provides the protocol era."""
+    server: Upstream = field(compare=False)
+    """The server."""
     holding: SuspendedCalls = field(compare=False)
     """Calls suspended until an answer arrives."""
     _options: CallOptions = field(init=False, repr=False, compare=False)
@@ -70,11 +74,11 @@ class Proxy(Generic[Remote]):
 
     def _options_for(self, context: InvocationContext) -> CallOptions:
         """Return the options of a call, which declares the capabilities of its caller."""
-        return replace(self._options, capabilities=capabilities_of(context, self.connection.config.extensions))
+        return replace(self._options, capabilities=capabilities_of(context, self.server.config.extensions))
 
     def _refusal(self, error: ServerRefusedError, data: Any) -> CallRefused:
         """Return the error of a server for the caller of the gateway."""
-        message = self.connection.config.transport.scrub(error.message)
+        message = self.server.config.transport.scrub(error.message)
         return CallRefused(ProtocolError(error.code, message, data))
 
     @property
@@ -85,7 +89,7 @@ class Proxy(Generic[Remote]):
         state = context.resumption.state if context.resumption is not None else {}
         if "held" in state:
             return self._attend(self._resumed(state, context), context)
-        if _UPSTREAM in state or self.connection.era == "modern" or QUESTIONS.isdisjoint(context.client_capabilities):
+        if _UPSTREAM in state or self.server.era == "modern" or QUESTIONS.isdisjoint(context.client_capabilities):
             return self._call_in_rounds(arguments, context)
         suspended_call = self.holding.begin(lambda inner: self.remote.call(arguments, inner), context)
         return self._attend(suspended_call, context)
@@ -149,7 +153,7 @@ class Proxy(Generic[Remote]):
         try:
             answers = context.resumption.answers if context.resumption is not None else {}
             while (questions := await call.next_question()) is not None:
-                if not _answer_from(questions, answers):
+                if not answer_from(questions, answers):
                     await self._ask_caller(questions, call, context)
             return call.collect()
         except InputRequired:
@@ -199,12 +203,20 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
         options = replace(self.remote.options, hands_on_questions=True, hands_on_tasks=True)
         object.__setattr__(self, "_options", options)
 
+    @property
+    def grant(self) -> str | None:
+        """Way by which each caller has a credential of its own; None if all have the same."""
+        per_caller = self.server.config.per_caller
+        return None if per_caller is None else per_caller.kind
+
     def begin(
         self,
         arguments: Mapping[str, Any],
         capabilities: Mapping[str, Any],
+        caller: Caller | None,
         receive: Callable[[ToolExecutionResult | None], None],
-    ) -> SentCall | None:
+        max_chars: int,
+    ) -> SentCall | LeasedCall | None:
         """Send a call at once, without `execute`; see `bridge.server.direct_calls.DirectExecutor`."""
 
         def received(wire: Json | None) -> bool:
@@ -214,16 +226,19 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
             if wire.get("resultType", "complete") != "complete":
                 return False
             result = ReceivedResult.of(wire)
-            if self._is_localized(result):
+            if self._is_localized(result) or (max_chars != UNLIMITED and _length_of(result) > max_chars):
                 return False
             receive(ToolExecutionResult.passing_on(result))
             return True
 
-        begin = None if self.forwards_headers else self.connection.send_call
-        if begin is None:
+        callers, send = self.server.callers, self.server.connection.send_call
+        if self.forwards_headers or (send is None and callers is None):
             return None
-        declared = passed_on(capabilities, self.connection.config.extensions, modern=True)
-        return begin(self.remote.tool, arguments, declared, received)
+        declared = passed_on(capabilities, self.server.config.extensions, modern=True)
+        if callers is not None:
+            return callers.send_call(caller, self.remote.tool, arguments, declared, received)
+        assert send is not None
+        return send(self.remote.tool, arguments, declared, received)
 
     def _is_localized(self, result: ReceivedResult) -> bool:
         """True if a result has URIs that differ from those of the server."""
@@ -231,7 +246,7 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
         return uris is not None and not uris.are_unchanged and _has_resources(result)
 
     async def execute(
-        self, request: ToolExecutionRequest, context: InvocationContext, sent: SentCall | None = None
+        self, request: ToolExecutionRequest, context: InvocationContext, sent: SentCall | LeasedCall | None = None
     ) -> ToolExecutionResult:
         """Run one request.
 
@@ -250,7 +265,7 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
         """
         arguments = request.arguments_by_name()
         try:
-            if sent is not None or (context.resumption is None and self.connection.era == "modern"):
+            if sent is not None or (context.resumption is None and self.server.era == "modern"):
                 options = self._options_for(context)
                 if sent is None:
                     wire = await self.remote.call(arguments, context, options)  # most calls ask nothing
@@ -261,13 +276,15 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
             else:
                 wire = await self._call(arguments, context)
             if is_created_task(wire):
-                wire = await self._task(wire, context)
+                wire = await self._task(wire, request.name, context)
             received = ReceivedResult.of(wire)
             if (uris := self.remote.uris) is not None and self._is_localized(received):
                 server = self.remote.server.name
                 content = [uris.localized_json(server, block) for block in received["content"]]
                 received = ReceivedResult.of({**received, "content": content})
             return ToolExecutionResult.passing_on(received)
+        except CredentialNeededError:
+            raise  # the caller is asked for it
         except ServerRefusedError as error:
             # Clients handle this protocol error: the user has to visit pages before the call can be repeated.
             must_visit = error.code == URL_ELICITATION_REQUIRED
@@ -277,12 +294,12 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
         except ServerError as error:
             raise ToolError(error.brief) from error
 
-    async def _task(self, wire: Json, context: InvocationContext) -> Json:
+    async def _task(self, wire: Json, name: str, context: InvocationContext) -> Json:
         """Return a task for a caller that supports tasks, and wait for its result for one of the handshake era."""
         if supports_tasks(context.client_capabilities):
             if await context.ends_request():
                 try:
-                    return self.tasks.created(wire, self.remote.server.name, context)
+                    return self.tasks.created(wire, self.remote.server.name, context, name)
                 except WireError as error:
                     raise ToolError(f"{self._label} returned a malformed task: {error}") from error
             return await self._waited(wire["taskId"], context)  # by the gateway's own task
@@ -321,6 +338,8 @@ class ProxyReader(Proxy[RemoteReader]):
             stream.local = partial(uris.local, server)
         try:
             wire = await self._call({"uri": uris.of_server(server, request.name)}, context)
+        except CredentialNeededError:
+            raise
         except ServerRefusedError as error:
             # Clients recognise a resource that does not exist by the URI; other errors have data of their own.
             has_uri = isinstance(error.data, dict) and "uri" in error.data
@@ -349,6 +368,8 @@ class ProxyRenderer(Proxy[RemoteRenderer]):
         server, uris = self.remote.server.name, self.remote.uris
         try:
             wire = await self._call(request.arguments_by_name(), context)
+        except CredentialNeededError:
+            raise
         except ServerRefusedError as error:
             raise self._refusal(error, error.data) from error
         except ServerError as error:
@@ -360,22 +381,15 @@ class ProxyRenderer(Proxy[RemoteRenderer]):
         return ToolExecutionResult.passing_on(received)
 
 
+def _length_of(result: ReceivedResult) -> int:
+    """Return the length of a result as JSON, which is no shorter than what a model reads of it."""
+    try:
+        return len(result.written() if result.text is None else result.text)
+    except ValueError:
+        return UNLIMITED  # it cannot be written
+
+
 def _has_resources(result: ReceivedResult) -> bool:
     if result.text is not None:
         return result.may_have_resources()
     return any(isinstance(block, dict) and block.keys() & {"uri", "resource"} for block in result.get("content", ()))
-
-
-def _answer_from(pending: PendingQuestions, answers: Mapping[str, Any]) -> bool:
-    """Answer the questions if the caller's request contains all answers; return True if it does.
-
-    Raises:
-        CallRefused: An answer does not match its question.
-    """
-    if not pending.questions.keys() <= answers.keys():
-        return False
-    try:
-        pending.settle({key: answer_from_wire(question, answers[key]) for key, question in pending.questions.items()})
-    except WireError as error:
-        raise malformed(error) from error
-    return True

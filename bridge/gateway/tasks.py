@@ -72,14 +72,15 @@ class GatewayTasks:
         self._audience = audience
         self._seal = StateSeal(keys, "", _UNLIMITED_SECONDS)  # an ID of another gateway is refused by its name
 
-    def created(self, wire: Json, server: str, context: InvocationContext) -> CreatedTask:
-        """Return the answer to a call of which its server has made a task.
+    def created(self, wire: Json, server: str, context: InvocationContext, tool: str = "") -> CreatedTask:
+        """Return the answer to a call of which its server has made a task, given its server and the tool.
 
         Raises:
             WireError: It is no valid task.
         """
         task = task_from_wire(wire)
-        state = {"gateway": self._audience, "server": server, "task": task.id, "owner": owner_of(context.caller)}
+        owner = owner_of(context.caller)
+        state = {"gateway": self._audience, "server": server, "tool": tool, "task": task.id, "owner": owner}
         sealed = self._seal.seal(state, _BOUND)
         created = CreatedTask(created_task_to_wire(replace(task, id=_PREFIX + sealed)))
         created.text = None
@@ -98,6 +99,11 @@ class GatewayTasks:
             message = f"the response of the server {server!r} is not valid MCP: {error}"
             raise ProtocolError(INTERNAL_ERROR, message) from error
         return replace(task, outcome=self._localized(server, task.outcome)) if task.status == "completed" else task
+
+    def tool_of(self, task_id: str, context: InvocationContext) -> str:
+        """Return the name of the tool whose call is a task; empty for a task of an earlier version."""
+        tool: str = self._opened(task_id, context).get("tool", "")
+        return tool
 
     async def update(self, task_id: str, context: InvocationContext, answers: Mapping[str, Json]) -> None:
         """Pass answers on that fit the open questions of the task; one that does not is refused, and stays open.
@@ -150,7 +156,8 @@ class GatewayTasks:
 
     async def _send(self, method: str, task_id: str, context: InvocationContext, **params: Any) -> tuple[str, Json]:
         """Send a request about a task; return the name of its server, and the response."""
-        name, upstream_id = self._opened(task_id, context)
+        state = self._opened(task_id, context)
+        name, upstream_id = state["server"], state["task"]
         server = self._provider.upstreams.get(name)
         if server is None:
             raise ProtocolError(INTERNAL_ERROR, f"the server {name!r} of the task is not configured any more")
@@ -164,8 +171,8 @@ class GatewayTasks:
         except ServerError as error:
             raise ProtocolError(INTERNAL_ERROR, error.brief) from error
 
-    def _opened(self, task_id: str, context: InvocationContext) -> tuple[str, str]:
-        """Return the server, and the ID there.
+    def _opened(self, task_id: str, context: InvocationContext) -> Json:
+        """Return what an ID contains: the server, and the ID there.
 
         Raises:
             ProtocolError: The ID is not one of this gateway, or is that of another caller's task.
@@ -177,7 +184,7 @@ class GatewayTasks:
         if (gateway := state["gateway"]) != self._audience:
             message = f"the task {short_repr(task_id)} is one of the gateway {gateway!r}, not of {self._audience!r}"
             raise ProtocolError(INVALID_PARAMS, message)
-        return state["server"], state["task"]
+        return state
 
     def _localized(self, server: str, outcome: bytes) -> bytes:
         """Return a result with the local URIs of resources."""

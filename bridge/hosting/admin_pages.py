@@ -18,7 +18,7 @@ from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.auth.identity import access_of_request
 from bridge.server.http.guards import GuardMiddleware
 from bridge.server.http.host_origin import HostOriginGuard
-from bridge.server.http.probes import METRICS_PATH, PATHS, STATUS_PATH, PageRouter, StatusPage, probe_pages
+from bridge.server.http.probes import METRICS_PATH, STATUS_PATH, PageRouter, StatusPage, check_paths, probe_pages
 
 if TYPE_CHECKING:
     import socket
@@ -69,14 +69,13 @@ def admin_pages(
         inheritance: Sockets from a parent process; None in the first one.
 
     Raises:
-        ValueError: The path is the path of a page.
+        ValueError: The path, or that of a route of the server's own, is the path of a page.
         HostingError: The admin port cannot be bound.
     """
     status = FullAccessRequired(StatusPage(operations.status))
     probes = probe_pages(operations)
     if admin_port is None:
-        if path in PATHS:
-            raise ValueError(f"the path {path!r} is an operational page of the server; choose another")
+        check_paths((path, *(route.path for route in app.own_routes)))
         app.router.routes.append(Route(STATUS_PATH, status, methods=["GET"]))
         if metrics is not None:
             app.router.routes.append(Route(METRICS_PATH, FullAccessRequired(MetricsPage(metrics)), methods=["GET"]))
@@ -115,7 +114,7 @@ class FullAccessRequired:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward the request, or respond with 403."""
-        if access_of_request().tools is None:
+        if access_of_request().sees_all:
             await self._app(scope, receive, send)
             return
         reason = "this page needs a key for all tools, and the key is for some of them"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from bridge.hosting.eager_tasks import EagerTasks
 from bridge.server.dispatch import internal_error_message
+from bridge.server.eager_tasks import EagerTasks
 from bridge.server.http.responses import Response
 from bridge.server.http.streams import SILENT_SECONDS
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from bridge.hosting.connection import Connection
     from bridge.hosting.reply import Header
-    from bridge.server.http.guards import BegunCall, PreAsgiHandler
+    from bridge.server.http.calls import HttpCall
+    from bridge.server.http.guards import PreAsgiHandler
     from bridge.server.http.requests import Head
 
 _logger = logging.getLogger("bridge.hosting")
@@ -51,7 +52,7 @@ class McpCalls:
             connection.transport.close()
         return begun is not None
 
-    def _start(self, connection: Connection, work: BegunCall) -> None:
+    def _start(self, connection: Connection, work: HttpCall) -> None:
         request, eager = work.request, self._eager
         if eager is None:
             eager = self._eager = EagerTasks(connection.loop)
@@ -79,7 +80,7 @@ class McpCalls:
 class _RunningCall:
     """A call that is not answered yet; also the `bridge.server.http.streams.StreamBody` of its response."""
 
-    def __init__(self, connection: Connection, work: BegunCall, eager: EagerTasks) -> None:
+    def __init__(self, connection: Connection, work: HttpCall, eager: EagerTasks) -> None:
         self._connection, self._work, self._eager = connection, work, eager
         self._reply = connection.new_reply(work.request.scope)
         self._reply.on_close = self._client_gone
@@ -125,8 +126,9 @@ class _RunningCall:
             self._answer(response)
 
     def _run_in_task(self, caller: str | None) -> None:
-        self._task = self._eager.run(self._run(), caller)
-        if self._task is not None:
+        task = self._eager.run(self._run(), caller)
+        if task is not None:
+            self._task = task.task
             self._connection.add_task(self._task)
             self._timer = self._connection.loop.call_later(SILENT_SECONDS, self._keep_alive)
 
@@ -168,6 +170,6 @@ class _RunningCall:
                 self._connection.loop.call_soon(self._task.cancel)
 
 
-def _failed(work: BegunCall, error: BaseException) -> Response:
+def _failed(work: HttpCall, error: BaseException) -> Response:
     """Log an unexpected error, and return the response."""
     return Response(internal_error_message(work.request.message, error))

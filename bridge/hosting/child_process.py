@@ -22,7 +22,7 @@ from bridge.hosting.process import HostingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bridge.server.publisher import Publisher
+    from bridge.server.server import Server
 
 _VARIABLE = "BRIDGE_INHERITANCE"
 
@@ -168,16 +168,21 @@ class WorkerChannel:
         """Report that requests are served."""
         self._tell({"say": "opened"})
 
-    def share_updates(self, publisher: Publisher) -> None:
+    def share_updates(self, server: Server) -> None:
         """Notify the clients of all workers of new content of resources, whichever worker announces it.
 
         Updates are sent in a thread of their own, so that no event loop waits for the parent.
         """
         from bridge.server.changes import Change  # noqa: PLC0415 - only for servers with resources
 
-        if (box := publisher.features.resources) is not None:
-            self._notify = lambda uri: publisher.changes.notify(Change("resources", uri))
-            box.on_update(self._share)
+        def follow() -> None:
+            if (box := server.features.resources) is not None:
+                box.on_update(self._share)
+
+        follow()
+        server.on_features(follow)
+        if server.features.resources is not None:
+            self._notify = lambda uri: server.changes.notify(Change("resources", uri))
             Thread(target=self._send_updates, name="bridge-worker-updates", daemon=True).start()
 
     def _share(self, uri: str) -> None:

@@ -30,24 +30,29 @@ class HttptoolsParser:
         self._parser = cast("httptools.HttpRequestParser", None)
 
     def feed(self, data: bytes) -> Sequence[Event]:
-        """Parse data.
-
-        httptools stops behind a head that offers an upgrade: this head is parsed again without the offer.
-        """
+        """Parse data."""
         rest: bytes | memoryview = data
-        while not self._has_failed:
-            try:
-                self._parser.feed_data(rest)
-            except httptools.HttpParserUpgrade as upgrade:
-                self._parser.feed_data(self._head_without_upgrade())
-                rest = memoryview(rest)[upgrade.args[0] :]
-            except httptools.HttpParserError:
-                self._has_failed = True
-                self._events.append(MALFORMED)
-            else:
-                break
+        try:
+            while rest and not self._has_failed:
+                rest = self._feed(rest)
+        except httptools.HttpParserError:
+            self._has_failed = True
+            self._events.append(MALFORMED)
         events, self._events = self._events, []
         return events
+
+    def _feed(self, data: bytes | memoryview) -> bytes | memoryview:
+        """Parse data up to a head that offers an upgrade, which is parsed again without the offer; return the rest.
+
+        Raises:
+            HttpParserError: The data is malformed.
+        """
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._parser.feed_data(self._head_without_upgrade())
+            return memoryview(data)[upgrade.args[0] :]
+        return b""
 
     def on_message_begin(self) -> None:
         """Begin a head."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from bridge.server.server import Server
+
 _logger = logging.getLogger("bridge.hosting")
 T = TypeVar("T")
 
@@ -200,6 +202,13 @@ def print_message(message: str, level: str = "info", traceback: str | None = Non
     else:
         text = escape_controls(message if traceback is None else f"{message}\n{traceback.rstrip()}")
     click.echo(text, err=True)
+
+
+def print_unserved_routes(server: Server) -> None:
+    """Warn of the routes of a server that is served over stdio."""
+    if server.routes:
+        paths = ", ".join(route.path for route in server.routes)
+        print_message(f"routes are served over HTTP alone, and not over stdio: {paths}", "warning")
 
 
 def set_message_format(form: Callable[[str, str, str | None], str] | None) -> None:

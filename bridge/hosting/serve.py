@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 import uvicorn
 
+from bridge.hosting.blocked_loop import blocks_reported
 from bridge.hosting.calls import McpCalls
 from bridge.hosting.connection import Connection
 from bridge.hosting.connection_limits import ConnectionLimits, ConnectionShares
@@ -84,8 +85,8 @@ def serve_app(
         sockets: Listening sockets.
         pages: Admin pages.
         bounds: Connection limits.
-        is_debug: True to log each request.
-        is_child: True if the server is restarted by reload.
+        is_debug: True to log each request, and functions that block the event loop.
+        is_child: True if the server is restarted by reload; functions that block the event loop are logged, too.
 
     Raises:
         HostingError: The application did not start, or failed; the log has the reason.
@@ -117,6 +118,8 @@ def serve_app(
                     _config(pages.admin_app, None, ConnectionLimits(), is_debug=is_debug, is_child=True)
                 )
                 await stack.enter_async_context(background.running(pages.admin_sockets, has_status))
+            if is_debug or is_child:
+                await stack.enter_async_context(blocks_reported())
             await server.run_until_ended(sockets)
 
     try:

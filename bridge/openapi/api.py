@@ -11,11 +11,11 @@ import anyio
 import httpx2
 from anyio.lowlevel import current_token
 
-from bridge.client.redaction import scrub
-from bridge.client.transports.limits import SUCCESS, ResponseTooLongError, default_ssl_context, limited
+from bridge.client.transports.received_data import SUCCESS, ResponseTooLongError, default_ssl_context, limited
 from bridge.errors import ToolError
 from bridge.openapi.base_url import origin_of
 from bridge.openapi.serialization import encoded
+from bridge.redaction import scrub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -8,9 +8,9 @@ from urllib.parse import urljoin
 
 import httpx2
 
-from bridge.client.redaction import redact_url
 from bridge.errors import DefinitionError
 from bridge.openapi.serialization import has_dot_segments
+from bridge.redaction import redact_url
 
 if TYPE_CHECKING:
     from bridge.openapi.document import OpenApiDocument, Operation

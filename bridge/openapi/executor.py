@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx2
 from pydantic_core import from_json, to_json
 
-from bridge.client.transports.limits import media_type
+from bridge.client.transports.received_data import media_type
 from bridge.errors import ArgumentProblem, ArgumentsError, ToolError
 from bridge.openapi.api import ApiRequest
 from bridge.openapi.parameters import FORM, MULTIPART

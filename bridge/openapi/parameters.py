@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from bridge.client.transports.limits import media_type
+from bridge.client.transports.received_data import media_type
 from bridge.errors import DefinitionError
 from bridge.openapi.document import models, safe_name, unique_names
 from bridge.openapi.schemas import SchemaConverter

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bridge.prompts.prompt import Prompt
-from bridge.tools.box import Box
+from bridge.tools.box import Box, TransformedBox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 
 class PromptBox(Box[Prompt]):
@@ -24,6 +29,22 @@ class PromptBox(Box[Prompt]):
         """Return the name of a prompt."""
         return item.name
 
+    def transformed(self, transform: Callable[[tuple[Prompt, ...]], Iterable[Prompt]]) -> PromptBox:
+        """Return a box with the changed prompts of this one; it follows later changes.
+
+        Args:
+            transform: Receives the current prompts and returns those of the new box; called after each change.
+
+        Raises:
+            DefinitionError: See the constructor.
+            NameClashError: See the constructor.
+        """
+        return _TransformedPromptBox(self, transform)
+
     def find(self, name: str) -> Prompt | None:
         """Return the prompt with this name, or None."""
         return self._items.get(name)
+
+
+class _TransformedPromptBox(TransformedBox[Prompt], PromptBox):
+    """A box that follows another one while it is referenced itself; made by `PromptBox.transformed`."""

@@ -16,7 +16,7 @@ from bridge.tools.schema.signature import signature_of, source_of
 from bridge.tools.tool import ToolPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from bridge.tools.completion import Completer
 
@@ -47,6 +47,9 @@ def prompt(
     completions: Mapping[str, Completer] | None = None,
     timeout_seconds: float | None = None,
     run_in_thread: bool = True,
+    tags: Collection[str] = (),
+    version: str | None = None,
+    enabled: bool = True,
 ) -> Callable[[F], F]: ...
 def prompt(
     function: Any = None,
@@ -60,6 +63,9 @@ def prompt(
     completions: Mapping[str, Completer] | None = None,
     timeout_seconds: float | None = None,
     run_in_thread: bool = True,
+    tags: Collection[str] = (),
+    version: str | None = None,
+    enabled: bool = True,
 ) -> Any:
     """Make a function or method a prompt: ``@prompt``, ``@prompt("description")`` or ``@prompt(title="Review code")``.
 
@@ -78,6 +84,9 @@ def prompt(
             arguments and the context. Choices of `Literal` and enums are offered by themselves.
         timeout_seconds: Maximum duration of rendering; None leaves it to the caller.
         run_in_thread: False calls a plain function in the event loop's thread; only for functions that never block.
+        tags: Names of groups that it belongs to, by which it can be selected; see `bridge.filtered`.
+        version: Version. Of several with the same name, the newest is listed; clients may name another.
+        enabled: False hides it until it is enabled; see `bridge.Server.enable`.
 
     Raises:
         DefinitionError: The decorated object cannot be a prompt, or a setting is invalid.
@@ -93,6 +102,9 @@ def prompt(
         completions=completions or {},
         policy=ToolPolicy(timeout_seconds=timeout_seconds),
         run_in_thread=run_in_thread,
+        tags=tags,
+        version=version,
+        enabled=enabled,
     )
     if function is not None:
         return store_settings(function, settings)
@@ -128,4 +140,5 @@ def function_prompt(function: Callable[..., Any], settings: PromptSettings) -> P
         interactive="itself" in signature.injected.values(),
         completions=Completions(source, signature.schema, settings.completions) or None,
         source=source,
+        enabled=settings.enabled,
     )

@@ -102,6 +102,8 @@ class Prompt(Published):
     """Origin, for messages."""
     server: str | None = field(default=None, compare=False)
     """Configured name of the server that it comes from; None if it is rendered in this process."""
+    enabled: bool = True
+    """False for one that boxes hide until `bridge.tools.box.Box.enable`."""
     tool: Tool = field(init=False, compare=False, repr=False)
     """Renders the prompt."""
     is_plain: bool = field(init=False, compare=False, repr=False)
@@ -128,7 +130,8 @@ class Prompt(Published):
             server=self.server,
         )
         object.__setattr__(self, "tool", tool)
-        is_plain = tool.is_plain and isinstance(getattr(tool.executor, "writer", None), MessagesWriter)
+        writer = getattr(tool.executor, "writer", None)
+        is_plain = tool.is_plain and isinstance(getattr(writer, "inner", writer), MessagesWriter)
         try:
             ending = b"" if self.description is None else b',"description":' + to_json(self.description)
         except ValueError:  # lone surrogates

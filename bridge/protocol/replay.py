@@ -18,6 +18,8 @@ _EVENT_ID = re.compile(r"(?P<entry>(?P<milliseconds>[0-9]{1,20})-(?P<number>[0-9
 _NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 _MAX_ENTRY_NUMBER = 2**64 - 1
 """Largest number in the id of an entry; Redis refuses commands with larger ones."""
+_ERRORS = "surrogatepass"
+"""An id may have lone surrogates, as any text in JSON."""
 _GET_STREAM = "_GET_stream"
 """Stream in the official SDK's ids of events that belong to no call."""
 
@@ -36,13 +38,21 @@ def position_of(event_id: str) -> StreamPosition | None:
     found = _EVENT_ID.fullmatch(event_id)
     if found is None or max(int(found["milliseconds"]), int(found["number"])) > _MAX_ENTRY_NUMBER:
         return None
-    stream = unquote(found["stream"])
+    try:
+        stream = unquote(found["stream"], errors=_ERRORS)
+    except UnicodeDecodeError:
+        return None
     return None if stream == _GET_STREAM else StreamPosition(found["entry"], stream)
 
 
 def event_id_of(entry: str, stream_id: str) -> str:
     """Return the id of an event, which `position_of` parses."""
-    return f"{entry}/{quote(stream_id, safe='')}"
+    return f"{entry}/{quoted(stream_id)}"
+
+
+def quoted(stream_id: str) -> str:
+    """Return a stream's id in ASCII, percent-encoded."""
+    return quote(stream_id, safe="", errors=_ERRORS)
 
 
 def order_of(entry: str) -> tuple[int, int]:

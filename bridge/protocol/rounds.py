@@ -146,8 +146,6 @@ class StateSeal:
 
     def opened(self, token: str, bound: bytes) -> Json | None:
         """Decrypt a state; None where `unseal` raises an error."""
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - takes a while to import
-
         text = token.removeprefix(_BEGINNING)
         try:
             raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -161,11 +159,16 @@ class StateSeal:
             return None
         try:
             opened = cipher.decrypt(nonce, sealed, self._bound(key_id, bound))
-        except InvalidTag:
+        except self._invalid_tag:
             return None
         if int.from_bytes(opened[:_TIME_BYTES], "big") <= self._clock():
             return None
         return _read(opened[_TIME_BYTES:])
+
+    def is_latest(self, token: str) -> bool:
+        """Return True if a state is encrypted with the first key."""
+        beginning = _token(next(iter(self._by_id())))[:-1]  # the last character has bits of the nonce, too
+        return token.startswith(beginning)
 
     def _bound(self, key_id: bytes, bound: bytes) -> bytes:
         return b"%b%b%b%b" % (_FORM, key_id, bound, self._audience)
@@ -173,10 +176,12 @@ class StateSeal:
     def _by_id(self) -> dict[bytes, AESGCM]:
         """Return the ciphers by ids of their keys, the one that encrypts first."""
         if not self._ciphers:
+            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - takes a while to import
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - as above
             from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
             from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
 
+            self._invalid_tag: type[Exception] = InvalidTag
             for key in self._keys:
                 derived = HKDF(SHA256(), 32, None, _INFO).derive(key)
                 self._ciphers.setdefault(sha256(_INFO + derived).digest()[:_KEY_ID_BYTES], AESGCM(derived))

@@ -55,8 +55,16 @@ class Session:
         """Minimum severity of log messages; None for no messages."""
         self.watched: dict[str, Callable[[], object]] = {}
         """URIs of the resources that the client watches, with what ends the watching."""
+        self.state: dict[str, bytes] = {}
+        """Values that functions keep for the client, as JSON, by key."""
+        self.state_id: str | None = None
+        """Id under which functions know the client; None before any has used it."""
         self.running: dict[str, Running] = {}
         """Requests that are being answered, by id as text, since 7 and "7" are the same id."""
+        self.at_end: dict[object, Callable[[], object]] = {}
+        """Functions that are called once it has ended, each under a key of its own."""
+        self.notify: Callable[[bytes], object] | None = None
+        """Sends a notification once there is a stream for it; None until `is_initialized`."""
         self._questions: dict[str, Callable[[Json | ProtocolError], object]] = {}
         self._asked = 0
         self._is_closed = False
@@ -81,6 +89,10 @@ class Session:
         self.capabilities = capabilities_in(params)
         self.client = client_name(params)
 
+    def keep(self, count: int) -> bool:  # noqa: ARG002 - for subclasses
+        """Count further bytes that are kept for the client, or fewer; return False if they are too many."""
+        return True
+
     def id_problem(self, request: MessageId) -> str | None:
         """Return the error message for a further request with an id that is in use; None for another id."""
         if str(request) not in self.running:
@@ -102,6 +114,8 @@ class Session:
             self._questions.popitem()[1](_closed())
         while self.watched:
             self.watched.popitem()[1]()
+        while self.at_end:
+            self.at_end.popitem()[1]()
 
     # --- questions to the client -------------------------------------------------------------------------------------
 

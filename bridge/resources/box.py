@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakMethod
 
 from bridge.resources.resource import Resource, ResourceTemplate
-from bridge.tools.box import Box
+from bridge.tools.box import Box, TransformedBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Mapping
 
     from bridge.tools.tool import Tool
 
+
+Transform = Callable[[tuple[Resource | ResourceTemplate, ...]], Iterable[Resource | ResourceTemplate]]
+"""Returns changed resources and templates."""
+UriOf = Callable[[str], str | None]
+"""Returns a URI for another one, or None."""
 
 _MAX_FOUND = 1000
 """Maximum number of URIs for which `ResourceBox` caches what was found."""
@@ -95,6 +102,8 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
 
     def __init__(self, *sources: object) -> None:
         self._watchers: list[Callable[[str], None]] = []
+        self.updates = 0
+        """Number of changes of contents so far."""
         self._included: list[ResourceBox] = []
         self._index = _Index({})
         super().__init__(*sources)
@@ -106,7 +115,10 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
     def find(self, uri: str) -> Readable | None:
         """Return what reads a URI; None if there is no such resource."""
         index = self._index
-        return index.found.get(uri) or index.look_up(uri)
+        found = index.found.get(uri) or index.look_up(uri)
+        if found is None and self._included:  # boxes of servers find what they do not list
+            return next((found for box in self._included if (found := box.find(uri)) is not None), None)
+        return found
 
     @property
     def resources(self) -> tuple[Resource, ...]:
@@ -117,6 +129,23 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
     def templates(self) -> tuple[ResourceTemplate, ...]:
         """The templates."""
         return self._index.templates
+
+    def transformed(
+        self, transform: Transform, local: Callable[[str], str] | None = None, source: UriOf | None = None
+    ) -> ResourceBox:
+        """Return a box with the changed resources and templates of this one; it follows later changes.
+
+        Args:
+            transform: Receives the current resources and templates and returns those of the new box; called after each
+                change.
+            local: Returns the URI in the new box for one in this box; None if they are the same.
+            source: Returns the URI in this box for one in the new box, or None if it has none; likewise.
+
+        Raises:
+            DefinitionError: See the constructor.
+            NameClashError: See the constructor.
+        """
+        return _TransformedResourceBox(self, transform, local or _same, source or _same)
 
     def _notify(self) -> None:
         self._index = _Index(self._items)
@@ -151,6 +180,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         Args:
             uri: URI of the resource.
         """
+        self.updates += 1
         for watcher in tuple(self._watchers):
             watcher(uri)
 
@@ -158,6 +188,46 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         """Call ``watcher`` with the URI after each `updated`, in its thread. Returns a function that unsubscribes."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
+
+
+class _TransformedResourceBox(TransformedBox[Resource | ResourceTemplate], ResourceBox):
+    """A box that follows another one while it is referenced itself; made by `ResourceBox.transformed`."""
+
+    _source: ResourceBox
+
+    def __init__(
+        self, source: ResourceBox, transform: Transform, local: Callable[[str], str], source_uri: UriOf
+    ) -> None:
+        self._local, self._source_uri = local, source_uri
+        super().__init__(source, transform)
+        update = WeakMethod(self._update_content, lambda _: end())
+
+        def follow(uri: str) -> None:
+            if (alive := update()) is not None:
+                alive(uri)
+
+        end = source.on_update(follow)
+
+    def find(self, uri: str) -> Readable | None:
+        """Return what reads a URI, also one that the other box finds and does not list; None if there is none."""
+        if (found := super().find(uri)) is not None or (source_uri := self._source_uri(uri)) is None:
+            return found
+        if (found := self._source.find(source_uri)) is None or not isinstance(found.resource, Resource):
+            return None
+        changed = next(iter(self._transform((found.resource,))), None)
+        return Readable(changed, changed.tool, {}) if isinstance(changed, Resource) else None
+
+    async def begin_watch(self, uri: str) -> Callable[[], None]:
+        """Watch the resource of the other box; see `ResourceBox.begin_watch`."""
+        source_uri = self._source_uri(uri)
+        return _nothing if source_uri is None else await self._source.begin_watch(source_uri)
+
+    def _update_content(self, uri: str) -> None:
+        self.updated(self._local(uri))
+
+
+def _same(uri: str) -> str:
+    return uri
 
 
 def _nothing() -> None:

@@ -18,7 +18,7 @@ from bridge.tools.schema.signature import signature_of, source_of
 from bridge.tools.tool import ToolPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from bridge.tools.completion import Completer
     from bridge.tools.schema.signature import Signature
@@ -54,6 +54,9 @@ def resource(
     completions: Mapping[str, Completer] | None = None,
     timeout_seconds: float | None = None,
     run_in_thread: bool = True,
+    tags: Collection[str] = (),
+    version: str | None = None,
+    enabled: bool = True,
 ) -> Callable[[F], F]:
     """Make a function or method the reader of a resource: ``@resource("notes://{name}", mime_type="text/markdown")``.
 
@@ -78,6 +81,9 @@ def resource(
             values and the context. Choices of `Literal` and enums are offered by themselves.
         timeout_seconds: Maximum duration of one read; None leaves it to the caller.
         run_in_thread: False calls a plain function in the event loop's thread; only for functions that never block.
+        tags: Names of groups that it belongs to, by which it can be selected; see `bridge.filtered`.
+        version: Version. Of several with the same URI, the newest is listed; clients may name another.
+        enabled: False hides it until it is enabled; see `bridge.Server.enable`.
 
     Raises:
         DefinitionError: A setting is invalid. What concerns the function is checked when it is published.
@@ -98,6 +104,9 @@ def resource(
         completions=completions or {},
         policy=ToolPolicy(timeout_seconds=timeout_seconds),
         run_in_thread=run_in_thread,
+        tags=tags,
+        version=version,
+        enabled=enabled,
     )
     return functools.partial(store_settings, settings=settings)
 
@@ -124,6 +133,7 @@ def function_resource(function: Callable[..., Any], settings: ResourceSettings) 
         "policy": settings.policy,
         "interactive": "itself" in signature.injected.values(),
         "source": source,
+        "enabled": settings.enabled,
     }
     if "{" not in settings.uri and "}" not in settings.uri:
         if signature.parameters:

@@ -66,6 +66,8 @@ class _Described(Published):
     """Origin, for messages."""
     server: str | None = field(default=None, compare=False)
     """Configured name of the server that it comes from; None if it is read in this process."""
+    enabled: bool = True
+    """False for one that boxes hide until `bridge.tools.box.Box.enable`."""
     is_plain: bool = field(init=False, compare=False, repr=False)
     """True if a function reads it that a server may call like that of a plain tool; see `Tool.is_plain`."""
     takes_context: bool = field(init=False, compare=False, repr=False)
@@ -90,7 +92,8 @@ class _Described(Published):
             server=self.server,
         )
         writer = getattr(self.reader, "writer", None)
-        object.__setattr__(self, "is_plain", tool.is_plain and isinstance(writer, ContentsWriter))
+        is_plain = tool.is_plain and isinstance(getattr(writer, "inner", writer), ContentsWriter)
+        object.__setattr__(self, "is_plain", is_plain)
         object.__setattr__(self, "takes_context", getattr(self.reader, "takes_context", True))
         return tool
 
@@ -183,9 +186,6 @@ class _Reading:
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         named = ToolExecutionRequest(self.uri, request.arguments, request.id, request.arguments_text)
         return self._with_uri(await self.reader.execute(named, context))
-
-    async def execute_plain(self, arguments: Mapping[str, Any], account: str) -> bytes | ToolExecutionResult:
-        return self._members(await self._function.execute_plain(arguments, account))
 
     def write(self, value: Any) -> ToolExecutionResult:
         return self._with_uri(self._function.write(value))

@@ -9,15 +9,26 @@ if TYPE_CHECKING:
     from bridge.server.http.app import http_app
     from bridge.server.http.mount import mount
     from bridge.server.http.probes import Probes
-    from bridge.server.publisher import Publisher
+    from bridge.server.lists.search import ServerToolSearch
+    from bridge.server.server import Server
     from bridge.server.tasks.options import TaskOptions
     from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.server.tasks.sqlite_store import SqliteTaskStore
 
-__all__ = ["Probes", "Publisher", "RedisTaskStore", "SqliteTaskStore", "TaskOptions", "http_app", "mount"]
+__all__ = [
+    "Probes",
+    "RedisTaskStore",
+    "Server",
+    "ServerToolSearch",
+    "SqliteTaskStore",
+    "TaskOptions",
+    "http_app",
+    "mount",
+]
 _MODULES = {
     "Probes": "http.probes",
-    "Publisher": "publisher",
+    "Server": "server",
+    "ServerToolSearch": "lists.search",
     "RedisTaskStore": "tasks.shared.redis_store",
     "SqliteTaskStore": "tasks.sqlite_store",
     "TaskOptions": "tasks.options",

@@ -54,6 +54,14 @@ class Changes:
         while self._ends:
             self._ends.pop()()
 
+    def follow(self, features: Features) -> None:
+        """Listen to other features from now on, if to any."""
+        was_listening = bool(self._ends)
+        self.close()
+        self._features = features
+        if was_listening:
+            self.start()
+
     def listen(self, listener: Callable[[frozenset[Change]], None]) -> Callable[[], None]:
         """Call ``listener`` on this event loop after changes; return a function that ends that, and may be repeated."""
         token = object()

@@ -18,7 +18,7 @@ from bridge.protocol.envelope import ENVELOPE_KEYS
 from bridge.protocol.messages import CallRefused, ProtocolError, notification
 from bridge.protocol.rounds import FIRST_ROUND
 from bridge.protocol.versions import INVALID_PARAMS, MISSING_CAPABILITY
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.telemetry.instruments import Peer
 from bridge.tools.channel import Channel
 from bridge.tools.context import InvocationContext
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bridge.server.exchange import ServedExchange
     from bridge.tools.channel import ContentsStream
     from bridge.tools.questions import Answer, Question
+    from bridge.tools.session import SessionState
     from bridge.types import Json, LogLevel
 
 _WITHDRAW_SECONDS = 1.0
@@ -72,6 +73,11 @@ class ExchangeChannel(Channel):
     def answers(self) -> Mapping[str, Json]:
         """Answers that the client has sent with its request."""
         return self._exchange.round.answers
+
+    @property
+    def session(self) -> SessionState | None:
+        """State of the client's session; None if it has none."""
+        return self._exchange.responder.session_state(self._exchange)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Send progress, if the client asked for it; values that do not increase are dropped (the protocol's rule)."""
@@ -132,7 +138,7 @@ class ExchangeChannel(Channel):
         if isinstance(question, UrlElicitation):  # required in this era only
             wire["params"].setdefault("elicitationId", uuid4().hex)
         to_json(wire)
-        observer = switch.observer()
+        observer = current.observer()
         peer = Peer(exchange.origin.transport, exchange.version)
         try:
             with nullcontext() if observer is None else observer.asking(wire["method"], None, peer):

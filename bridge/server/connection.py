@@ -1,10 +1,12 @@
 """One client over one ordered stream of messages: stdio, SSE, or in memory; in either era.
 
-    message ─> receive ─> Dispatch ─┬─> bytes ─────────────────────> write
-                                    ╰─> ServedExchange ─> a task ──> write
+    message ─> receive ─> Dispatch ─┬─> bytes ─────────────────────────────────────────────> write
+                                    ╰─> ServedExchange ─> first step ─┬─> it has ended ────> write
+                                                                      ╰─> a task ──────────> write
 
 The first request selects the era: one of 2026-07-28 has the protocol version in its ``_meta``. Messages are written
-whole, so a result in parts is held until it is complete. It runs on asyncio and trio.
+whole, so a result in parts is held until it is complete. It runs on asyncio and trio; the first step of a call runs in
+the turn in which its message is received, on asyncio, if no task receives it.
 
 Clauses: MCP 2025-11-25 and 2026-07-28, "Cancellation", "Lifecycle", and "Transports", stdio.
 """
@@ -25,6 +27,8 @@ from bridge.protocol.messages import ProtocolError, answer, error_message
 from bridge.protocol.session import Session
 from bridge.protocol.versions import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PROTOCOL_VERSION_KEY
 from bridge.server.dispatch import internal_error_message
+from bridge.server.eager_tasks import EagerTasks
+from bridge.server.exchange import ServedExchange
 from bridge.server.methods.subscriptions import Listen
 from bridge.server.notifications import SessionNotifications
 
@@ -35,10 +39,10 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from bridge.protocol.messages import MessageId
-    from bridge.server.contents_stream import ResponseContents
     from bridge.server.core import ServerCore
     from bridge.server.dispatch import Dispatch
-    from bridge.server.exchange import Origin, ServedExchange
+    from bridge.server.exchange import Origin
+    from bridge.server.results.contents_stream import ResponseContents
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.server")
@@ -88,6 +92,9 @@ class StreamConnection:
         self._write_related = write_related
         self._is_modern: bool | None = None if is_modern_served else False
         self._tasks: TaskGroup | None = None
+        self._eager: EagerTasks | None = None
+        """Runs calls on asyncio; its tasks take a fifth of the time of those of a group, and `ended` waits for them."""
+        self._initialized: anyio.Event
         self._notifications: SessionNotifications | None = None
         self._calls: set[_Call] = set()
         self._is_over = False
@@ -96,8 +103,11 @@ class StreamConnection:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Context in which messages are received; at its end, requests that still run are cancelled."""
+        self._eager = EagerTasks(asyncio.get_running_loop()) if runs_on_asyncio() else None
         try:
             async with anyio.create_task_group() as self._tasks:
+                self._initialized = anyio.Event()
+                self._tasks.start_soon(self._notify)
                 try:
                     yield
                 finally:
@@ -107,6 +117,8 @@ class StreamConnection:
                         await self.ended()
         finally:
             self._tasks = None
+            if self._eager is not None:
+                self._eager.close()
 
     def receive(
         self, message: Json, origin: Origin | None = None, held: AbstractContextManager[object] = _NOTHING
@@ -184,12 +196,19 @@ class StreamConnection:
         if isinstance(dispatched, bytes):
             self._write(dispatched)
             return
-        assert self._tasks is not None, "the connection is running"
+        call, eager, in_context = _Call(dispatched, self._send), self._eager, dispatched.origin.in_context
+        dispatched.outlet = call
+        if eager is not None and eager.is_ready():
+            step = eager.step if in_context is None else lambda work: eager.step(in_context(work))
+            if (text := dispatched.responder.start(dispatched, step)) is not None:
+                self._write(text)
+                dispatched.end()
+                return
         held.__enter__()
-        call = _Call(dispatched, self._send)
         self._calls.add(call)
         self.session.running[str(call.id)] = call
-        self._start(call, self._run(call, dispatched, held))
+        work = self._run(call, dispatched, held)
+        self._start(call, work if in_context is None else in_context(work))
 
     def _dispatched(self, message: Json, origin: Origin) -> bytes | ServedExchange:
         """Dispatch a request in the era of the connection.
@@ -211,7 +230,10 @@ class StreamConnection:
             raise unsupported_version(requested if isinstance(requested, str) else "")
         if (problem := self.session.id_problem(message["id"])) is not None:
             raise ProtocolError(INVALID_REQUEST, problem)
-        return self._dispatch.modern(message, origin)
+        dispatched = self._dispatch.modern(message, origin)
+        if isinstance(dispatched, ServedExchange):
+            dispatched.connection = self.session
+        return dispatched
 
     def _receive_notification(self, message: Json, origin: Origin) -> None:
         self._dispatch.notified(message, origin, self.session.version)
@@ -220,10 +242,15 @@ class StreamConnection:
                 self.session.cancel((message.get("params") or {}).get("requestId"))
                 self._note_change()
             case "notifications/initialized" if self.session.version and not self.session.is_initialized:
-                assert self._tasks is not None, "the connection is running"
                 self.session.is_initialized = True
                 self._notifications = SessionNotifications(self._core, self.session)
-                self._tasks.start_soon(self._notifications.deliver, self._send)
+                self._initialized.set()
+
+    async def _notify(self) -> None:
+        """Notify the client of changes, once it is initialized."""
+        await self._initialized.wait()
+        assert self._notifications is not None, "it is initialized"
+        await self._notifications.deliver(self._send)
 
     async def _send(self, message: bytes, request: MessageId | None = None) -> None:
         """Write a notification or question, of a request if one is given; return when the client has read enough."""
@@ -237,23 +264,22 @@ class StreamConnection:
 
     def _start(self, call: _Call, work: Coroutine[Any, Any, None]) -> None:
         """Run a request in a task."""
-        if runs_on_asyncio():  # whose tasks take a fifth of the time of those of a group; `ended` waits for them
-            call.task = asyncio.get_running_loop().create_task(work)
-        else:
+        if self._eager is None:
             assert self._tasks is not None, "the connection is running"
-            self._tasks.start_soon(lambda: work)
+            scope = anyio.CancelScope()
+            call.stop = scope.cancel
+            self._tasks.start_soon(_run_in, scope, work)
+        elif (task := self._eager.run(work)) is not None:
+            call.stop = task.stop
 
     async def _run(self, call: _Call, exchange: ServedExchange, held: AbstractContextManager[object]) -> None:
         """Run an exchange, and write its answer."""
-        exchange.outlet = call
         parts: Sequence[bytes] = ()
         try:
-            with call.scope:
-                text, code = await answered(exchange)
-                parts = (text,) if code else (*call.parts, text)
+            text, code = await answered(exchange)
+            parts = (text,) if code else (*call.parts, text)
         finally:
-            # A cancelled task does not come back from `with` if the connection was cancelled as well.
-            if not parts and call.is_ending:
+            if not parts and call.is_ending:  # it is cancelled
                 parts = (error_message(call.id, _CLOSED),)
             if parts and not call.is_withdrawn:
                 self._write(*parts) if len(parts) == 1 else self._write_parts(parts)
@@ -270,9 +296,8 @@ class _Call:
     def __init__(self, exchange: ServedExchange, send: Callable[[bytes, MessageId], Awaitable[None]]) -> None:
         self.id: MessageId = exchange.id
         self.is_subscription = exchange.method == Listen.name
-        self.task: asyncio.Task[None] | None = None
-        """Its task, on asyncio, which keeps no other reference to it."""
-        self.scope = anyio.CancelScope()
+        self.stop: Callable[[], object] = _nothing
+        """Cancels its task, once it has one."""
         self.is_withdrawn = False
         """True if it gets no answer, or has its last: its client has cancelled it, or the connection has ended."""
         self.is_ending = False
@@ -285,13 +310,13 @@ class _Call:
         """Cancel it, because its client no longer waits."""
         if not self.is_ending:
             self.is_withdrawn = True
-            self.scope.cancel()
+            self.stop()
 
     def end(self) -> None:
         """Cancel it, because the connection ends."""
         if not self.is_withdrawn:
             self.is_ending = True
-            self.scope.cancel()
+            self.stop()
 
     async def send(self, message: bytes, *, is_notification: bool = True) -> None:  # noqa: ARG002 - one stream for both
         """Send a message, and wait while the client does not read."""
@@ -311,6 +336,15 @@ class _Call:
     async def write(self, part: bytes) -> None:
         """Hold a part of the result."""
         self.parts.append(part)
+
+
+async def _run_in(scope: anyio.CancelScope, work: Coroutine[Any, Any, None]) -> None:
+    with scope:
+        await work
+
+
+def _nothing() -> None:
+    """Cancel nothing."""
 
 
 async def answered(exchange: ServedExchange) -> tuple[bytes, int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from bridge.tools.caller import Caller
     from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
     from bridge.tools.context import InvocationContext
 
@@ -31,14 +32,18 @@ class DirectExecutor(Protocol):
         self,
         arguments: Mapping[str, Any],
         capabilities: Mapping[str, Any],
+        caller: Caller | None,
         receive: Callable[[ToolExecutionResult | None], None],
+        max_chars: int,
     ) -> DirectCall | None:
         """Send a call at once.
 
         Args:
             arguments: Its arguments.
-            capabilities: Capabilities of the caller, of version 2026-07-28.
+            capabilities: Capabilities of the client, of version 2026-07-28.
+            caller: The authenticated caller; None without authentication.
             receive: Called once, with the result, or with None if `execute` has to continue the call.
+            max_chars: Length up to which a result is given to ``receive``; `execute` returns a longer one.
 
         Returns:
             The call; None, before anything is sent, if `execute` has to send it.

@@ -10,7 +10,7 @@ It has no I/O, and is shared by all transports. Clauses: MCP 2025-11-25 and 2026
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic_core import to_json
 
@@ -23,7 +23,7 @@ from bridge.protocol.versions import (
     INVALID_REQUEST,
     PROTOCOL_VERSION_KEY,
 )
-from bridge.server.channel import context_of, input_required
+from bridge.server.channel import input_required
 from bridge.server.exchange import ServedExchange
 from bridge.server.methods.method import Unknown
 from bridge.server.methods.registry import methods_of
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from bridge.server.core import ServerCore
     from bridge.server.direct_calls import DirectCall
     from bridge.server.exchange import Origin
+    from bridge.server.lists.search import SearchedTools
     from bridge.server.methods.method import Era, Method
+    from bridge.tools.session import SessionState
     from bridge.types import Json, Step
 
 _logger = logging.getLogger("bridge.server")
@@ -70,16 +72,23 @@ class Dispatch:
         """The parameter that HTTP repeats in ``Mcp-Name``, by method."""
         seal = StateSeal(core.state_keys, core.name)
         make = responder or Responder
-        responders = {method: make(method, seal) for method in methods.values()}
+        responders: dict[Method, Planner] = {method: make(method, seal) for method in methods.values()}
+        if core.views.search is not None:
+            call = methods["tools/call"]
+            responders[call] = _CallsOfFoundTools(core, core.views.search, responders[call])
 
-        def of(era: Era) -> dict[str, Responder]:
+        def of(era: Era) -> dict[str, Planner]:
             return {
                 method.name: each
                 for method, each in responders.items()
                 if era in method.eras and (has_sessions or not method.needs_session) and method.is_served
             }
 
-        self._handshake, self._modern = of("handshake"), of("modern")
+        def serve() -> None:
+            self._handshake, self._modern = of("handshake"), of("modern")
+
+        serve()
+        core.on_features(serve)
         self._unknown = make(Unknown(core), seal)
         self._running = core.running
         self._envelopes = ModernEnvelopes()
@@ -170,6 +179,36 @@ class Dispatch:
         return write_result(result)
 
 
+class Planner(Protocol):
+    """Begins to answer the requests of a method."""
+
+    def plan(self, exchange: ServedExchange) -> bytes | ServedExchange:
+        """Return the answer, or the exchange if it has to be run."""
+        ...
+
+    def refuse(self, exchange: ServedExchange, error: ProtocolError) -> bytes:
+        """Return the answer to a request that is not run."""
+        ...
+
+
+class _CallsOfFoundTools:
+    """Makes calls of ``call_tool`` calls of the tools that they name, before anything else reads them."""
+
+    def __init__(self, core: ServerCore, search: SearchedTools, responder: Planner) -> None:
+        self._core = core
+        self._search = search
+        self._responder = responder
+        self.refuse = responder.refuse
+
+    def plan(self, exchange: ServedExchange) -> bytes | ServedExchange:
+        """Return the answer, or the exchange if it has to be run."""
+        views = self._core.views_for(exchange.origin.caller) or self._core.views
+        resolved = self._search.resolved(exchange.params, views.of(exchange.access).tools)
+        exchange.is_resolved = resolved is not exchange.params
+        exchange.params = resolved
+        return self._responder.plan(exchange)
+
+
 class Responder:
     """Writes the answers of a method.
 
@@ -178,14 +217,13 @@ class Responder:
         seal: Encrypts the state of questions of the modern era.
     """
 
-    __slots__ = ("_method", "_plan", "_run", "_run_alone", "_seal", "_start")
+    __slots__ = ("_method", "_plan", "_run", "_seal", "_start")
 
     def __init__(self, method: Method, seal: StateSeal) -> None:
         self._method = method
         self._seal = seal
         self._plan = method.plan
         self._run = method.run
-        self._run_alone = method.run_without_context
         self._start = method.start
 
     def plan(self, exchange: ServedExchange) -> bytes | ServedExchange:
@@ -215,7 +253,10 @@ class Responder:
 
     def start(self, exchange: ServedExchange, step: Step) -> bytes | None:
         """Run the first step of the function; return the answer if it has ended, else `run` continues it."""
-        return self._start(exchange, step)
+        try:
+            return self._start(exchange, step)
+        except InputRequired as asked:
+            return self._answer(exchange, self._error(exchange, asked))[0]
 
     def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> DirectCall | None:
         """Send a call of another server's tool; ``receive`` gets the answer, or None if `run` has to continue it."""
@@ -228,13 +269,14 @@ class Responder:
     async def run(self, exchange: ServedExchange) -> tuple[bytes, int]:
         """Run an exchange, or the rest of it; return the answer and its JSON-RPC error code, 0 for a result."""
         try:
-            if exchange.tool is not None and not exchange.takes_context:
-                result = await self._run_alone(exchange)
-            else:
-                result = await self._run(exchange, context_of(exchange), exchange.write)
+            result = await self._run(exchange)
         except (Exception, InputRequired) as raised:  # noqa: BLE001 - logged and answered
             return self._answer(exchange, self._error(exchange, raised))
         return exchange.response(result), 0
+
+    def session_state(self, exchange: ServedExchange) -> SessionState | None:
+        """Return the state of the session of an exchange; None if its client has none."""
+        return self._method.session_states.of(exchange)
 
     def _answer(self, exchange: ServedExchange, error: bytes | ProtocolError) -> tuple[bytes, int]:
         """Return the answer with an error, or a result that asks the client, and its error code."""

@@ -14,21 +14,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bridge.protocol.exchange import Exchange
 from bridge.protocol.messages import result_message
 from bridge.protocol.rounds import FIRST_ROUND
+from bridge.tools.spill.usage import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from bridge.protocol.messages import MessageId
     from bridge.protocol.rounds import Round
     from bridge.protocol.session import Session
     from bridge.server.auth.access import Access
-    from bridge.server.contents_stream import ResponseContents
     from bridge.server.direct_calls import DirectCall
+    from bridge.server.lists.tools import ListedTool
+    from bridge.server.results.contents_stream import ResponseContents
     from bridge.server.running_calls import RunningCalls
-    from bridge.server.tool_list import ListedTool
     from bridge.telemetry.operations import ServerOperation
     from bridge.tools.caller import Caller
     from bridge.tools.context import InvocationContext
+    from bridge.tools.session import SessionState
     from bridge.tools.tool import Tool
     from bridge.types import Json, Step
 
@@ -68,6 +70,11 @@ class Origin(Protocol):
         """The same as received, of a repeated header the last one; None for other transports."""
         ...
 
+    @property
+    def in_context(self) -> Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]] | None:
+        """Runs a coroutine with the context variables of the request; None if it has none of its own."""
+        ...
+
 
 class Outlet(Protocol):
     """The receiver of the messages of an exchange before its answer."""
@@ -98,6 +105,10 @@ class Answering(Protocol):
 
     async def run(self, exchange: ServedExchange) -> tuple[bytes, int]:
         """Run an exchange, or the rest of it; return the answer and its JSON-RPC error code, 0 for a result."""
+        ...
+
+    def session_state(self, exchange: ServedExchange) -> SessionState | None:
+        """Return the state of the session of an exchange; None if its client has none."""
         ...
 
 
@@ -137,18 +148,27 @@ class ServedExchange(Exchange):
     round: Round = FIRST_ROUND
     """Answers to questions of earlier rounds; set by `Method.plan`."""
     tool: Tool | None = None
-    """The tool whose function can be started without `ServerCore.call`, or that of its resource or prompt; set by
+    """The tool whose function can be started without `Calls.call`, or that of its resource or prompt; set by
     `Method.plan`."""
     arguments: Mapping[str, Any] = _NOTHING
     """The arguments of its tool, not yet validated; set by `Method.plan`."""
+    is_resolved = False
+    """True if its parameters are those of the tool that a call of ``call_tool`` named; see
+    `bridge.server.lists.search`."""
     takes_context = True
     """False if its code needs no context; set by `Method.plan`."""
+    max_chars = UNLIMITED
+    """Characters up to which the result of its tool is sent as it is; set by `Method.plan`."""
+    count: Callable[[int], None] | None = None
+    """Counts the characters of the result; None for no counting; set by `Method.plan`."""
     direct: ListedTool | None = None
     """The tool of another server to which it may be sent at once; set by `Method.plan`."""
     sent: DirectCall | None = None
     """Its call, if it was sent at once, and a task has to continue it."""
     started: Awaitable[Any] | None = None
     """The rest of its function, if that was started; set by `Method.start`."""
+    older: Tool | None = None
+    """The tool that the request names by its version, if it is not the newest; set by `Method.plan`."""
     found: Any = None
     """The target that `Method.plan` has found, for `Method.run`."""
     contents: Callable[[ServedExchange], ResponseContents] | None = None
@@ -159,6 +179,8 @@ class ServedExchange(Exchange):
     """The result of `Tracing.begins`, if telemetry has called it."""
     context: InvocationContext | None = None
     """Its context, once it is made by `bridge.server.channel.context_of`."""
+    connection: Session | None = None
+    """The session object of its connection, over stdio in the modern era; otherwise None."""
     outlet: Outlet | None = None
     """The receiver of its messages; set by its transport, or made by `open_outlet`."""
     open_outlet: Callable[[], Outlet] = NoOutlet
@@ -228,7 +250,7 @@ class LocalOrigin:
     transport = "stdio"
     account = ""
     texts: Mapping[str, str] = MappingProxyType({})
-    headers = None
+    headers = in_context = None
 
     def __init__(self, access: Access, caller: Caller | None = None) -> None:
         self.access = access

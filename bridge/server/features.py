@@ -3,33 +3,78 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from collections import ChainMap
+from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from bridge.errors import DefinitionError, NameClashError
 from bridge.text import short_repr
 from bridge.tools.box import Box
-from bridge.tools.decoration import nothing_in
+from bridge.tools.decoration import Published, Publisher, nothing_in
 from bridge.tools.function import found_in
 from bridge.tools.tool import Tool
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from bridge.prompts.box import PromptBox
     from bridge.resources.box import ResourceBox
+    from bridge.server.composition.surrounded import Part
+    from bridge.server.http.pages import Pages
     from bridge.server.tasks.forwarded import ForwardedTasks
+    from bridge.tools.caller import Caller
+    from bridge.tools.context import InvocationContext
     from bridge.tools.lifespan import Lifespan
+    from bridge.tools.middleware import Middleware
     from bridge.types import Feature, Json
 
 _logger = logging.getLogger("bridge.server")
 B = TypeVar("B", bound=Box[Any])
 
 
+class FeatureSource(Publisher):
+    """Base of objects that have tools, resources and prompts, and lifespans that those need."""
+
+    __slots__ = ()
+
+    @property
+    def offered(self) -> Features:
+        """The features for servers that have it as a source."""
+        raise NotImplementedError
+
+    def published(self) -> list[Published]:
+        """Return the tools, resources and prompts, in all versions."""
+        return [item for box in self.offered.boxes.values() for item in box.all_versions]
+
+    def selected(self, keep: Callable[[Published], bool]) -> Features:
+        """Return the features, now and later, whose tools, resources and prompts a function selects."""
+        return self.offered.changed(lambda items: filter(keep, items))
+
+
+class CallerTools(Protocol):
+    """Tools that differ by caller."""
+
+    def of(self, caller: Caller | None, *, current: bool = False) -> ToolBox | None:
+        """Return the tools that a caller sees, the same box for callers who see the same.
+
+        Args:
+            caller: The caller; None without authentication.
+            current: Return them only if they may be listed without being loaded again.
+
+        Returns:
+            The tools; None if they have to be loaded.
+        """
+        ...
+
+    async def load(self, context: InvocationContext) -> ToolBox:
+        """Load the tools that the caller of a request sees, and return them as `of`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Features:
+class Features(FeatureSource):
     """The tools, resources and prompts of one server. Later changes of the boxes apply."""
 
     tools: ToolBox = field(default_factory=ToolBox)
@@ -41,11 +86,24 @@ class Features:
     """Tasks of other servers, as which calls of these tools may be answered; None if there are none."""
     extensions: Mapping[str, Json] = field(default_factory=dict)
     """Extensions of the protocol that the server announces, with their settings, by identifier; without tasks."""
+    spills: bool = False
+    """True if tools that are added later may have ``spill_chars``; see `bridge.ToolPolicy`."""
+    caller_tools: CallerTools | None = None
+    """The tools that each caller sees; None if all see `tools`."""
     lifespans: tuple[Lifespan[Any], ...] = ()
     """Lifespans that are open while they are served, besides those of the modules of their functions."""
+    mounted_lifespans: tuple[Lifespan[Any], ...] = ()
+    """Lifespans of other servers that these features are from, which are open as well."""
+    middleware: tuple[Middleware, ...] = ()
+    """Middleware around everything that is served, inside of the server's own; the outermost first."""
+    parts: Callable[[], tuple[Part, ...]] = field(default=tuple, compare=False)
+    """Returns the parts that are of mounted servers with middleware, which surrounds these parts of the lists."""
     notice: Callable[[], str | None] = field(default=lambda: None, compare=False)
     """Returns what a client is told now, beside the server's instructions, such as what is missing; None for nothing.
     """
+
+    pages: Pages | None = None
+    """Web pages that are served over HTTP beside the endpoint; None if there are none."""
 
     def __post_init__(self) -> None:
         for noun, box in (("tools", self.tools), ("resources", self.resources), ("prompts", self.prompts)):
@@ -76,6 +134,67 @@ class Features:
         }
         return {name: box for name, box in boxes.items() if box is not None}
 
+    @property
+    def offered(self) -> Features:
+        """The same wherever they are served: with their middleware, and the lifespan for modules without one."""
+        return self.offered_with(self.lifespan, self.middleware)
+
+    def offered_with(self, lifespan: Lifespan[Any] | None, middleware: tuple[Middleware, ...]) -> Features:
+        """Return the features with a lifespan, if it is given, and within middleware."""
+        features = self if lifespan is None else self.within(lifespan)
+        if not middleware:
+            return features
+        from bridge.server.composition.surrounded import Part, Surroundings  # noqa: PLC0415 - only with middleware
+
+        surroundings = Surroundings(middleware, features.boxes, features.parts, lifespan)
+        part = Part(surroundings)
+        return replace(features.changed(surroundings.around), middleware=(), parts=lambda: (part,))
+
+    def within(self, lifespan: Lifespan[Any]) -> Features:
+        """Return the features with a lifespan, whose value functions of modules without one get."""
+        from bridge.server.composition.mounted import within  # noqa: PLC0415 - only with lifespans
+
+        changed = self.changed(lambda items: [within(item, lifespan) for item in items])
+        mounted = (*self.mounted_lifespans, *self.lifespans, lifespan)
+        return replace(changed, lifespans=(), mounted_lifespans=tuple(dict.fromkeys(mounted)), parts=self.parts)
+
+    def namespaced(self, prefix: str) -> Features:
+        """Return the features under other names; see `bridge.namespaced`."""
+        from bridge.server.composition.mounted import Namespace  # noqa: PLC0415 - only for what is mounted
+
+        offered = self.offered
+        resources, prompts = offered.resources, offered.prompts
+        namespace = Namespace(prefix, resources)
+        return replace(
+            offered,
+            tools=offered.tools.transformed(namespace.changed),
+            resources=None
+            if resources is None
+            else resources.transformed(namespace.changed, namespace.local, namespace.source),
+            prompts=None if prompts is None else prompts.transformed(namespace.changed),
+            parts=_changed_parts(offered.parts, namespace.changed),
+        )
+
+    def changed(self, change: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Features:
+        """Return features with other items in the boxes, which follow these.
+
+        Args:
+            change: Receives the items of a box in all versions, and returns those in their place.
+
+        Raises:
+            DefinitionError: They have tools that differ by caller.
+        """
+        if self.caller_tools is not None:
+            raise DefinitionError("a gateway that lists tools for each caller can be neither mounted nor filtered")
+        resources, prompts = self.resources, self.prompts
+        return replace(
+            self,
+            tools=self.tools.transformed(change),
+            resources=None if resources is None else resources.transformed(change),
+            prompts=None if prompts is None else prompts.transformed(change),
+            parts=_changed_parts(self.parts, change),
+        )
+
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` after every change of a list, in the thread that made it."""
         for box in self.boxes.values():
@@ -85,9 +204,10 @@ class Features:
     def of(cls, *sources: object) -> Features:
         """Collect the features of sources: what a `bridge.ToolBox` takes, with resources and prompts.
 
-        Features are used themselves. So is a ToolBox, ResourceBox or PromptBox that is the only source of its kind. A
-        box of several sources follows the boxes among them: their later changes apply, and so do updates of resources.
-        A change that makes two names clash is logged, and the previous items stay in use.
+        Features are used themselves, and servers with their lifespans. So is a ToolBox, ResourceBox or PromptBox that
+        is the only source of its kind. A box of several sources follows the boxes among them: their later changes
+        apply, and so do updates of resources. A change that makes two names clash is logged, and the previous items
+        stay in use.
 
         Raises:
             DefinitionError: A source has nothing to offer, or something invalid.
@@ -95,33 +215,84 @@ class Features:
         """
         if len(sources) == 1 and isinstance(only := sources[0], Features):
             return only
-        if any(isinstance(each, Features) for each in sources):
+        flat = [*_parts(sources)]
+        offers = [each.offered if isinstance(each, FeatureSource) else each for each in flat]
+        given = [each for each in offers if isinstance(each, Features)]
+        if len(given) == len(flat) == 1:
+            return given[0]
+        boxes = [
+            box
+            for each in offers
+            for box in (each.boxes.values() if isinstance(each, Features) else (each,))
+            if isinstance(box, Box)
+        ]
+        found = [item for each in flat if not isinstance(each, Box | FeatureSource) for item in found_in(each)]
+        if foreign := [each for each in flat if is_foreign_server(each)]:
             raise DefinitionError(
-                "Features cannot be combined with other sources; give all sources to one Features.of(…), or their "
-                "boxes, such as features.tools"
+                f"{short_repr(foreign[0])} is a server of another package; give from_mcp(…) of bridge.gateway instead"
             )
-        flat = [each for source in sources for each in (source if _has_boxes(source) else (source,))]
-        boxes = [source for source in flat if isinstance(source, Box)]
-        found = [item for source in flat if not isinstance(source, Box) for item in found_in(source)]
         if not (found or boxes) and sources:
             raise nothing_in(sources[0] if len(sources) == 1 else sources, "tools", "resources", "prompts")
-        tools = _one_box(ToolBox, boxes, [item for item in found if isinstance(item, Tool)]) or ToolBox()
+        tools = _one_box(ToolBox, boxes, [item for item in found if isinstance(item, Tool)])
+        tools = ToolBox() if tools is None else tools  # an empty one may get tools later
         if all(isinstance(each, Tool | ToolBox) for each in (*boxes, *found)):
-            return cls(tools=tools)
+            return joined(cls(tools=tools), given)
         # Only now, because programs without them start faster.
         from bridge.prompts.box import PromptBox  # noqa: PLC0415
         from bridge.prompts.prompt import Prompt  # noqa: PLC0415
         from bridge.resources.box import ResourceBox  # noqa: PLC0415
 
-        return cls(
+        features = cls(
             tools=tools,
             resources=_one_box(ResourceBox, boxes, [each for each in found if not isinstance(each, Tool | Prompt)]),
             prompts=_one_box(PromptBox, boxes, [each for each in found if isinstance(each, Prompt)]),
         )
+        return joined(features, given)
 
 
-def _has_boxes(source: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
-    return isinstance(source, list | tuple) and any(isinstance(each, Box) for each in source)
+def is_foreign_server(source: object) -> bool:
+    """True for a server of the official SDK, or of FastMCP."""
+    return any(hasattr(source, name) for name in ("create_initialization_options", "_lowlevel_server", "_mcp_server"))
+
+
+def _parts(sources: Iterable[object]) -> Iterator[object]:
+    """Yield the sources, of a list with boxes or servers its items."""
+    for each in sources:
+        if isinstance(each, list | tuple) and any(isinstance(part, Box | FeatureSource) for part in each):
+            yield from _parts(each)
+        else:
+            yield each
+
+
+def joined(features: Features, others: list[Features]) -> Features:
+    """Return features with the tasks, extensions, lifespans, parts and notices of others.
+
+    Raises:
+        DefinitionError: Two have tasks of other servers.
+    """
+    if not others:
+        return features
+    if any(each.caller_tools is not None for each in others):
+        raise DefinitionError("a gateway that lists tools for each caller takes other sources by Gateway(local=…)")
+    tasks = [each.tasks for each in others if each.tasks is not None]
+    if len(tasks) > 1:
+        raise DefinitionError("two sources have tasks of other servers; give these servers to one gateway")
+    extensions: Any = [each.extensions for each in others if each.extensions or each.tasks is not None]
+    own = features.lifespans
+    lifespans = (each for other in others for each in (*other.lifespans, *other.mounted_lifespans) if each not in own)
+    return replace(
+        features,
+        tasks=tasks[0] if tasks else None,
+        pages=next((each.pages for each in others if each.pages is not None), None),
+        extensions=ChainMap(*extensions) if extensions else {},
+        mounted_lifespans=tuple(dict.fromkeys(lifespans)),
+        parts=lambda: tuple(part for each in others for part in each.parts()),
+        notice=lambda: "\n\n".join(text for each in others if (text := each.notice())) or None,
+    )
+
+
+def _changed_parts(parts: Callable[[], tuple[Part, ...]], change: Callable[..., Any]) -> Any:
+    return lambda: tuple(part.changed(change) for part in parts())
 
 
 def _one_box(kind: type[B], boxes: Iterable[Box[Any]], items: list[Any]) -> B | None:
@@ -134,23 +305,67 @@ def _one_box(kind: type[B], boxes: Iterable[Box[Any]], items: list[Any]) -> B | 
 
 def _combined(kind: type[B], boxes: list[B], items: list[Any]) -> B:
     """Return a box with the items of others, also after their changes, followed by its own."""
-    followed = [item for box in boxes for item in box]
-    combined = kind()
-    combined.replace([*followed, *items])
-    lock = RLock()  # boxes may be changed in several threads
+    combination = Combination(kind(), boxes)
+    combination.box.replace([*combination.box.kept, *items])
+    return combination.box
 
-    def follow() -> None:
-        with lock:
-            of_boxes, known = [item for box in boxes for item in box], set(map(id, followed))
-            try:
-                combined.replace([*of_boxes, *(item for item in combined if id(item) not in known)])
-            except NameClashError:
-                _logger.exception("the changed items of %r cannot be combined; the previous ones stay in use", combined)
-            else:
-                followed[:] = of_boxes
 
-    for box in boxes:
-        box.on_change(follow)
-        if (include := getattr(combined, "include", None)) is not None:
-            include(box)  # both are ResourceBoxes
-    return combined
+class Combination(Generic[B]):
+    """A box with the items of others, also after their changes, followed by its own.
+
+    Attributes:
+        box: The box.
+    """
+
+    def __init__(self, box: B, boxes: Iterable[B] = ()) -> None:
+        self.box = box
+        box.feeder = self
+        self._followed: list[Any] = []
+        self._lock = RLock()  # boxes may be changed in several threads
+        self.add(*boxes)
+
+    def add(self, *boxes: B) -> None:
+        """Follow further boxes.
+
+        Raises:
+            NameClashError: One has an item of a key that is taken; none is followed.
+        """
+        self._take([*self.box.sources, *boxes])
+        for box in boxes:
+            self.box.sources += (box,)
+            box.on_change(self._follow)
+            if (include := getattr(self.box, "include", None)) is not None:
+                include(box)  # both are ResourceBoxes
+
+    def check(self, box: Box[Any]) -> None:
+        """Check that a box could be followed; the errors are those of `add`."""
+        kind = next(each for each in type(self.box).__mro__ if "kinds" in vars(each))
+        kind().replace([*self.box.kept, *box.feed])
+
+    def _take(self, boxes: Iterable[Box[Any]]) -> None:
+        with self._lock:
+            of_boxes, known = [item for box in boxes for item in box.feed], set(map(id, self._followed))
+            self.box.replace([*of_boxes, *(item for item in self.box.kept if id(item) not in known)])
+            self._followed = of_boxes
+
+    def _follow(self) -> None:
+        try:
+            self._take(self.box.sources)
+        except NameClashError:
+            _logger.exception("the changed items of %r cannot be combined; the previous ones stay in use", self.box)
+
+
+def namespaced(source: object, prefix: str) -> Features:
+    """Return tools, resources, templates and prompts under other names: ``namespaced(server, "x")``.
+
+    Names begin with ``x_``. URIs begin with ``x+``, as those of a gateway's servers; those of an app's pages become
+    ``ui://x/…``. URIs in results that the source reads change as well. Later changes of the source apply.
+
+    Args:
+        source: A `bridge.Server`, or any other source of a server.
+        prefix: The prefix, without an underscore at its end: 1 to 64 letters, digits, underscores, dots and hyphens.
+
+    Raises:
+        DefinitionError: The source has nothing to offer, or something invalid, or the prefix is none.
+    """
+    return Features.of(source).namespaced(prefix)

@@ -26,7 +26,8 @@ async def lifespans_open(features: Features, own: Lifespan[Any] | None = None) -
     """
     async with AsyncExitStack() as stack:
         if Lifespan.are_there:
-            for each in dict.fromkeys((*(() if own is None else (own,)), *features.lifespans, *_needed(features))):
+            first = () if own is None else (own,)
+            for each in dict.fromkeys((*first, *features.lifespans, *features.mounted_lifespans, *_needed(features))):
                 await stack.enter_async_context(each.opened())
         yield
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.changes import Change
     from bridge.server.core import ServerCore
-    from bridge.server.served.resources import ServedResources
+    from bridge.server.lists.resources import ServedResources
 
 
 class Pending:
@@ -62,9 +62,9 @@ class Pending:
 
 
 class SessionNotifications:
-    """Changes of which one session of the handshake era is to be told, from ``notifications/initialized`` on.
+    """Notifications to one session of the handshake era, from ``notifications/initialized`` on: changes, and others.
 
-    Changes wait while the session has no stream that could carry them.
+    They wait while the session has no stream that could carry them.
 
     Args:
         core: The server.
@@ -75,6 +75,7 @@ class SessionNotifications:
         self._session = session
         self._resources = core.resources
         self._pending = Pending()
+        session.notify = self._pending.put_one
         self.close = core.changes.listen(self._changed)
         """End the notifications."""
 
@@ -86,7 +87,10 @@ class SessionNotifications:
         """Send the notifications as they come, until cancelled; on one stream at a time."""
         with current_access() as access:
             async for change in self._pending:
-                if may_be_told(change, self._resources, access()):
+                if isinstance(change, bytes):
+                    if access() is not None:
+                        await send(change)
+                elif may_be_told(change, self._resources, access()):
                     method, params = change_message(*change)
                     await send(notification(method, params or None))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bridge.protocol.envelope import client_name
 from bridge.protocol.messages import ProtocolError, result_message
-from bridge.server.channel import context_of
 from bridge.server.dispatch import Dispatch, Responder
-from bridge.telemetry import switch
+from bridge.server.results.costs import definition_tokens
+from bridge.telemetry import current
 from bridge.telemetry.conventions import INPUT_REQUIRED
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.operations import ServerOperation, error_type_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def dispatch_of(core: ServerCore, *, has_sessions: bool = True) -> Dispatch:
     """Return the dispatch of a server, with telemetry if that is on; the other arguments are those of `Dispatch`."""
-    observer = switch.observer()
+    observer = current.observer()
     if observer is None:
         return Dispatch(core, has_sessions=has_sessions)
     return ObservedDispatch(core, observer, has_sessions=has_sessions)
@@ -43,6 +43,9 @@ class ObservedDispatch(Dispatch):
         make = partial(ObservedResponder, core=core, observer=observer)
         super().__init__(core, make, has_sessions=has_sessions)
         self._observer = observer
+        observer.definitions[core.name] = partial(definition_tokens, core)
+        if core.kept is not None:
+            observer.savings[core.name, "spill"] = core.kept.spill.usage.saved
 
     def notified(self, message: Json, origin: Origin, version: str) -> None:
         """Record a notification."""
@@ -58,8 +61,14 @@ class ObservedResponder(Responder):
         self._target_param = method.target_param
         self._observer = observer
         self._series: dict[tuple[str, str], OperationSeries] = {}
-        self._targets: dict[tuple[str, str, str], tuple[OperationSeries, str | None]] = {}
-        core.features.on_change(self._targets.clear)
+        self._targets: dict[tuple[str, str, str], tuple[OperationSeries, str | None, str | None]] = {}
+
+        def follow() -> None:
+            self._targets.clear()
+            core.features.on_change(self._targets.clear)
+
+        follow()
+        core.on_features(follow)
 
     def plan(self, exchange: ServedExchange) -> bytes | ServedExchange:
         """Return the answer, or the exchange if it has to be run."""
@@ -89,10 +98,14 @@ class ObservedResponder(Responder):
         if exchange.tool is None:
             return None
         operation = self._begun(exchange)
-        answer = super().start(exchange, step)
+        try:
+            answer = self._start(exchange, step)
+        except InputRequired as asked:
+            return self._ended(exchange, operation, asked)[0]
         if answer is None:
             exchange.operation = operation
         else:
+            operation.answered(len(answer))
             operation.end()
         return answer
 
@@ -112,23 +125,27 @@ class ObservedResponder(Responder):
 
         exchange.write = written
         try:
-            if exchange.tool is not None and not exchange.takes_context:
-                result: Any = await self._run_alone(exchange)
-            else:
-                result = await self._run(exchange, context_of(exchange), written)
+            result = await self._run(exchange)
         except (Exception, InputRequired) as raised:  # noqa: BLE001 - logged and answered
             exchange.write = write
-            found = self._error(exchange, raised)
-            if isinstance(found, ProtocolError):
-                operation.end_with_code(found.code, found.message)
-            else:
-                operation.end(INPUT_REQUIRED)
-            return self._answer(exchange, found)
+            return self._ended(exchange, operation, raised)
         except BaseException:
             operation.end_cancelled()
             raise
         operation.end(error_type)
+        operation.answered(len(result))
         return exchange.response(result), 0
+
+    def _ended(
+        self, exchange: ServedExchange, operation: ServerOperation, raised: Exception | InputRequired
+    ) -> tuple[bytes, int]:
+        """Record the end of an exchange whose code has raised an exception; return the answer and its error code."""
+        found = self._error(exchange, raised)
+        if isinstance(found, ProtocolError):
+            operation.end_with_code(found.code, found.message)
+        else:
+            operation.end(INPUT_REQUIRED)
+        return self._answer(exchange, found)
 
     def _begun(self, exchange: ServedExchange) -> ServerOperation:
         """Begin to observe an exchange."""
@@ -139,7 +156,7 @@ class ObservedResponder(Responder):
         else:
             name = self._method.target_in(params)
             known = None if name is None else self._targets.get((name, exchange.version, origin.transport))
-            series, server = known or self._target(name, exchange)
+            series, server, grant = known or self._target(name, exchange)
             arguments = params.get("arguments")
             details = observer.call_details(
                 name,
@@ -149,6 +166,7 @@ class ObservedResponder(Responder):
                 arguments if isinstance(arguments, dict) else {},
                 self._method.noun,
                 client_name(params) if session is None else session.client,
+                grant,
             )
         return ServerOperation(
             observer,
@@ -161,14 +179,15 @@ class ObservedResponder(Responder):
             is_sampled=exchange.is_sampled if server is None else None,
         )
 
-    def _target(self, name: str | None, exchange: ServedExchange) -> tuple[OperationSeries, str | None]:
-        """Return the series and the upstream server of a target, cached until the tools change."""
-        target, transport, version = self._method.target(exchange.params), exchange.origin.transport, exchange.version
-        known, upstream = (None, None) if target is None else (target.name, target.upstream)
+    def _target(self, name: str | None, exchange: ServedExchange) -> tuple[OperationSeries, str | None, str | None]:
+        """Return the series, upstream server and grant of a target, cached until the tools change."""
+        target = self._method.target(exchange.params, caller=exchange.origin.caller)
+        transport, version = exchange.origin.transport, exchange.version
+        known, upstream, grant = (None, None, None) if target is None else (target.name, target.upstream, target.grant)
         series = self._observer.series(self._method.name, known, Peer(transport, version))
         if known is not None and known == name:  # there may be any number of URIs
-            self._targets[name, version, transport] = series, upstream
-        return series, upstream
+            self._targets[name, version, transport] = series, upstream, grant
+        return series, upstream, grant
 
     def _series_of(self, exchange: ServedExchange) -> OperationSeries:
         """Return the series of requests without a target."""

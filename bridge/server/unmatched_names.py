@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from bridge.server.auth.auth import Auth
     from bridge.server.changes import Changes
     from bridge.server.core import ServerCore
-    from bridge.server.features import Features
 
     Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
@@ -27,8 +26,8 @@ _auth_logger = logging.getLogger("bridge.server.auth")
 class UnmatchedNames:
     """Warns of configured names and patterns that match no tool, resource or prompt, once until they match again."""
 
-    def __init__(self, features: Features, *sources: tuple[Callable[[], Iterable[str]], logging.Logger, str]) -> None:
-        self._features = features
+    def __init__(self, server: ServerCore, *sources: tuple[Callable[[], Iterable[str]], logging.Logger, str]) -> None:
+        self._server = server
         self._sources = sources
         self._reported: list[frozenset[str]] = [frozenset()] * len(sources)
         self._is_held = False
@@ -44,7 +43,7 @@ class UnmatchedNames:
 
     def check(self) -> None:
         """Warn of names that match nothing."""
-        names = self._features.names
+        names = self._server.features.names
         if self._is_held or not names:
             return
         for number, (patterns, logger, warning) in enumerate(self._sources):
@@ -64,27 +63,27 @@ class UnmatchedNames:
             end()
 
 
-def unmatched_auth_names(auth: Auth, features: Features) -> UnmatchedNames:
+def unmatched_auth_names(auth: Auth, server: ServerCore) -> UnmatchedNames:
     """Create the warnings about names in scopes and keys."""
     return UnmatchedNames(
-        features,
+        server,
         (lambda: auth.tool_scopes.patterns, _auth_logger, "in the scopes: other names need no scope"),
         (lambda: auth.key_tools, _auth_logger, "in a key: the key does not allow other names"),
     )
 
 
-def with_unmatched_warnings(publisher: ServerCore, lifespan: Lifespan | None) -> Lifespan | None:
+def with_unmatched_warnings(server: ServerCore, lifespan: Lifespan | None) -> Lifespan | None:
     """Wrap a lifespan so that names in limits are checked once the tools are loaded, and on changes.
 
     Args:
-        publisher: The tools and the limits.
+        server: The tools and the limits.
         lifespan: The lifespan that loads the tools; None if they are loaded, which are then checked at once.
     """
-    if (limits := publisher.limits) is None:
+    if (limits := server.limits) is None:
         return lifespan
     patterns = (*limits.tool_rates, *limits.tool_concurrency, *limits.tool_result_bytes)
     warning = "in the limits: other names are not limited"
-    unmatched = UnmatchedNames(publisher.features, (lambda: patterns, _limits_logger, warning))
+    unmatched = UnmatchedNames(server, (lambda: patterns, _limits_logger, warning))
     if lifespan is None:
         unmatched.check()
         return None
@@ -92,7 +91,7 @@ def with_unmatched_warnings(publisher: ServerCore, lifespan: Lifespan | None) ->
     @asynccontextmanager
     async def checked() -> AsyncIterator[None]:
         async with lifespan():
-            with unmatched.watching(publisher.changes):
+            with unmatched.watching(server.changes):
                 yield
 
     return checked

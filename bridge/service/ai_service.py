@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge import portal
 from bridge.errors import DefinitionError, ToolError
-from bridge.service.approval import InvocationSuspended
+from bridge.service.approval import ApprovalPolicy, InvocationSuspended
 from bridge.service.chat_model import ChatRequestParameters
 from bridge.service.engine import Engine
 from bridge.service.events import Listeners
-from bridge.service.guardrails.messages import DEFAULT_MAX_GUARDRAIL_RETRIES, Guardrails
+from bridge.service.guardrails.messages import Guardrails
 from bridge.service.guardrails.outcomes import checked_guardrails
 from bridge.service.interface import methods_of
-from bridge.service.loop import DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE, DEFAULT_MODEL_TIMEOUT_SECONDS, LoopSettings
+from bridge.service.loop import NO_OWN_LIMITS, InvocationLimits, LoopSettings
 from bridge.service.memory.chat_memory import ProvidedMemories
 from bridge.service.token_stream import TokenStream
 from bridge.service.tool_search import ToolSearch
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm
 
-    from bridge.service.approval import ApprovalPolicy, Decision, SuspendedInvocation
+    from bridge.service.approval import Decision, SuspendedInvocation
     from bridge.service.chat_model import ChatModel, StreamingChatModel
     from bridge.service.events import Emit, InvocationListener, Result
     from bridge.service.guardrails.messages import InputGuardrail, OutputGuardrail
@@ -81,18 +81,13 @@ def ai_service(
     policy: ExecutionPolicy = LOCAL,
     before_tool: BeforeTool | Iterable[BeforeTool] = (),
     after_tool: AfterTool | Iterable[AfterTool] = (),
-    reveal_errors: bool = True,
     listeners: Iterable[InvocationListener] | InvocationListener = (),
     approval: ApprovalPolicy | None = None,
     input_guardrails: Iterable[InputGuardrail] | InputGuardrail = (),
     output_guardrails: Iterable[OutputGuardrail] | OutputGuardrail = (),
-    max_guardrail_retries: int = DEFAULT_MAX_GUARDRAIL_RETRIES,
     compensate_on_tool_errors: bool = False,
     execute_tools_concurrently: bool | int | Executor = False,
-    max_tool_round_trips: int = 100,
-    max_tool_calls_per_response: int | None = DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE,
-    timeout_seconds: float | None = None,
-    model_timeout_seconds: float | None = DEFAULT_MODEL_TIMEOUT_SECONDS,
+    limits: InvocationLimits = NO_OWN_LIMITS,
 ) -> T:
     """Implement an interface with a chat model.
 
@@ -115,27 +110,22 @@ def ai_service(
         parameters: Default request parameters for the model; a method's own `ChatRequestParameters` take precedence.
         chat_request_transformer: Function of each request to the model and the context, synchronous or asynchronous,
             that returns the request to send. The memory is not changed (LangChain4j's chatRequestTransformer).
-        policy: Limits and error handling for tool calls.
+        policy: Limits and error handling for tool calls. As with LangChain4j, the model, and so its provider, reads the
+            text of all exceptions of tools; with ``ExecutionPolicy(reveal_errors=False)`` only that of `ToolError`.
         before_tool: Functions of the request and the context, called before each tool after those of the policy; an
             exception stops the invocation.
         after_tool: Functions of the execution and the context, called after each tool; exceptions are logged.
-        reveal_errors: Send the text of all exceptions of tools to the model, and so to its provider, as LangChain4j
-            does. If False, only the text of `ToolError` is sent; other exceptions are logged and described generically.
         listeners: Receive the events of each invocation.
         approval: Policy for tool calls that require approval.
         input_guardrails: Check the user's messages, in order; see `bridge.service.guardrails.messages`.
         output_guardrails: Check the answers, in order.
-        max_guardrail_retries: Maximum further answers that output guardrails may request in one invocation.
         compensate_on_tool_errors: Undo the successful calls of `compensated` tools after a response in which a tool
             failed, tell the model, and go on (LangChain4j's compensateOnToolErrors). By default they are undone if the
             invocation fails.
         execute_tools_concurrently: Run the tools of one response concurrently; a number limits the concurrency. An
             executor of threads runs the functions that are not asynchronous, in place of the shared worker threads; it
             is not shut down.
-        max_tool_round_trips: Maximum responses with tool calls in one invocation.
-        max_tool_calls_per_response: Maximum tool calls in one response; more raise `ToolLimitError`. None for no limit.
-        timeout_seconds: Maximum duration of an invocation.
-        model_timeout_seconds: Maximum wait for the model's response, or for the next event of a stream.
+        limits: Limits of each invocation.
 
     Returns:
         An instance of the interface.
@@ -149,7 +139,8 @@ def ai_service(
     if memory is not None and memory_provider is not None:
         raise DefinitionError("give memory or memory_provider, not both")
     require_type(policy, ExecutionPolicy, "policy", "an ExecutionPolicy")
-    require_type(reveal_errors, bool, "reveal_errors", "True or False")
+    require_type(approval, ApprovalPolicy | None, "approval", "an ApprovalPolicy(approve=…), or None")
+    require_type(limits, InvocationLimits, "limits", "InvocationLimits(…)")
     require_type(tool_search, ToolSearch | None, "tool_search", "a ToolSearch(), or None")
     template = system_message if isinstance(system_message, str) else None
     if template is None and system_message is not None:
@@ -157,11 +148,14 @@ def ai_service(
     guardrails = Guardrails(
         input=checked_guardrails(input_guardrails, "input_guardrails"),
         output=checked_guardrails(output_guardrails, "output_guardrails"),
-        max_retries=max_guardrail_retries,
+        max_retries=limits.max_guardrail_retries,
     )
     methods = methods_of(interface, template, inspect.currentframe(), guardrails)
     chat_model, streaming_chat_model = _models(chat_model, streaming_chat_model, methods)
     combined_listeners = Listeners(listeners)
+    toolset = Toolset(
+        tools, tool_providers, methods.values(), approval=approval, search=tool_search, spill=policy.spill
+    )
     engine = Engine(
         methods=methods,
         settings=LoopSettings(
@@ -179,24 +173,21 @@ def ai_service(
                     *listed(after_tool, "after_tool", "a function of the execution and the context"),
                     *combined_listeners.after_tool,
                 ),
-                reveal_errors=reveal_errors and policy.reveal_errors,
+                spill=toolset.spill,
             ),
             listeners=combined_listeners,
             chat_request_transformer=chat_request_transformer,
             approval=approval,
-            max_tool_round_trips=max_tool_round_trips,
-            max_tool_calls_per_response=max_tool_calls_per_response,
+            limits=limits,
             compensate_on_tool_errors=compensate_on_tool_errors,
             concurrent_tools=_concurrent(execute_tools_concurrently),
             executor=execute_tools_concurrently if isinstance(execute_tools_concurrently, Executor) else None,
-            model_timeout_seconds=model_timeout_seconds,
         ),
-        toolset=Toolset(tools, tool_providers, methods.values(), approval=approval, search=tool_search),
+        toolset=toolset,
         memory=memory,
         memory_provider=None if memory_provider is None else ProvidedMemories(memory_provider),
         system=system_message if callable(system_message) else None,
         parameters=ChatRequestParameters() if parameters is None else parameters,
-        timeout_seconds=timeout_seconds,
     )
     engine.toolset.check_choice(engine.parameters.tool_choice)
     return _instance(interface, engine)

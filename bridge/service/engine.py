@@ -24,9 +24,9 @@ from bridge.service.memory.chat_memory import ChatMemory, WindowView
 from bridge.service.memory.store import DEFAULT_MEMORY_ID
 from bridge.service.messages import AiMessage, SystemMessage, UserMessage
 from bridge.service.observation import observed_invocation
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.tools.caller import InvocationParameters
-from bridge.tools.checks import require_seconds, require_type
+from bridge.tools.checks import require_type
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import notify
 from bridge.tools.questions import InputRequired
@@ -57,13 +57,11 @@ class Engine:
     system: Callable[[Any], str | None] | None = None
     """Returns the system message by memory id, for methods without their own."""
     parameters: ChatRequestParameters = field(default_factory=ChatRequestParameters)
-    timeout_seconds: float | None = None
     """Maximum duration of an invocation."""
 
     def __post_init__(self) -> None:
         require_type(self.memory, ChatMemory | None, "memory", "a ChatMemory, such as ChatMemory(), or None")
         require_type(self.parameters, ChatRequestParameters, "parameters", "ChatRequestParameters, or None")
-        require_seconds(self.timeout_seconds, "timeout_seconds")
 
     def call(
         self, method: ServiceMethod, values: Mapping[str, Any], called_by: InvocationContext | None = None
@@ -127,7 +125,7 @@ class Engine:
         if listeners.started:
             await notify(listeners.started, call.message, call.context)
         try:
-            observer = switch.observer()
+            observer = current.observer()
             if observer is None:
                 result = await self._within_deadline(call, emit)
             else:
@@ -212,9 +210,10 @@ class Engine:
         return context
 
     def _deadline(self) -> float | None:
-        if self.timeout_seconds is None or math.isinf(self.timeout_seconds):
+        seconds = self.settings.limits.timeout_seconds
+        if seconds is None or math.isinf(seconds):
             return None
-        return anyio.current_time() + self.timeout_seconds
+        return anyio.current_time() + seconds
 
     def _memory_of(self, call: MethodCall) -> ChatMemory | None:
         memory_id = call.context.memory_id

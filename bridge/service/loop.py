@@ -31,10 +31,11 @@ from bridge.service.chat_model import (
 )
 from bridge.service.compensation import Compensations, not_undone
 from bridge.service.events import IntermediateResponse, Listeners
+from bridge.service.guardrails.messages import DEFAULT_MAX_GUARDRAIL_RETRIES
 from bridge.service.messages import AiMessage, ToolExecutionResultMessage
 from bridge.service.observation import observed_response
 from bridge.service.tool_calls import ToolCalls, returns_immediately, run_concurrently
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.tools.checks import require_callable, require_count, require_seconds, require_type
 from bridge.tools.execution import LOCAL, ExecutionPolicy, notify
 
@@ -57,10 +58,38 @@ _T = TypeVar("_T")
 
 ChatRequestTransformer = Callable[[ChatRequest, "InvocationContext"], "ChatRequest | Awaitable[ChatRequest]"]
 """Returns the request to send in place of the given one; an exception stops the invocation."""
-DEFAULT_MODEL_TIMEOUT_SECONDS = 600.0
-"""Default wait for a model, in seconds; the same as in the providers' SDKs."""
-DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE = 100
-"""Default maximum of tool calls in one response; larger than any intended number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvocationLimits:
+    """Limits of each invocation of an AI service.
+
+    Raises:
+        DefinitionError: A limit is not a number of its range.
+    """
+
+    timeout_seconds: float | None = None
+    """Maximum duration of an invocation; None for no limit."""
+    model_timeout_seconds: float | None = 600.0
+    """Maximum wait for the model's response, or for the next event of a stream; None for no limit. The default is that
+    of the providers' SDKs."""
+    max_tool_round_trips: int = 100
+    """Maximum responses with tool calls (LangChain4j's maxSequentialToolsInvocations)."""
+    max_tool_calls_per_response: int | None = 100
+    """Maximum tool calls in one response; more raise `ToolLimitError`. None for no limit."""
+    max_guardrail_retries: int = DEFAULT_MAX_GUARDRAIL_RETRIES
+    """Maximum further answers that output guardrails may request."""
+
+    def __post_init__(self) -> None:
+        require_seconds(self.timeout_seconds, "timeout_seconds")
+        require_seconds(self.model_timeout_seconds, "model_timeout_seconds")
+        require_count(self.max_tool_round_trips, "max_tool_round_trips", least=0)
+        require_count(self.max_tool_calls_per_response, "max_tool_calls_per_response", optional=True)
+        require_count(self.max_guardrail_retries, "max_guardrail_retries", least=0)
+
+
+NO_OWN_LIMITS = InvocationLimits()
+"""The default limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,27 +101,22 @@ class LoopSettings:
     policy: ExecutionPolicy = LOCAL
     listeners: Listeners = field(default_factory=Listeners)
     approval: ApprovalPolicy | None = None
-    max_tool_round_trips: int = 100
-    max_tool_calls_per_response: int | None = DEFAULT_MAX_TOOL_CALLS_PER_RESPONSE
+    limits: InvocationLimits = NO_OWN_LIMITS
     chat_request_transformer: ChatRequestTransformer | None = None
     compensate_on_tool_errors: bool = False
     concurrent_tools: float = 1
     """Maximum tools of one response that run at the same time."""
     executor: Executor | None = None
     """Runs functions that are not asynchronous; None for the shared worker threads."""
-    model_timeout_seconds: float | None = DEFAULT_MODEL_TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
         require_type(self.policy, ExecutionPolicy, "policy", "an ExecutionPolicy")
-        require_type(self.approval, ApprovalPolicy | None, "approval", "an ApprovalPolicy(approve=…), or None")
         if self.chat_request_transformer is not None:
             require_callable(
                 self.chat_request_transformer, 2, "chat_request_transformer", "the request and the context"
             )
         require_type(self.compensate_on_tool_errors, bool, "compensate_on_tool_errors", "True or False")
-        require_count(self.max_tool_round_trips, "max_tool_round_trips", least=0)
-        require_count(self.max_tool_calls_per_response, "max_tool_calls_per_response", optional=True)
-        require_seconds(self.model_timeout_seconds, "model_timeout_seconds")
+        require_type(self.limits, InvocationLimits, "limits", "InvocationLimits(…)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +243,7 @@ class Invocation:
             await notify(listeners.model_request, request, self.call.context)
         model = self.settings.streaming_chat_model if self._streams else self.settings.chat_model
         pending = self._streamed(request, start) if self._streams else self._chatted(request)
-        observer = switch.observer()
+        observer = current.observer()
         response = await (pending if observer is None else observed_response(observer, pending, request, model))
         if listeners.model_response:
             await notify(listeners.model_response, response, request, self.call.context)
@@ -268,7 +292,7 @@ class Invocation:
                     await self.emit(event)
 
     async def _within_limit(self, response: Awaitable[_T], model: object) -> _T:
-        seconds = self.settings.model_timeout_seconds
+        seconds = self.settings.limits.model_timeout_seconds
         if seconds is None:
             return await response
         with anyio.move_on_after(seconds):
@@ -277,17 +301,17 @@ class Invocation:
 
     def _check_limits(self, calls: int) -> None:
         """Raise if the current round or its number of tool calls exceeds a limit."""
-        settings, source = self.settings, self.call.method.source
-        if self._round_trips >= settings.max_tool_round_trips:
+        limits, source = self.settings.limits, self.call.method.source
+        if self._round_trips >= limits.max_tool_round_trips:
             raise ToolLimitError(
-                f"{source!r} reached its limit of {settings.max_tool_round_trips} round trips through tools, and "
+                f"{source!r} reached its limit of {limits.max_tool_round_trips} round trips through tools, and "
                 "the model requests more; raise max_tool_round_trips, or tell the model when to stop"
             )
-        if settings.max_tool_calls_per_response is not None and calls > settings.max_tool_calls_per_response:
+        most = limits.max_tool_calls_per_response
+        if most is not None and calls > most:
             raise ToolLimitError(
                 f"the model requests {calls} tools at once in {source!r}, more than "
-                f"max_tool_calls_per_response={settings.max_tool_calls_per_response}; raise it, or tell the model to "
-                "call fewer tools at once"
+                f"max_tool_calls_per_response={most}; raise it, or tell the model to call fewer tools at once"
             )
 
     def _calls(

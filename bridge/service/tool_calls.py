@@ -20,7 +20,7 @@ from bridge.errors import ArgumentProblem, ArgumentsError, UnknownToolError
 from bridge.service.approval import Decision, Verdict, approve_call, with_parsed_arguments
 from bridge.service.events import BeforeToolExecution, ProgressEvents, ToolExecuted
 from bridge.service.observation import observed_execution
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.tools.execution import execute_timed
 from bridge.tools.executors import late_results
 from bridge.tools.threads import own_executor
@@ -76,7 +76,7 @@ class ToolCalls:
             and self.approval is None
             and self.emit is None
             and not self.decisions
-            and switch.observer() is None
+            and current.observer() is None
         )
 
     async def run(self, index: int, request: ToolExecutionRequest) -> None:
@@ -112,7 +112,7 @@ class ToolCalls:
     async def _execute_with_events(
         self, request: ToolExecutionRequest, tool: Tool | None, refusal: ArgumentsError | None
     ) -> ToolExecution:
-        context, events, observer = self.context, None, switch.observer()
+        context, events, observer = self.context, None, current.observer()
         if self.emit is not None:
             await self.emit(BeforeToolExecution(request))
             if tool is not None and tool.interactive:

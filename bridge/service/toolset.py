@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bridge.service.tool_search import ToolSearch
     from bridge.tools.context import InvocationContext
     from bridge.tools.specification import ToolSpecification
+    from bridge.tools.spill.spill import Spill
     from bridge.tools.tool import ProviderFunction, Tool, ToolProvider
 
 
@@ -52,6 +53,7 @@ class Toolset:
         methods: The service's methods.
         approval: Policy for calls that need approval.
         search: Lets the model search for tools.
+        spill: Keeps large results aside; by default one that keeps only those of tools with ``spill_chars``.
 
     Raises:
         DefinitionError: A tool or provider is invalid, or a method cannot return a tool's result.
@@ -66,6 +68,7 @@ class Toolset:
         *,
         approval: ApprovalPolicy | None = None,
         search: ToolSearch | None = None,
+        spill: Spill | None = None,
     ) -> None:
         self._tools, found = _sources(tools)
         self._providers = (*found, *listed(providers, "tool_providers", "a ToolProvider"))
@@ -78,6 +81,13 @@ class Toolset:
         self._methods = tuple(methods)
         self._approval = approval
         self.search = search
+        self.spill = spill
+        """Keeps large results aside; None if no tool can have such results."""
+        if spill is None and (self._may_change or any(_spills(tool) for tool in self._tools)):
+            from bridge.tools.spill.spill import Spill  # noqa: PLC0415 - only if it may be needed
+
+            self.spill = Spill()
+        self._reader: Tool | None = None
         self._fixed: tuple[int, Offer] | None = None
         self.fixed()
 
@@ -107,6 +117,8 @@ class Toolset:
         self._refuse_immediate(tools)
         undoing = undoing_names(tools, may_miss=may_miss)
         shown = [tool for tool in tools if tool.name not in undoing]
+        if self.spill is not None and self.spill.mode == "keep" and (self.spill.chars or any(map(_spills, tools))):
+            shown.append(self._read_tool(self.spill))
         if self.search is not None:
             shown.insert(0, self.search.tool(shown))
         hidden = [tool for tool in tools if tool.name in undoing]
@@ -118,6 +130,14 @@ class Toolset:
             has_undo=any(isinstance(tool, CompensatedTool) for tool in shown),
             has_immediate=any(tool.return_behavior is not ReturnBehavior.TO_LLM for tool in shown),
         )
+
+    def _read_tool(self, spill: Spill) -> Tool:
+        """Return the tool that reads large results; the same for all invocations."""
+        if self._reader is None:
+            from bridge.tools.spill.reading import read_tool  # noqa: PLC0415 - as above
+
+            self._reader = read_tool(spill)
+        return self._reader
 
     def _refuse_immediate(self, tools: Iterable[Tool]) -> None:
         """Reject tools whose result is the answer if a method cannot return it."""
@@ -176,6 +196,10 @@ class OfferedTools:
         if self.toolset.search is not None:
             return self.toolset.search.shown(self.offer.box, messages)
         return self.offer.specifications
+
+
+def _spills(tool: Tool) -> bool:
+    return tool.policy.spill_chars is not None
 
 
 def _sources(tools: object) -> tuple[ToolBox, list[Any]]:

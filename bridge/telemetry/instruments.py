@@ -32,7 +32,7 @@ from bridge.telemetry.conventions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from opentelemetry.metrics import Histogram, MeterProvider
 
@@ -85,13 +85,15 @@ class OperationSeries:
         span_name: The name of a span of such an operation.
         labels: The labels of an operation that succeeds.
         is_call: True for ``tools/call``.
+        chars: Length of the answers so far, if it is counted.
     """
 
-    __slots__ = ("_failed", "_histogram", "is_call", "labels", "method", "peer", "span_name", "target")
+    __slots__ = ("_failed", "_histogram", "chars", "is_call", "labels", "method", "peer", "span_name", "target")
 
     def __init__(self, histogram: Histogram, method: str, target: str | None, peer: Peer) -> None:
         self.method, self.target, self.peer = method, target, peer
         self.is_call = method == TOOLS_CALL
+        self.chars = 0
         self.span_name = method if target is None else f"{method} {target}"
         labels: dict[str, str | int] = {METHOD: method, **peer.labels}
         if self.is_call:
@@ -157,6 +159,13 @@ class Instruments:
 
     def observe(self, name: str, description: str, value: Callable[[], int]) -> None:
         """Add a gauge, whose value is requested when metrics are collected."""
+        self.observe_each(name, description, lambda: [(value(), {})])
+
+    def observe_each(
+        self, name: str, description: str, values: Callable[[], Iterable[tuple[int, Labels]]], *, is_total: bool = False
+    ) -> None:
+        """Add a gauge, or a counter if the values are totals, with a value for each of several labels."""
         from opentelemetry.metrics import Observation  # noqa: PLC0415 - as above
 
-        self._meter.create_observable_gauge(name, [lambda _: [Observation(value())]], description=description)
+        add = self._meter.create_observable_counter if is_total else self._meter.create_observable_gauge
+        add(name, [lambda _: [Observation(value, labels) for value, labels in values()]], description=description)

@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any
 from bridge.telemetry.conventions import (
     CLIENT_OPERATION_DURATION,
     CLIENT_SESSION_DURATION,
+    DEFINITION_TOKENS,
     DRAINING,
     HTTP_STATUS,
     METHODS,
     OTHER,
+    RESULT_TOKENS,
+    SAVED_BY,
+    SAVED_TOKENS,
     SERVER_OPERATION_DURATION,
     SERVER_SESSION_DURATION,
     SESSIONS,
+    TARGETS,
+    TOOLS_CALL,
     UPSTREAM,
 )
 from bridge.telemetry.gen_ai import GenAi
@@ -24,10 +30,12 @@ from bridge.telemetry.instruments import Instruments, OperationSeries, Peer, fai
 from bridge.telemetry.operations import ClientOperation, Recorder, ServerOperation, classify_error
 from bridge.telemetry.records import CallDetails, recorded_arguments, recorded_names
 from bridge.telemetry.tasks import TaskTelemetry
+from bridge.text import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from bridge.telemetry.instruments import Labels
     from bridge.telemetry.records import CallSink
     from bridge.telemetry.tracing import Tracing
 
@@ -68,7 +76,41 @@ class Observer(Recorder):
         self._asked: dict[tuple[str, str | None, Peer], OperationSeries] = {}
         observe = self.instruments.observe
         observe(SESSIONS, "Open sessions of clients.", lambda: self._open_sessions)
+        self.definitions: dict[str, Callable[[], Mapping[str, int]]] = {}
+        """Return the estimated tokens of the definitions of tools by upstream, by server of this process."""
+        self.savings: dict[tuple[str, str], Callable[[], Mapping[str, int]]] = {}
+        """Return the estimated tokens that were saved so far by tool, by server and by what has saved them."""
+        self._observe_tokens(self.instruments)
         observe(DRAINING, "1 while this process is draining, else 0.", lambda: int(self.is_draining()))
+
+    def _observe_tokens(self, instruments: Instruments) -> None:
+        instruments.observe_each(
+            DEFINITION_TOKENS, "Estimated tokens of the definitions of tools.", self._definition_tokens
+        )
+        instruments.observe_each(
+            RESULT_TOKENS, "Estimated tokens of the results of calls.", self._result_tokens, is_total=True
+        )
+        instruments.observe_each(
+            SAVED_TOKENS, "Estimated tokens that models did not have to read.", self._saved_tokens, is_total=True
+        )
+
+    def _definition_tokens(self) -> Iterator[tuple[int, Labels]]:
+        for tokens_of in tuple(self.definitions.values()):
+            for upstream, tokens in tokens_of().items():
+                yield tokens, {UPSTREAM: upstream}
+
+    def _result_tokens(self) -> Iterator[tuple[int, Labels]]:
+        chars: Counter[str] = Counter()
+        for series in tuple(self._served.values()):
+            if series.is_call and series.target is not None:
+                chars[series.target] += series.chars
+        for tool, count in chars.items():
+            yield -(-count // CHARS_PER_TOKEN), {TARGETS[TOOLS_CALL]: tool}
+
+    def _saved_tokens(self) -> Iterator[tuple[int, Labels]]:
+        for (_, feature), tokens_of in tuple(self.savings.items()):
+            for tool, tokens in tokens_of().items():
+                yield tokens, {TARGETS[TOOLS_CALL]: tool, SAVED_BY: feature}
 
     # --- as a server --------------------------------------------------------------------------------------------------
 
@@ -116,17 +158,19 @@ class Observer(Recorder):
         arguments: Mapping[str, Any],
         noun: str = "tool",
         client: str | None = None,
+        grant: str | None = None,
     ) -> CallDetails | None:
         """The details of a call for its record; None where there are no records.
 
         ``called`` may be the name of no tool, ``server`` is None for a local tool, ``caller`` where callers are not
-        authenticated, and ``client`` where the client program gave no name. A tool may modify the arguments; the record
+        authenticated, ``client`` where the client program gave no name, and ``grant`` if all callers have the same
+        credential for the server. A tool may modify the arguments; the record
         has them as they came.
         """
         if not self.sinks:
             return None
         recorded = recorded_arguments(arguments) if self._shows_arguments else recorded_names(arguments)
-        return CallDetails(called, server, caller, transport, recorded, noun, client)
+        return CallDetails(called, server, caller, transport, recorded, noun, client, grant)
 
     def answered(
         self,

@@ -131,6 +131,10 @@ class ServerOperation:
             call = EndedCall(details, self._id, started_at, seconds, error_type, trace_id, self._client_request_id)
         recorder.record(series, seconds, error_type, code, call)
 
+    def answered(self, chars: int) -> None:
+        """Count the length of the answer."""
+        self._series.chars += chars
+
     def end_with_code(self, code: int, message: str | None = None) -> None:
         """End with a JSON-RPC error."""
         self.end(str(code), code, message)

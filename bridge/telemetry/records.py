@@ -60,6 +60,8 @@ class CallDetails(NamedTuple):
     """``tool`` for a call, ``task`` for the end of one, ``resource`` for a read, ``prompt`` for a rendered prompt."""
     client: str | None = None
     """Name of the client program, which it chooses itself; None if it is unknown."""
+    grant: str | None = None
+    """Way by which the caller has a credential of its own for the upstream server; None if all have the same."""
 
 
 class EndedCall(NamedTuple):
@@ -119,7 +121,7 @@ class CallLog(AuditLog):
 
 def call_record(call: EndedCall) -> CallRecord:
     """The record of a call."""
-    name, server, caller, transport, arguments, noun, client = call.details
+    name, server, caller, transport, arguments, noun, client, grant = call.details
     outcome = _OUTCOMES.get(call.error_type, "error")
     target = "tool" if noun == "task" else noun
     record = {
@@ -135,6 +137,8 @@ def call_record(call: EndedCall) -> CallRecord:
         "duration_ms": round(call.duration_seconds * 1_000_000) / 1000,
         "outcome": outcome,
     }
+    if grant is not None:
+        record["grant"] = grant
     if outcome != "ok" and outcome not in NO_ERRORS:
         record["error"] = call.error_type
     if call.trace_id is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,11 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 class InvocationParameters(dict[str, Any]):
     """Arbitrary data of one invocation, set by the invoking program and hidden from the model."""
+
+    @cached_property
+    def session_values(self) -> dict[str, bytes]:
+        """Values of `InvocationContext.session` without a server, which are those of the invocation."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +36,7 @@ class Caller:
     """Granted scopes."""
     claims: Mapping[str, Any] = field(default_factory=lambda: _EMPTY, repr=False)
     """Further claims of the credential."""
+    issuer: str = ""
+    """Issuer of the credential; ``key`` for a key of this server, empty if it is unknown."""
+    subject: str = ""
+    """Identifier of the caller at its issuer, the `name` without the issuer; empty for the `name`."""

@@ -154,6 +154,8 @@ class ToolExecutionResult:
     """Value that a function of this process returned, before its conversion; None for other tools."""
     received: ReceivedResult | None = field(default=None, init=False, compare=False, repr=False)
     """Result of another server that is passed on unchanged; None for any other, and for a changed copy."""
+    output_schema: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    """Output schema of the tool of another server; None for other tools, and for a tool without."""
 
     @classmethod
     def passing_on(cls, received: ReceivedResult) -> ToolExecutionResult:
@@ -177,6 +179,20 @@ class ToolExecutionResult:
     def text(self) -> str:
         """The text blocks of the complete content, joined by newlines."""
         return text_of(self.content)
+
+    @property
+    def data(self) -> Any:
+        """The result as a Python value, read from `structured_content` each time; None if there is none.
+
+        Of a function in this process, it is what the function returned. Of another server's tool, the output schema
+        decides: objects with known fields are dataclasses, dates, times, durations and UUIDs have their types, and
+        a value under a sole field ``result`` stands for the object, as servers wrap values that are no objects.
+        """
+        if self.value is not None:
+            return self.value
+        from bridge.tools.data import data_of  # noqa: PLC0415 - only where it is used
+
+        return data_of(self.structured_content, self.output_schema)
 
     @property
     def model_text(self) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.tools.questions import Answer, Question
+    from bridge.tools.session import SessionState
 
 __all__ = ["LOG_LEVELS", "Channel", "ContentsStream", "LocalChannel", "LogLevel", "ProgressListener"]
 
@@ -35,6 +36,11 @@ class Channel:
     @property
     def peer(self) -> object | None:
         """Identifies the remote client across its calls; None if it is unknown."""
+        return None
+
+    @property
+    def session(self) -> SessionState | None:
+        """State of the caller's session; None if it has none."""
         return None
 
     @property

@@ -10,24 +10,24 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from uuid import uuid4
 
-import anyio
-import anyio.from_thread
 from typing_extensions import TypeVar as DefaultedTypeVar
 
-from bridge.errors import DefinitionError
-from bridge.portal import loop_of_thread
+from bridge.errors import DefinitionError, ToolError
+from bridge.tools.blocking_context import BlockingContext
 from bridge.tools.caller import Caller, InvocationParameters
 from bridge.tools.channel import LocalChannel
 from bridge.tools.forms import Form
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Roots, Sampling, SamplingAnswer, ask_for_fitting
+from bridge.tools.session import MemoryState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from bridge.tools.channel import Channel, ContentsStream, LogLevel, ProgressListener
     from bridge.tools.lifespan import Lifespan
     from bridge.tools.questions import Answer, Question, Resumption, Root, SamplingMessage
+    from bridge.tools.session import SessionState
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -179,6 +179,32 @@ class InvocationContext(Generic[_App]):
     def peer(self) -> object | None:
         """Object that identifies the remote client across its calls; None if unknown."""
         return self._channel.peer
+
+    @property
+    def session(self) -> SessionState:
+        """Values that functions keep for the caller's session: ``await context.session.get("cart", [])``.
+
+        A session is one connection over stdio and SSE, and one ``Mcp-Session-Id`` over HTTP; for clients of the
+        2026-07-28 revision over HTTP, which have none, it is an authenticated caller. Without a server, as in an AI
+        service, it is the invocation.
+
+        Raises:
+            ToolError: The caller has no session.
+        """
+        if isinstance(self._channel, LocalChannel):
+            return MemoryState(None, lambda: self.parameters.session_values)
+        if (found := self._channel.session) is None:
+            raise ToolError(
+                "this call has no session, whose state its function needs: authenticate, or connect by a version of "
+                "the protocol with sessions"
+            )
+        return found
+
+    @property
+    def session_id(self) -> str | None:
+        """Id of the session that `session` belongs to; None if the caller has no session, and without a server."""
+        found = self._channel.session
+        return None if found is None else found.id
 
     @property
     def contents_stream(self) -> ContentsStream | None:
@@ -343,58 +369,3 @@ class InvocationContext(Generic[_App]):
     def blocking(self) -> BlockingContext:
         """Blocking versions of the methods above, for functions that run in a worker thread."""
         return BlockingContext(self)
-
-
-class BlockingContext:
-    """Blocking versions of `InvocationContext`'s methods for functions in a worker thread."""
-
-    __slots__ = ("_context",)
-
-    def __init__(self, context: InvocationContext) -> None:
-        self._context = context
-
-    @staticmethod
-    def _run(function: Callable[..., Coroutine[Any, Any, _T]], *arguments: Any) -> _T:
-        return anyio.from_thread.run(function, *arguments, token=loop_of_thread())
-
-    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """See `InvocationContext.progress`."""
-        self._run(self._context.progress, progress, total, message)
-
-    def start_task(self) -> None:
-        """See `InvocationContext.start_task`."""
-        self._run(self._context.start_task)
-
-    def log(self, level: LogLevel, data: Any, logger: str | None = None) -> None:
-        """See `InvocationContext.log`."""
-        self._run(self._context.log, level, data, logger)
-
-    def close_stream(self) -> None:
-        """See `InvocationContext.close_stream`."""
-        self._run(self._context.close_stream)
-
-    def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
-        """See `InvocationContext.ask`."""
-        return self._run(self._context.ask, questions)
-
-    @overload
-    def elicit(self, message: str, schema: type[_T], *, key: str | None = None) -> ElicitationAnswer[_T]: ...
-    @overload
-    def elicit(
-        self, message: str, schema: Mapping[str, Any] | None, *, key: str | None = None
-    ) -> ElicitationAnswer[dict[str, Any]]: ...
-    @overload
-    def elicit(self, message: str, schema: object, *, key: str | None = None) -> ElicitationAnswer: ...
-    def elicit(self, message: str, schema: object, *, key: str | None = None) -> ElicitationAnswer:
-        """See `InvocationContext.elicit`."""
-        return self._run(lambda: self._context.elicit(message, schema, key=key))
-
-    def sample(
-        self, messages: Sequence[SamplingMessage], *, max_tokens: int, key: str | None = None, **options: Any
-    ) -> SamplingAnswer:
-        """See `InvocationContext.sample`."""
-        return self._run(lambda: self._context.sample(messages, max_tokens=max_tokens, key=key, **options))
-
-    def roots(self, *, key: str | None = None) -> tuple[Root, ...]:
-        """See `InvocationContext.roots`."""
-        return self._run(lambda: self._context.roots(key=key))

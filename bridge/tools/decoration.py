@@ -7,10 +7,11 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MethodType, ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge.errors import DefinitionError
 from bridge.text import short_repr
+from bridge.tools.labels import tags_in, version_in
 from bridge.tools.schema.annotations import annotation_namespace, python_signature
 
 _SETTINGS = "__bridge__"
@@ -25,6 +26,42 @@ class Published:
 
     source: str
     """Origin, for messages."""
+    enabled: bool
+    """False for an item that boxes hide until it is enabled."""
+
+    if TYPE_CHECKING:  # at run time they are attributes, of which a property would be the default
+
+        @property
+        def name(self) -> str:
+            """Name for programs."""
+
+        @property
+        def metadata(self) -> Mapping[str, Any]:
+            """Arbitrary data; sent over MCP in ``_meta``."""
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Its tags, by which it can be selected."""
+        return tags_in(self.metadata)
+
+    @property
+    def version(self) -> str | None:
+        """Its version; None for none."""
+        return version_in(self.metadata)
+
+
+class Publisher:
+    """Base of objects that have tools, resources and prompts, such as servers."""
+
+    __slots__ = ()
+
+    def published(self) -> list[Published]:
+        """Return what it has now."""
+        raise NotImplementedError
+
+    def selected(self, keep: Callable[[Published], bool]) -> Publisher:
+        """Return what it has, now and later, for which a function returns True."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +142,8 @@ def published_in(  # noqa: PLR0911 - a return for each kind of source
     """
     if isinstance(source, Published):
         return [source]
+    if isinstance(source, Publisher):
+        return source.published()
     if isinstance(source, ModuleType | type):
         return _of_module(source) if isinstance(source, ModuleType) else _of_class(source)
     if stored := stored_settings(source):

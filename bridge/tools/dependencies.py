@@ -202,6 +202,7 @@ class DependentExecutor(FunctionExecutor):
     __slots__ = ("_dependencies", "_in_thread")
 
     is_plain = False
+    has_dependencies = True
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Execution of tool calls.
 
-    look-up → arguments → (time limit) → executor → output budget → result
+    look-up → arguments → (time limit) → executor → output budget → (spill) → result
                     ╰──────────── error policy ───────────╯
 
 Servers, AI services and the gateway all call `execute`, so that they behave identically. Errors follow LangChain4j's
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from bridge.tools.content import Content
+    from bridge.tools.spill.spill import Spill
     from bridge.tools.tool import Tool, Tools
 
 _logger = logging.getLogger("bridge.tools")
@@ -97,6 +98,11 @@ class ExecutionPolicy:
     """Maximum duration of one call; the tool's own limit and the context's deadline apply as well."""
     max_output_chars: int | None = None
     """Maximum characters of text that a model reads of a result, unless the tool has its own limit."""
+    spill: Spill | None = None
+    """Keeps large results aside, and lets the model read a part; see `bridge.Spill`. None leaves them whole.
+
+    A server or an AI service with it has a tool that reads the rest. So has one with a tool that has ``spill_chars``.
+    """
     max_attempts: int = 3
     """Maximum attempts per request if handlers return corrected requests."""
     propagate: bool = False
@@ -119,6 +125,10 @@ class ExecutionPolicy:
                 require_callable(callback, 2, f"a callback in {name}", received)
         require_seconds(self.timeout_seconds, "timeout_seconds")
         require_count(self.max_output_chars, "max_output_chars", optional=True)
+        if self.spill is not None:
+            from bridge.tools.spill.spill import Spill  # noqa: PLC0415 - only with one
+
+            require_type(self.spill, Spill, "spill", "a Spill, or None")
         require_count(self.max_attempts, "max_attempts")
         require_type(self.propagate, bool, "propagate", "True or False")
         require_type(self.reveal_errors, bool, "reveal_errors", "True or False")
@@ -253,10 +263,10 @@ async def _run(
             error = _failure(raised, request.name)
             remedy = await _handle_failure(error, tool, request, context, policy, attempt)
             if isinstance(remedy, ToolExecutionResult):
-                return _within_budget(remedy, tool, policy), error
+                return await _for_model(remedy, tool, context, policy), error
             request, attempt = remedy, attempt + 1
         else:
-            return _within_budget(result, tool, policy), None
+            return await _for_model(result, tool, context, policy), None
 
 
 def _seconds_left(tool: Tool, context: InvocationContext, policy: ExecutionPolicy) -> float | None:
@@ -353,6 +363,14 @@ def _described(error: Exception, name: str, policy: ExecutionPolicy) -> str:
     if policy.reveal_errors:
         return str(error) or type(error).__name__
     return f"the tool {name!r} failed; its server's log says why"
+
+
+async def _for_model(
+    result: ToolExecutionResult, tool: Tool | None, context: InvocationContext, policy: ExecutionPolicy
+) -> ToolExecutionResult:
+    """Return a result within the output budget, and with its text kept aside if it is large."""
+    result = _within_budget(result, tool, policy)
+    return result if policy.spill is None or tool is None else await policy.spill.fitted(tool, result, context)
 
 
 def _within_budget(result: ToolExecutionResult, tool: Tool | None, policy: ExecutionPolicy) -> ToolExecutionResult:

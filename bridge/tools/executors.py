@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -83,7 +84,9 @@ class FunctionExecutor:
     )
 
     is_plain = True
-    """True if calls run in the event loop: by `execute_plain`, unless the function `takes_context`."""
+    """True if calls run in the event loop, and may begin with `start`."""
+    has_dependencies = False
+    """True if parameters have `bridge.Depends`."""
 
     def __init__(
         self, function: Callable[..., Any], reader: ArgumentReader, writer: Writer, injected: Mapping[str, str]
@@ -122,7 +125,7 @@ class FunctionExecutor:
     def start(
         self, arguments: Mapping[str, Any], context: InvocationContext | None = None
     ) -> Coroutine[Any, Any, Any] | None:
-        """Return the coroutine of a plain call, its value to be written by `write_json`; None if it needs more.
+        """Return the coroutine of a call, whose value `write_json` writes; None if only `execute` can run it.
 
         Args:
             arguments: As in a request.
@@ -143,23 +146,20 @@ class FunctionExecutor:
         work = self._function(**keywords)
         return work
 
-    async def execute_plain(self, arguments: Mapping[str, Any], account: str) -> bytes | ToolExecutionResult:
-        """Run one call without the objects of a request, a context and, if possible, a result.
+    def within(self, lifespan: Lifespan[Any]) -> FunctionExecutor:
+        """Return an executor whose contexts have a lifespan; this one if its module has one, or it needs no context."""
+        if self._lifespan is not None or not self.takes_context:
+            return self
+        changed = copy(self)
+        changed._lifespan, changed.lifespans = lifespan, (*self.lifespans, lifespan)  # noqa: SLF001 - of this class
+        changed._injected = tuple((name, _within(get, lifespan)) for name, get in self._injected)  # noqa: SLF001
+        return changed
 
-        Args:
-            arguments: As in a request.
-            account: As in a context.
-
-        Returns:
-            As of `ResultWriter.write_json`.
-
-        Raises:
-            Exception: As `execute`.
-        """
-        keywords = self._read(arguments)
-        if isinstance(keywords, bytes):
-            keywords = await self._read_in_thread(keywords, arguments, account)
-        return self.write_json(await self._function(**keywords))
+    def writing(self, writer: Writer) -> FunctionExecutor:
+        """Return an executor with another writer."""
+        changed = copy(self)
+        changed.writer, changed.write, changed.write_json = writer, writer.write, writer.write_json
+        return changed
 
     async def _read_in_thread(self, text: bytes, arguments: Mapping[str, Any] | str, account: str) -> dict[str, Any]:
         """Return the keyword arguments from the JSON text of large arguments."""
@@ -172,27 +172,15 @@ class EventLoopExecutor(FunctionExecutor):
 
     __slots__ = ()
 
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        """Run one request; see `bridge.tools.tool.ToolExecutor`."""
-        keywords = self._read(request.arguments)
-        if isinstance(keywords, bytes):
-            keywords = await self._read_in_thread(keywords, request.arguments, context.account)
-        for name, get in self._injected:
-            keywords[name] = get(context)
-        value = self._function(**keywords)
-        return self.write(await value if inspect.isawaitable(value) else value)
+    def __init__(
+        self, function: Callable[..., Any], reader: ArgumentReader, writer: Writer, injected: Mapping[str, str]
+    ) -> None:
+        @functools.wraps(function)
+        async def call(**keywords: Any) -> Any:
+            value = function(**keywords)
+            return await value if inspect.isawaitable(value) else value
 
-    def start(self, *_: object) -> Coroutine[Any, Any, Any] | None:
-        """Return None, since a function that is no coroutine function runs at once."""
-        return None
-
-    async def execute_plain(self, arguments: Mapping[str, Any], account: str) -> bytes | ToolExecutionResult:
-        """Run one call; see `FunctionExecutor.execute_plain`."""
-        keywords = self._read(arguments)
-        if isinstance(keywords, bytes):
-            keywords = await self._read_in_thread(keywords, arguments, account)
-        value = self._function(**keywords)
-        return self.write_json(await value if inspect.isawaitable(value) else value)
+        super().__init__(call, reader, writer, injected)
 
 
 class ThreadExecutor(FunctionExecutor):
@@ -351,6 +339,10 @@ def part_of_context(attribute: str, lifespan: Lifespan[Any] | None) -> Callable[
     if attribute != "itself":
         return attrgetter(attribute)
     return (lambda context: context) if lifespan is None else (lambda context: context.within(lifespan))
+
+
+def _within(get: Callable[[Any], Any], lifespan: Lifespan[Any]) -> Callable[[Any], Any]:
+    return lambda context: get(context.within(lifespan))
 
 
 def _called(function: Any) -> Any:

@@ -75,7 +75,7 @@ class FormField:
         return kind if isinstance(kind, str) else "string" if self.choices else "any"
 
     def problem(self, value: Any) -> str | None:
-        """Why a value is not accepted; None if it is."""
+        """The reason for refusing a value; None if it is accepted."""
         if self._accepts(value):
             return None
         return f"expected {self.expected()}, not {clip(json.dumps(value, ensure_ascii=False))}"

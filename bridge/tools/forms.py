@@ -6,9 +6,9 @@ texts, or a list of choices (MCP 2025-11-25, Elicitation, ``PrimitiveSchemaDefin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from inspect import isroutine
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,7 @@ from bridge.text import clip, short_repr
 from bridge.tools.form_fields import FORMATS, choices_of, compiled_pattern, form_fields
 
 if TYPE_CHECKING:
+    from bridge.tools.form_fields import FormField
     from bridge.types import Json
 
 VALUE = "value"
@@ -109,7 +110,8 @@ class Form:
     @classmethod
     def received(cls, schema: Mapping[str, Any]) -> Form:
         """Return the form of another server's question; its fields are checked as far as they are MCP's."""
-        return cls(schema, lambda content: _read_fields(schema, content))
+        fields = cache(lambda: form_fields(schema))
+        return cls(schema, lambda content: _read_fields(fields(), content))
 
     def read(self, content: Mapping[str, Any] | None) -> Any:
         """Return the data of an accepted form: a value of its type, or the content for a JSON Schema.
@@ -213,9 +215,9 @@ def _check_property(name: object, schema: Any) -> None:
         )
 
 
-def _read_fields(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+def _read_fields(fields: Sequence[FormField], content: Mapping[str, Any]) -> dict[str, Any]:
     problems = []
-    for field in form_fields(schema):
+    for field in fields:
         value = content.get(field.name)
         if value is None and (field.name not in content or not field.is_required):
             problem = "is required" if field.is_required else None

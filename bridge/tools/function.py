@@ -12,7 +12,7 @@ call needs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -35,6 +35,7 @@ from bridge.tools.decoration import (
 )
 from bridge.tools.dependencies import DependentExecutor
 from bridge.tools.executors import ThreadExecutor, executor_class
+from bridge.tools.labels import labelled
 from bridge.tools.results import ResultWriter
 from bridge.tools.schema.generator import ExtraArguments
 from bridge.tools.schema.signature import signature_of, source_of
@@ -66,13 +67,17 @@ class FunctionSettings(Settings):
     metadata: Mapping[str, Any] | None = None
     policy: ToolPolicy = field(default_factory=ToolPolicy)
     run_in_thread: bool = True
+    tags: Collection[str] = ()
+    version: str | None = None
+    enabled: bool = True
 
     def __post_init__(self) -> None:
         for what in ("name", "title", "description"):
             require_type(getattr(self, what), str | None, what, "text")
         require_type(self.metadata, Mapping | None, "metadata", "a mapping")
         require_type(self.run_in_thread, bool, "run_in_thread", "True or False")
-        object.__setattr__(self, "metadata", self.metadata or {})
+        require_type(self.enabled, bool, "enabled", "True or False")
+        object.__setattr__(self, "metadata", labelled(self.metadata or {}, self.tags, self.version))
         object.__setattr__(self, "icons", checked_icons(self.icons, "icons"))
 
     def executor(
@@ -127,11 +132,15 @@ def tool(
     strict: bool | None = None,
     timeout_seconds: float | None = None,
     max_output_chars: int | None = None,
+    spill_chars: int | None = None,
     propagate: bool = False,
     task: bool | Literal["required"] | TaskPolicy = False,
     run_in_thread: bool = True,
     extra_arguments: ExtraArguments = "forbid",
     icons: Sequence[Mapping[str, Any]] = (),
+    tags: Collection[str] = (),
+    version: str | None = None,
+    enabled: bool = True,
 ) -> Callable[[F], F]: ...
 def tool(
     function: Any = None,
@@ -147,11 +156,15 @@ def tool(
     strict: bool | None = None,
     timeout_seconds: float | None = None,
     max_output_chars: int | None = None,
+    spill_chars: int | None = None,
     propagate: bool = False,
     task: bool | Literal["required"] | TaskPolicy = False,
     run_in_thread: bool = True,
     extra_arguments: ExtraArguments = "forbid",
     icons: Sequence[Mapping[str, Any]] = (),
+    tags: Collection[str] = (),
+    version: str | None = None,
+    enabled: bool = True,
 ) -> Any:
     """Make a function or method a tool (LangChain4j's @Tool): ``@tool``, ``@tool("description")`` or ``@tool(name=…)``.
 
@@ -172,6 +185,8 @@ def tool(
         strict: Request strict schema adherence from model providers that support it.
         timeout_seconds: Maximum duration of one call; None leaves it to the caller.
         max_output_chars: Maximum characters of text that a model reads; longer texts are reduced to head and tail.
+        spill_chars: Characters up to which a result stays whole; a larger one is kept aside, and the model reads a part
+            of it and can read the rest. None leaves it to the server or service; see `bridge.Spill`.
         propagate: Let unexpected exceptions stop the invocation instead of becoming a result.
         task: True makes each call a task for the clients that support tasks, whose result they fetch later; others
             get it directly, or with "required" an error. A `TaskPolicy` has further settings.
@@ -180,6 +195,9 @@ def tool(
         extra_arguments: Treatment of unknown arguments: "forbid" refuses the call and suggests the nearest parameter;
             "ignore" drops them.
         icons: Icons in MCP's format.
+        tags: Names of groups that it belongs to, by which it can be selected; see `bridge.filtered`.
+        version: Version. Of several with the same name, the newest is listed; clients may name another.
+        enabled: False hides it until it is enabled; see `bridge.Server.enable`.
 
     Raises:
         DefinitionError: The decorated object cannot be a tool, or a setting is invalid.
@@ -200,10 +218,18 @@ def tool(
         always_visible=always_visible,
         strict=strict,
         icons=icons,
-        policy=ToolPolicy(timeout_seconds=timeout_seconds, max_output_chars=max_output_chars, propagate=propagate),
+        policy=ToolPolicy(
+            timeout_seconds=timeout_seconds,
+            max_output_chars=max_output_chars,
+            spill_chars=spill_chars,
+            propagate=propagate,
+        ),
         task=TaskPolicy.of(task),
         run_in_thread=run_in_thread,
         extra_arguments=extra_arguments,
+        tags=tags,
+        version=version,
+        enabled=enabled,
     )
     require_json("a tool", name=name, title=title, description=description, metadata=metadata, icons=settings.icons)
     if function is not None:
@@ -250,6 +276,7 @@ def function_tool(function: Callable[..., Any], settings: ToolSettings | None = 
         task=settings.task,
         interactive="itself" in signature.injected.values(),
         source=source_of(function),
+        enabled=settings.enabled,
     )
 
 

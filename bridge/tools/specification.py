@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 from pydantic_core import to_json
 
 from bridge.errors import DefinitionError
-from bridge.text import short_repr
+from bridge.text import estimated_tokens, short_repr
 from bridge.tools.checks import require_type
 from bridge.tools.schema.json_schema import JsonObjectSchema
 
 _MAX_DEPTH = 20
 _HALF = "surrogates not allowed"
+_FRAME_TOKENS = 4
+"""Tokens around a definition in a provider's format."""
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 _EMPTY: Mapping[str, Any] = {}
 
@@ -165,6 +168,16 @@ class ToolSpecification:
     """
     other: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     """Further members of MCP's ``Tool`` that a remote server lists, such as ``execution``; a gateway passes them on."""
+
+    @property
+    def estimated_tokens(self) -> int:
+        """Estimated tokens of the name, description and parameters in each request of a model."""
+        definition = {
+            "name": self.name,
+            "description": self.description or "",
+            "parameters": dict(self.parameters),
+        }
+        return _FRAME_TOKENS + estimated_tokens(json.dumps(definition, ensure_ascii=False, default=repr))
 
     def __hash__(self) -> int:
         return hash(self.name)

@@ -9,12 +9,14 @@ from anyio import NoEventLoopError
 from anyio.lowlevel import current_token
 
 from bridge.errors import DefinitionError
-from bridge.tools.context import BlockingContext, InvocationContext
+from bridge.tools.blocking_context import BlockingContext
+from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from bridge.tools.lifespan import Lifespan
+    from bridge.tools.session import SessionState
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -25,16 +27,20 @@ def _awaitable(method: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, Co
 
     @functools.wraps(method)
     def checked(*arguments: _P.args, **keywords: _P.kwargs) -> Coroutine[Any, Any, _T]:
-        try:
-            current_token()
-        except NoEventLoopError:
-            raise DefinitionError(
-                f"InvocationContext.{method.__name__} must be awaited, and a plain function in a worker thread cannot; "
-                f"call context.blocking.{method.__name__}(…) there, or make the function an async def"
-            ) from None
+        _require_loop(method.__name__)
         return method(*arguments, **keywords)
 
     return checked
+
+
+def _require_loop(name: str) -> None:
+    try:
+        current_token()
+    except NoEventLoopError:
+        raise DefinitionError(
+            f"InvocationContext.{name} must be awaited, and a plain function in a worker thread cannot; "
+            f"call context.blocking.{name}(…) there, or make the function an async def"
+        ) from None
 
 
 class ThreadContext(InvocationContext):
@@ -53,6 +59,13 @@ class ThreadContext(InvocationContext):
             copy._lifespan = lifespan  # noqa: SLF001 - of the base class
         return copy
 
+    @property
+    def session(self) -> SessionState:
+        """See `InvocationContext.session`; in a worker thread, `blocking` has it."""
+        _require_loop("session.get")
+        return super().session
+
 
 for _name in vars(BlockingContext).keys() & {name for name in vars(InvocationContext) if not name.startswith("_")}:
-    setattr(ThreadContext, _name, _awaitable(getattr(InvocationContext, _name)))
+    if callable(_method := getattr(InvocationContext, _name)):
+        setattr(ThreadContext, _name, _awaitable(_method))

@@ -7,10 +7,10 @@ is the same for functions, methods, AI services and tools of remote servers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.tools.calls import ToolExecution, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import require_count, require_seconds, require_type
@@ -77,16 +77,24 @@ class ToolPolicy:
     """Maximum duration of one call; None leaves it to the caller's own limit."""
     max_output_chars: int | None = None
     """Maximum characters of text that a model reads; longer texts are reduced to head and tail. None for no limit."""
+    spill_chars: int | None = None
+    """Characters up to which a result stays whole; a larger one is kept aside, and the model reads a part of it.
+
+    For a server or an AI service, with the settings of its `ExecutionPolicy.spill`. None for the limit there.
+    """
     propagate: bool = False
     """Let the tool's exceptions other than ToolCallError stop the invocation instead of becoming a result."""
 
     def __post_init__(self) -> None:
         require_seconds(self.timeout_seconds, "timeout_seconds")
         require_count(self.max_output_chars, "max_output_chars", optional=True)
+        require_count(self.spill_chars, "spill_chars", optional=True)
         require_type(self.propagate, bool, "propagate", "True or False")
 
 
 _NO_ANNOTATIONS = ToolAnnotations()
+ALWAYS_LOAD_META_KEY = "anthropic/alwaysLoad"
+"""Key of ``_meta`` with which a server marks a tool that a model sees without searching for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +125,10 @@ class Tool(Published):
     """True if the annotations can be relied on; False for tools of servers that are not marked as trusted."""
     task: TaskPolicy | None = field(default=None, kw_only=True)
     """Settings of calls as tasks, for clients that support tasks; None if calls are answered directly."""
+    enabled: bool = field(default=True, kw_only=True)
+    """False for a tool that boxes hide until `bridge.tools.box.Box.enable`."""
+    listed: bool = field(default=True, kw_only=True)
+    """False for a tool that a server leaves out of its list; clients that know its name can call it."""
 
     if TYPE_CHECKING:  # the generated constructor would only accept what the attribute is
 
@@ -133,6 +145,8 @@ class Tool(Published):
             trusted: bool = True,
             always_visible: bool = False,
             task: TaskPolicy | None = None,
+            enabled: bool = True,
+            listed: bool = True,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -140,7 +154,7 @@ class Tool(Published):
         require_type(self.return_behavior, ReturnBehavior, "return_behavior", "a ReturnBehavior")
         require_type(self.policy, ToolPolicy, "policy", "a ToolPolicy")
         require_type(self.task, TaskPolicy | None, "task", "a TaskPolicy, or None")
-        for name in ("interactive", "always_visible", "trusted"):
+        for name in ("interactive", "always_visible", "trusted", "enabled", "listed"):
             require_type(getattr(self, name), bool, name, "True or False")
         if not hasattr(self.executor, "execute"):
             object.__setattr__(self, "executor", CallableExecutor(self.executor, self.name))
@@ -151,6 +165,16 @@ class Tool(Published):
     def name(self) -> str:
         """Name under which the tool is called."""
         return self.specification.name
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Metadata of the specification."""
+        return self.specification.metadata
+
+    @property
+    def is_always_visible(self) -> bool:
+        """True if a model sees the tool without searching for it: by `always_visible`, or by its ``_meta``."""
+        return self.always_visible or self.specification.metadata.get(ALWAYS_LOAD_META_KEY) is True
 
     @property
     def is_unlimited(self) -> bool:

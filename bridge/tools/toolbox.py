@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
-from weakref import WeakMethod
 
 from bridge.errors import DefinitionError, UnknownToolError
 from bridge.text import nearest
-from bridge.tools.box import Box
+from bridge.tools.box import Box, TransformedBox
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute
 from bridge.tools.tool import Tool, ToolExecutionRequest
@@ -25,7 +23,6 @@ MAX_NAME_CHARS = 128
 Transform = Callable[[tuple[Tool, ...]], Iterable[Tool]]
 """Returns changed tools."""
 
-_logger = logging.getLogger("bridge.tools")
 _NAME = re.compile(rf"[A-Za-z0-9_.-]{{1,{MAX_NAME_CHARS}}}")
 
 
@@ -75,7 +72,8 @@ class ToolBox(Box[Tool]):
             UnknownToolError: One of the names does not exist; no tool was removed.
         """
         for name in names:
-            self.get(name)
+            if not self.has(name):
+                self.get(name)
         super().remove(*names)
 
     def transformed(self, transform: Transform) -> TransformedToolBox:
@@ -138,40 +136,5 @@ class ToolBox(Box[Tool]):
         return await execute(self, ToolExecutionRequest(name, given), context or InvocationContext())
 
 
-class TransformedToolBox(ToolBox):
+class TransformedToolBox(TransformedBox[Tool], ToolBox):
     """A box that follows another one while it is referenced itself; made by `ToolBox.transformed`."""
-
-    def __init__(self, source: ToolBox, transform: Transform) -> None:
-        super().__init__()
-        self._source = source
-        self.use(transform)
-        update = WeakMethod(self._update, lambda _: end())
-
-        def follow() -> None:
-            if (alive := update()) is not None:
-                alive()
-
-        end = source.on_change(follow)  # weakly: the source does not keep this box
-
-    def use(self, transform: Transform) -> None:
-        """Use another transform from now on, if its tools are valid; listeners are notified if the tools change."""
-        super().replace(transform(tuple(self._source)))
-        self._transform = transform
-
-    def add(self, *sources: object) -> None:
-        """Refuse to add tools."""
-        if sources:
-            raise self._fixed()
-
-    def replace(self, tools: Iterable[Tool]) -> None:  # noqa: ARG002 - the base's
-        """Refuse to replace tools."""
-        raise self._fixed()
-
-    def _update(self) -> None:
-        try:
-            self.use(self._transform)
-        except Exception:
-            _logger.exception("the changed tools of %r cannot be transformed; the previous tools stay in use", self)
-
-    def _fixed(self) -> DefinitionError:
-        return DefinitionError(f"{self!r} follows another box; change that one, or what `use` does with its tools")

@@ -7,36 +7,40 @@ A renamed tool keeps its executor, and executors of remote tools store the remot
 
 from __future__ import annotations
 
-import inspect
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from bridge.errors import ArgumentsError, DefinitionError
-from bridge.text import short_repr
 from bridge.tools.checks import require_callable, returns_nothing
-from bridge.tools.function import one_tool, tools_found_in
+from bridge.tools.decoration import Published, Publisher
+from bridge.tools.function import found_in, one_tool, tools_found_in
+from bridge.tools.middleware import Middleware, WrappedExecutor, layers_of
 from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult, ToolExecutor
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from bridge.tools.context import InvocationContext
+    from bridge.tools.middleware import ToolMiddleware
 
 _logger = logging.getLogger("bridge.tools")
 
 _HASH_CHARS = 8
+S_co = TypeVar("S_co", covariant=True)
 
-CallNext = Callable[[ToolExecutionRequest, "InvocationContext"], Awaitable[ToolExecutionResult]]
-"""Runs the tool, or the next middleware."""
-ToolMiddleware = Callable[[ToolExecutionRequest, "InvocationContext", CallNext], Awaitable[ToolExecutionResult]]
-"""Runs around a tool: receives the request, the context and the function that runs the tool."""
+
+class Selectable(Protocol[S_co]):
+    """Something of which a part can be selected: a `bridge.Server`, `bridge.Features`."""
+
+    def selected(self, keep: Callable[[Published], bool]) -> S_co:
+        """Return the tools, resources and prompts, now and later, for which a function returns True."""
+        ...
 
 
 def renamed(tool: object, name: str) -> Tool:
@@ -67,29 +71,75 @@ def prefixed(tools: object, prefix: str) -> Iterator[Tool]:
     return (renamed(tool, prefix + tool.name) for tool in tools_found_in(tools))
 
 
-def filtered(
-    tools: object,
-    keep: Callable[[Tool], bool] = lambda _: True,
+@overload
+def filtered(  # type: ignore[overload-overlap]  # more special than any object
+    source: Selectable[S_co],
+    keep: Callable[[Any], bool] = ...,
     *,
     include: Collection[str] | None = None,
     exclude: Collection[str] = (),
-) -> Iterator[Tool]:
-    """Select the tools that pass all the filters.
+    tags: Collection[str] | None = None,
+    without_tags: Collection[str] = (),
+) -> S_co: ...
+@overload
+def filtered(
+    source: Iterable[Tool] | Callable[..., Any],
+    keep: Callable[[Tool], bool] = ...,
+    *,
+    include: Collection[str] | None = None,
+    exclude: Collection[str] = (),
+    tags: Collection[str] | None = None,
+    without_tags: Collection[str] = (),
+) -> Iterator[Tool]: ...
+@overload
+def filtered(
+    source: object,
+    keep: Callable[[Any], bool] = ...,
+    *,
+    include: Collection[str] | None = None,
+    exclude: Collection[str] = (),
+    tags: Collection[str] | None = None,
+    without_tags: Collection[str] = (),
+) -> Iterator[Any]: ...
+def filtered(
+    source: object,
+    keep: Callable[[Any], bool] = lambda _: True,
+    *,
+    include: Collection[str] | None = None,
+    exclude: Collection[str] = (),
+    tags: Collection[str] | None = None,
+    without_tags: Collection[str] = (),
+) -> Any:
+    """Select the tools, resources and prompts that pass all the filters.
 
     Args:
-        tools: Any source of a ToolBox (see `tools_from`); a list may be empty.
-        keep: Returns True for a tool to select.
+        source: Any source of a ToolBox (see `tools_from`); a list may be empty. Of a `bridge.Server` or
+            `bridge.Features`, the selection is Features, which follow later changes.
+        keep: Returns True for an item to select.
         include: The only names to select; None for all.
         exclude: Names to leave out.
+        tags: Select only what has one of these tags; None for all.
+        without_tags: Leave out what has one of these tags.
 
     Raises:
-        DefinitionError: A source has no tools.
+        DefinitionError: A source has no tools, resources and prompts, or tags are given as text.
     """
-    return (
-        tool
-        for tool in tools_found_in(tools)
-        if (include is None or tool.name in include) and tool.name not in exclude and keep(tool)
-    )
+    for given in (tags, without_tags):
+        if isinstance(given, str):
+            raise DefinitionError(f"tags are a set of texts: write {{{given!r}}}")
+
+    def passes(item: Published) -> bool:
+        return (
+            (include is None or item.name in include)
+            and item.name not in exclude
+            and (tags is None or not item.tags.isdisjoint(tags))
+            and (not without_tags or item.tags.isdisjoint(without_tags))
+            and keep(item)
+        )
+
+    if isinstance(source, Publisher):
+        return source.selected(passes)
+    return filter(passes, found_in(source))
 
 
 def respecified(tools: object, change: Callable[[ToolSpecification], ToolSpecification]) -> Iterator[Tool]:
@@ -105,24 +155,36 @@ def respecified(tools: object, change: Callable[[ToolSpecification], ToolSpecifi
     return (replace(tool, specification=_changed(tool, change)) for tool in tools_found_in(tools))
 
 
-def wrapped(tools: object, middleware: ToolMiddleware) -> Iterator[Tool]:
-    """Run a coroutine function around each call of the tools, for tracing, guards or changed requests and results.
+def wrapped(tools: object, *middleware: ToolMiddleware | Middleware) -> Iterator[Tool]:
+    """Run coroutine functions around each call of the tools, for tracing, guards or changed requests and results.
 
     Args:
         tools: Any source of a ToolBox (see `tools_from`); a list may be empty.
-        middleware: Receives the request, whose arguments are a mapping, the context, and ``call_next``, which runs the
-            tool (LangChain4j's toolWrapper).
+        middleware: Functions that receive the request, whose arguments are a mapping, the context, and ``call_next``,
+            which runs the tool (LangChain4j's toolWrapper), or `bridge.Middleware`, of which the methods for calls are
+            used; the first is the outermost.
 
     Raises:
-        DefinitionError: A source has no tools, or the middleware takes other arguments, or never returns a result.
+        DefinitionError: A source has no tools, or a middleware takes other arguments, or never returns a result.
     """
+    used = [each for each in middleware if _checked(each)]
+    return (_wrapped(tool, used) for tool in tools_found_in(tools))
+
+
+def _checked(middleware: ToolMiddleware | Middleware) -> bool:
+    """Return False for middleware without methods for calls."""
+    if isinstance(middleware, Middleware):
+        return bool(layers_of((middleware,), "call_tool"))
     require_callable(middleware, 3, "a middleware", "the request, the context and call_next")
     if returns_nothing(middleware):
         raise DefinitionError(f"the middleware {middleware!r} never returns a result; return that of call_next")
-    return (
-        replace(tool, executor=WrappedExecutor(tool.executor, middleware), interactive=True)  # the middleware may ask
-        for tool in tools_found_in(tools)
-    )
+    return True
+
+
+def _wrapped(tool: Tool, middleware: Sequence[ToolMiddleware | Middleware]) -> Tool:
+    for each in reversed(middleware):
+        tool = replace(tool, executor=WrappedExecutor(tool.executor, each), interactive=True)  # it may ask
+    return tool
 
 
 def backed_up(source: object, *fallbacks: object) -> Tool:
@@ -177,25 +239,6 @@ def _changed(tool: Tool, change: Callable[[ToolSpecification], ToolSpecification
     if not isinstance(specification, ToolSpecification):
         raise DefinitionError(f"{change!r} returned {specification!r} for {tool.name!r}, not a ToolSpecification")
     return specification
-
-
-@dataclass(frozen=True, slots=True)
-class WrappedExecutor:
-    """Executor with a middleware; compared by value, so that a ToolBox recognizes unchanged tools."""
-
-    executor: ToolExecutor
-    middleware: ToolMiddleware
-
-    async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
-        """Run one request; see `bridge.tools.tool.ToolExecutor`."""
-        returned: object = self.middleware(request, context, self.executor.execute)
-        result = await returned if inspect.isawaitable(returned) else returned
-        if not isinstance(result, ToolExecutionResult):
-            raise DefinitionError(
-                f"the middleware {self.middleware!r} returned {short_repr(result)}; return a ToolExecutionResult, such "
-                "as that of call_next"
-            )
-        return result
 
 
 def safe_names(names: Iterable[str], *, max_chars: int = 64, forbidden: str = r"[^A-Za-z0-9_-]") -> dict[str, str]:

@@ -38,12 +38,12 @@ def prompt_to_wire(prompt: Prompt) -> Json:
     )
 
 
-def messages_to_wire(prompt: Prompt, result: ToolExecutionResult) -> Json:
-    """Convert what was rendered to MCP's ``GetPromptResult``."""
+def messages_to_wire(result: ToolExecutionResult, description: str | None = None) -> Json:
+    """Convert what was rendered to MCP's ``GetPromptResult``, with the description of its prompt."""
     if isinstance(result.received, ReceivedMessages):
         return result.received.passed_on()
     messages = [{"role": each.role, "content": block_to_json(each.content)} for each in result.value]
-    wire: Json = {"messages": messages} | without_none(description=prompt.description)
+    wire: Json = {"messages": messages} | without_none(description=description)
     return wire | {"_meta": result.metadata} if result.metadata else wire
 
 

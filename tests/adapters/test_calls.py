@@ -18,7 +18,7 @@ from bridge import (
 )
 from bridge.adapters.calls import box_of, by_safe_name, complete_result, run, shown_to_model
 from bridge.errors import DefinitionError
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.testing import connected
 from tests.adapters.tools import add, box, count
 
@@ -59,7 +59,7 @@ async def test_calls_are_observed_like_those_of_a_service() -> None:
         await result("chart")
         await result("delete")
     finally:
-        switch.enable(None)
+        current.enable(None)
     spans = exporter.get_finished_spans()
     assert [(span.name, (span.attributes or {}).get("error.type")) for span in spans] == [
         ("execute_tool chart", None),

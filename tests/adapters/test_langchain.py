@@ -35,7 +35,7 @@ from bridge import (
     unless_read_only,
 )
 from bridge.adapters import from_langchain, langchain_middleware, langchain_tools
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.testing import ScriptedChatModel, connected
 from bridge.tools.content import File
 from bridge.tools.tool import ToolExecutionRequest
@@ -278,7 +278,7 @@ async def test_synchronous_calls_run_with_progress() -> None:
 
 async def test_synchronous_calls_reach_the_servers_of_connect() -> None:
     def call() -> Any:
-        transport = MemoryTransport(Publisher(ToolBox(add), name="one"))
+        transport = MemoryTransport(Server(ToolBox(add), name="one"))
         with connect(ServerConfig(name="one", transport=transport)) as servers:
             return [made.invoke({"a": 1, "b": 2}) for made in langchain_tools(servers)]
 

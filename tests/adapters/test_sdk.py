@@ -20,7 +20,7 @@ from mcp_types import ElicitResult, ToolListChangedNotification, jsonrpc_message
 from bridge import resource, tool
 from bridge.adapters import sdk_server
 from bridge.server.features import Features
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import call, initialize, modern
@@ -65,8 +65,8 @@ def text() -> str:
     return "some text"
 
 
-def published(*features: object) -> Publisher:
-    return Publisher(Features.of(*features), name="tests", version="1.2")
+def published(*features: object) -> Server:
+    return Server(Features.of(*features), name="tests", version="1.2")
 
 
 async def accept(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
@@ -119,7 +119,7 @@ async def test_a_session_hears_of_changes() -> None:
         if isinstance(message, ToolListChangedNotification):
             told.set()
 
-    server = sdk_server(Publisher(tools, name="tests"))
+    server = sdk_server(Server(tools, name="tests"))
     with anyio.fail_after(DEADLINE_SECONDS):
         async with Client(server, mode="legacy", message_handler=hear) as client:
             await client.list_tools()
@@ -131,7 +131,7 @@ async def test_a_client_in_the_same_process_subscribes_to_changes() -> None:
     tools = ToolBox(ADD)
     with anyio.fail_after(DEADLINE_SECONDS):
         async with (
-            Client(sdk_server(Publisher(tools, name="tests")), mode="2026-07-28") as client,
+            Client(sdk_server(Server(tools, name="tests")), mode="2026-07-28") as client,
             client.listen(tools_list_changed=True) as changes,
         ):
             tools.add(GREET)
@@ -139,7 +139,7 @@ async def test_a_client_in_the_same_process_subscribes_to_changes() -> None:
 
 
 def test_it_describes_itself_as_the_publisher_does() -> None:
-    server = sdk_server(Publisher(ADD, name="tests", version="1.2", title="Tests", instructions="Add."))
+    server = sdk_server(Server(ADD, name="tests", version="1.2", title="Tests", instructions="Add."))
     options = server.create_initialization_options()
     assert (options.server_name, options.server_version, options.title) == ("tests", "1.2", "Tests")
     assert options.instructions == "Add."

@@ -30,7 +30,7 @@ from pydantic import BaseModel
 from bridge import ToolBox, tool
 from bridge.protocol.messages import value_bounds
 from bridge.server.http.app import http_app
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.server.stdio.process import ProtocolStreams
 from bridge.server.stdio.server import StdioServer
 from tests.benchmarks.table import Row
@@ -159,9 +159,7 @@ async def server(way: str) -> AsyncIterator[Callable[[bytes, str], Awaitable[Non
     """Return a function that a server with the tools answers requests by."""
     if way == "stdio":
         (read_input, write_input), (read_output, write_output) = os.pipe(), os.pipe()
-        stdio = StdioServer(
-            Publisher(TOOLS, name="tools"), ProtocolStreams(input_fd=read_input, output_fd=write_output)
-        )
+        stdio = StdioServer(Server(TOOLS, name="tools"), ProtocolStreams(input_fd=read_input, output_fd=write_output))
         serving = asyncio.ensure_future(stdio.serve())
 
         async def over_stdio(body: bytes, _name: str) -> None:

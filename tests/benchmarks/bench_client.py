@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp.server import Server
+from mcp.server import Server as McpServer
 from mcp_types import ListToolsResult
 
 from bridge import ToolBox, tools_from
@@ -23,7 +23,7 @@ from bridge.client import (
     ServerConfig,
     StdioTransport,
 )
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from tests.benchmarks import tools
 from tests.benchmarks.http_server import serving
 from tests.benchmarks.messages import Era
@@ -121,7 +121,7 @@ async def ours(transport: Any, era: Era) -> AsyncIterator[Callable[[], Awaitable
 def opened(kind: str, server: HttpServer, era: Era) -> tuple[AbstractAsyncContextManager[Any], ...]:
     """Open the official client and a provider, each with a child or session of its own."""
     if kind == "memory":
-        mine, its = (sdk_server(Publisher(TOOLBOX, name="server")) for _ in range(2))
+        mine, its = (sdk_server(Server(TOOLBOX, name="server")) for _ in range(2))
         return official(its, era), ours(MemoryTransport(mine), era)
     if kind == "stdio":
         child = StdioServerParameters(command=sys.executable, args=list(CHILD), cwd=ROOT)
@@ -222,8 +222,8 @@ def bench_connecting_to_the_slow(meter: Meter, loop: Loop, count: int) -> None:
     async def list_none(_context: Any, _params: Any) -> ListToolsResult:
         return ListToolsResult(tools=[])
 
-    def slow() -> Server[None]:
-        return Server("slow", lifespan=slowly, on_list_tools=list_none)
+    def slow() -> McpServer[None]:
+        return McpServer("slow", lifespan=slowly, on_list_tools=list_none)
 
     figure = f"connecting to what takes {SLOW_SECONDS:g} s to start, {count} at once"
     targets = [(slow(), MemoryTransport(slow())) for _ in range(count)]

@@ -26,7 +26,7 @@ from bridge.hosting.serve import http_protocol
 from bridge.hosting.server import BackgroundServer
 from bridge.server.http.app import http_app
 from bridge.server.limits import Limits, Rate
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.telemetry.writer import BATCH_SECONDS
 from tests.benchmarks.tools import add
 
@@ -70,10 +70,10 @@ def watched_app(
         audit_log_kept_files=0,
     )
     with telemetry_enabled(options, name):
-        publisher = Publisher(ToolBox(add), name=name)
+        publisher = Server(ToolBox(add), name=name)
         rate, concurrency = (None if limits is None else limits.get(each) for each in ("rate", "concurrency"))
         of_callers = Limits(rate=None if rate is None else Rate(rate, 1), concurrency=concurrency)
-        app = http_app(publisher.tools, publisher=publisher, limits=of_callers if limits else None)
+        app = http_app(publisher, limits=of_callers if limits else None)
         with _unobserved():
             yield app
 
@@ -81,14 +81,14 @@ def watched_app(
 @contextmanager
 def _unobserved() -> Iterator[None]:
     """Build servers that are not observed in this block."""
-    from bridge.telemetry import switch  # noqa: PLC0415 - for this alone
+    from bridge.telemetry import current  # noqa: PLC0415 - for this alone
 
-    before = switch.observer()
-    switch.enable(None)
+    before = current.observer()
+    current.enable(None)
     try:
         yield
     finally:
-        switch.enable(before)
+        current.enable(before)
 
 
 async def main(variants: dict[str, dict[str, Any]]) -> None:

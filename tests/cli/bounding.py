@@ -11,7 +11,7 @@ import pytest
 
 from bridge.hosting.h11_parser import H11Parser
 from bridge.hosting.serve import http_protocol
-from bridge.server import http_app
+from bridge.server import Server, http_app
 from bridge.server.http.probes import Probes
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
@@ -35,9 +35,11 @@ def add(a: int, b: int) -> int:
 
 
 @contextmanager
-def served(protocol: str, bounds: ConnectionLimits, *tools: object, **options: Any) -> Iterator[int]:
-    """Serve `add`, more tools and options of `http_app`; gives the port."""
-    app = http_app(None if "publisher" in options else ToolBox(add, *tools), **options)
+def served(
+    protocol: str, bounds: ConnectionLimits, *tools: object, server: Server | None = None, **options: Any
+) -> Iterator[int]:
+    """Serve `add` and more tools, or a server, with options of `http_app`; gives the port."""
+    app = http_app(server or ToolBox(add, *tools), **options)
     handler = None if protocol == "httptools" else app.pre_asgi_handler(lambda: True)
     http = http_protocol(handler, bounds, H11Parser if protocol == "h11" else None)
     app.add_middleware(Probes)

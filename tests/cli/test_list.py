@@ -9,6 +9,7 @@ from hypothesis import given
 from bridge.cli.list import described
 from bridge.cli.list.parameters import FULL
 from bridge.tools.specification import ToolSpecification
+from tests import forks
 from tests.cli.pseudo_terminal import Terminal
 from tests.cli.schemas import JSON_SCHEMA_LIKE
 from tests.client.scripted import listed, scripted_command
@@ -201,3 +202,20 @@ def test_names_are_bold_and_foreign_text_is_escaped_on_a_terminal(directory: Pat
     terminal = Terminal("list", "nested.py", cwd=directory, env={"NO_COLOR": "1"})
     assert terminal.ended() == 0
     assert "\x1b" not in terminal.raw.replace("\\x1b", "")
+
+
+def test_what_definitions_cost_is_listed_by_tool_and_server(run: Run, directory: Path) -> None:
+    done = run("list", "calculator.py", "--tokens")
+    *tools, total = done.stdout.splitlines()
+    assert total.split()[1:] == ["4", "tools,", "estimated", "tokens"]
+    numbers = [int(line.split()[0]) for line in tools]
+    assert numbers == sorted(numbers, reverse=True)
+    assert int(total.split()[0]) == sum(numbers) > 100
+    entry = forks.entry("-m", "bridge", "serve", "calculator.py", cwd=str(directory))
+    (directory / "two.json").write_text(json.dumps({"mcpServers": {"one": entry, "two": entry}}))
+    found = json.loads(run("list", "two.json", "--tokens", "--json").stdout)
+    assert found["servers"].keys() == {"one", "two"}
+    assert found["estimatedTokens"] == sum(found["servers"].values())
+    assert {each["server"] for each in found["tools"]} == {"one", "two"}
+    assert "tools of two" in run("list", "two.json", "--tokens").stdout
+    assert run("list", "calculator.py", "--tokens", "--full").returncode == 2

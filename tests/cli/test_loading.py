@@ -204,8 +204,8 @@ def test_an_object_of_a_file_can_be_named(run: Run, directory: Path, target: str
             ),
         ),
         (
-            "from mcp.server import Server\nserver = Server('mine')\ndef add(a: int) -> int: ...\n",
-            ("{file} has no tools: it contains a server: name the command that runs it over stdio: -- python {file}"),
+            "from bridge import Server\nbuy = Server(name='a')\nsell = Server(name='b')\n",
+            "{file} has several servers; name one: {file}:buy or {file}:sell",
         ),
         ("from bridge import TargetError\nraise TargetError('set SHOP_KEY')\n", "set SHOP_KEY"),
     ],
@@ -227,10 +227,17 @@ def test_a_file_without_usable_tools_is_one_line_and_code_2(
         ("calculator.py:ad", "{directory}/calculator.py has no object 'ad'; did you mean 'add'?"),
         ("calculator.py:add.nothing", "{directory}/calculator.py has no object 'add.nothing'"),
         (
-            "server.py:mine",
+            "web.py:app",
             (
-                "{directory}/server.py:mine is itself a server: "
-                "name the command that runs it over stdio: -- python {directory}/server.py"
+                "{directory}/web.py:app is a Starlette application, whose routes are no tools: name its server, "
+                "{directory}/web.py:notes, or run it by an ASGI server such as uvicorn, and name its URL"
+            ),
+        ),
+        (
+            "page.py",
+            (
+                "{directory}/page.py has no tools: it contains a Starlette application, whose routes are no tools: "
+                "name the functions that it serves, or run it by an ASGI server such as uvicorn, and name its URL"
             ),
         ),
         ("calculater", "there is no module 'calculater'"),
@@ -258,7 +265,11 @@ def test_a_target_that_cannot_be_used_is_one_line_and_code_2(
     (directory / "shop.py").write_text(
         "from bridge import tool\nclass Shop:\n    @tool\n    def buy(self) -> int: ...\n"
     )
-    (directory / "server.py").write_text("from mcp.server import Server\nmine = Server('mine')\n")
+    (directory / "page.py").write_text("from starlette.applications import Starlette\npage = Starlette()\n")
+    (directory / "web.py").write_text(
+        "from bridge.server import Server, http_app\nfrom calculator import add\n"
+        "notes = Server(add, name='notes')\napp = http_app(notes)\n"
+    )
     done = run("list", target)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.removeprefix("printed at import\n") == f"bridge: {message.format(directory=directory)}\n"

@@ -10,15 +10,28 @@ import httpx2
 from bridge.client import HttpTransport
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from bridge.client import ServerConfig
+
+
+class OtherAuth(httpx2.Auth):
+    """The same authentication as of another library."""
+
+    def __init__(self, auth: httpx2.Auth) -> None:
+        self._auth = auth
+
+    def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Sign a request."""
+        return self._auth.async_auth_flow(request)
 
 
 class ClientTransport(HttpTransport):
     """Transport with authentication of another library, which needs the general client."""
 
     def sign_in(self) -> httpx2.Auth:
-        """Return authentication that adds nothing."""
-        return httpx2.Auth()
+        """Return the usual authentication."""
+        return OtherAuth(super().sign_in() or httpx2.Auth())
 
 
 def sent_by(config: ServerConfig, *, own: bool) -> ServerConfig:

@@ -9,8 +9,11 @@ import gzip
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
 from copy import deepcopy
+from dataclasses import replace
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
 
 import anyio
 from pydantic_core import from_json
@@ -18,6 +21,7 @@ from pydantic_core import from_json
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.running_call import CallOptions
 from bridge.errors import ServerAnswerError, ServerError, ServerRefusedError
+from bridge.protocol import peer
 from bridge.tools.context import InvocationContext
 from bridge.wire.tools import ReceivedResult
 from tests.client.http_client import sent_by
@@ -30,7 +34,8 @@ if TYPE_CHECKING:
     from bridge.types import Json
     from tests.client.raw_http import RawServer, Request
 
-ID_DIGITS = 10
+FIRST_ID = 10**9
+"""ID of the first request of a session: all have as many digits, so that responses differ in nothing else."""
 CALL_SECONDS = 3
 DEADLINE_SECONDS = 60
 
@@ -209,11 +214,9 @@ class Answer(NamedTuple):
 
 
 def _with_ids(text: bytes, request: Request) -> bytes:
-    """Text with the request's IDs, and blanks before it, so that it is equally long on both ways."""
-    for name, value in ((b'"@id"', request.call_id), (b'"@token"', request.token)):
-        number = b"%d" % value
-        text = b" " * (text.count(name) * (ID_DIGITS - len(number))) + text.replace(name, number)
-    return text
+    """Text with the request's IDs."""
+    assert request.call_id >= FIRST_ID
+    return text.replace(b'"@id"', b"%d" % request.call_id).replace(b'"@token"', b"%d" % request.token)
 
 
 class Outcome(NamedTuple):
@@ -232,9 +235,10 @@ class Outcome(NamedTuple):
 class Pair:
     """Connections to one server, over own HTTP connections and by the HTTP client; both stay open while usable."""
 
-    def __init__(self) -> None:
+    def __init__(self, headers: dict[str, str]) -> None:
         self.opened = 0
         """Number of times that they were opened."""
+        self._headers = headers
         self._server: RawServer
         self._connections: list[Connection] = []
         self._stack = AsyncExitStack()
@@ -242,11 +246,12 @@ class Pair:
 
     @classmethod
     @asynccontextmanager
-    async def serving(cls, era: str) -> AsyncIterator[Pair]:
-        """Serve in an era, ``legacy`` or the modern version."""
-        pair = cls()
-        async with raw_server(era, pair._pieces) as pair._server, pair._stack:
-            yield pair
+    async def serving(cls, era: str, **headers: str) -> AsyncIterator[Pair]:
+        """Serve in an era, ``legacy`` or the modern version; with ``Authorization`` among them, no login is used."""
+        pair = cls(headers)
+        with patch.object(peer, "count", lambda _: count(FIRST_ID)):
+            async with raw_server(era, pair._pieces) as pair._server, pair._stack:
+                yield pair
 
     async def outcomes(self, answer: Answer) -> tuple[Outcome, Outcome]:
         """Outcomes of a call with this response: over an own connection, and by the HTTP client."""
@@ -263,7 +268,8 @@ class Pair:
     async def _open(self) -> None:
         self.opened += 1
         for own in (True, False):
-            config = sent_by(self._server.config(timeout_seconds=CALL_SECONDS), own=own)
+            config = self._server.config(timeout_seconds=CALL_SECONDS)
+            config = sent_by(replace(config, transport=config.transport.with_headers(self._headers)), own=own)
             connection = await self._stack.enter_async_context(Connection(config))
             assert is_direct(connection) is own
             self._connections.append(connection)

@@ -92,6 +92,13 @@ async def end_the_server(port: int) -> str:
 
 
 @tool
+async def steps(to: int, context: InvocationContext) -> None:
+    """Report progress."""
+    for step in range(1, to + 1):
+        await context.progress(step, to)
+
+
+@tool
 async def progress_and_hold(context: InvocationContext, port: int) -> str:
     """Report progress once, then run until cancelled."""
     await context.progress(1, 2, "half")
@@ -161,5 +168,7 @@ async def change_the_list() -> bool:
     return "run" in TOOLS
 
 
-TOOLS = ToolBox(declared, [add, pid, variables, hold, hold_the_first_time, run, end_the_server, progress_and_hold])
+TOOLS = ToolBox(
+    declared, [add, pid, variables, hold, hold_the_first_time, run, end_the_server, progress_and_hold, steps]
+)
 TOOLS.add(start_a_child, change_the_list, order, order_together, located)

@@ -14,7 +14,7 @@ from bridge.client import Connection, McpToolProvider, MemoryTransport, ServerCo
 from bridge.client.connection.list_methods import TOOLS, Listed
 from bridge.client.pins import MAX_DIFF_LINES, Pin, ServerPins, load_pins, pins_of, write_pins
 from bridge.errors import ConfigError
-from bridge.server import Publisher
+from bridge.server import Server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -211,7 +211,7 @@ async def test_a_connection_lists_only_what_its_pins_admit() -> None:
         return a
 
     tools = ToolBox(add)
-    transport = MemoryTransport(Publisher(tools, name="calc"))
+    transport = MemoryTransport(Server(tools, name="calc"))
     async with Connection(ServerConfig(name="calc", transport=transport)) as connection:
         listed = (await connection.list_tools()).tools
 

@@ -27,7 +27,7 @@ from bridge import (
     tool,
 )
 from bridge.client import Connection, McpToolProvider, RemoteName, parse_config
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from tests.client.conftest import stdio_config
 from tests.client.scripted import listed, scripted_config
 
@@ -41,8 +41,8 @@ NOWHERE = StdioTransport("there-is-no-such-command")
 
 def memory_config(name: str, *tools: object, **settings: Any) -> ServerConfig:
     """A server in this process."""
-    publisher = Publisher(ToolBox(*tools), name=name)
-    return replace(ServerConfig(name=name, transport=MemoryTransport(publisher)), **settings)
+    server = Server(ToolBox(*tools), name=name)
+    return replace(ServerConfig(name=name, transport=MemoryTransport(server)), **settings)
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from bridge import (
 )
 from bridge.client import ConnectionState, HttpTransport, McpToolProvider, ReconnectPolicy
 from bridge.errors import DefinitionError, ServerUnavailableError
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from tests.client.clock import Clock
 from tests.client.foreign import ForeignServer
 from tests.client.test_provider import NOWHERE, memory_config, names, provided
@@ -74,7 +74,7 @@ request = ToolProviderRequest(user_message=UserMessage(()), context=InvocationCo
 @pytest.mark.parametrize("pin", ["auto", "legacy"])
 async def test_tools_that_a_server_adds_and_removes_come_and_go(pin: str) -> None:
     box = ToolBox(add)
-    transport = MemoryTransport(Publisher(box, name="one"))
+    transport = MemoryTransport(Server(box, name="one"))
     async with provided(ServerConfig(name="one", transport=transport, protocol=pin)) as provider:  # type: ignore[arg-type]  # a parameter of the test
         changes = Changes(provider)
         box.add(sub)
@@ -87,7 +87,7 @@ async def test_tools_that_a_server_adds_and_removes_come_and_go(pin: str) -> Non
 
 async def test_a_tool_that_is_described_otherwise_has_changed() -> None:
     box = ToolBox(add)
-    async with provided(ServerConfig(name="one", transport=MemoryTransport(Publisher(box, name="one")))) as provider:
+    async with provided(ServerConfig(name="one", transport=MemoryTransport(Server(box, name="one")))) as provider:
         changes = Changes(provider)
         before = provider.tools.get("add")
         box.replace(tools_from(tool("Add up.", name="add")(lambda a, b: a + b)))
@@ -98,7 +98,7 @@ async def test_a_tool_that_is_described_otherwise_has_changed() -> None:
 
 async def test_a_thousand_changes_are_followed_to_the_last() -> None:
     box = ToolBox(add)
-    async with provided(ServerConfig(name="one", transport=MemoryTransport(Publisher(box, name="one")))) as provider:
+    async with provided(ServerConfig(name="one", transport=MemoryTransport(Server(box, name="one")))) as provider:
         changes = Changes(provider)
         for _ in range(500):
             box.add(sub)

@@ -10,6 +10,7 @@ import pytest
 
 import bridge
 from bridge import InvocationContext, McpToolProvider, TokenStream, ToolProgress, ai_service, tool
+from bridge.service.loop import InvocationLimits
 from bridge.testing import ScriptedChatModel
 from bridge.tools.tool import ToolExecutionRequest
 from tests.client.test_provider import add, memory_config
@@ -75,7 +76,9 @@ async def test_in_another_event_loop_a_blocking_providers_tools_report_progress_
         return {}
 
     servers = await anyio.to_thread.run_sync(partial(bridge.connect, memory_config("one", slowly), meta_supplier=note))
-    service = ai_service(Assistant, chat_model=answers(), tools=servers, timeout_seconds=DEADLINE_SECONDS)
+    service = ai_service(
+        Assistant, chat_model=answers(), tools=servers, limits=InvocationLimits(timeout_seconds=DEADLINE_SECONDS)
+    )
     with anyio.fail_after(DEADLINE_SECONDS):
         stream = service.stream("1 + 2?")
         progress = [event async for event in stream if isinstance(event, ToolProgress)]

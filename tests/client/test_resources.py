@@ -20,7 +20,7 @@ from bridge import (
 from bridge.client import McpToolProvider, MemoryTransport
 from bridge.client.connection import listing
 from bridge.errors import ResourceNotFoundError, ServerAnswerError, ServerRefusedError, ServerUnavailableError
-from bridge.server import Publisher
+from bridge.server import Server
 from tests.client.conftest import python_config
 from tests.client.foreign import ForeignServer
 from tests.client.test_provider import NOWHERE, add, memory_config, names
@@ -205,7 +205,7 @@ async def test_the_most_specific_template_of_several_servers_reads_a_uri() -> No
 
             return read
 
-        publisher = Publisher(ResourceBox(*map(reader, templates)), name=name)
+        publisher = Server(ResourceBox(*map(reader, templates)), name=name)
         return ServerConfig(name=name, transport=MemoryTransport(publisher))
 
     servers = [serving("wide", "docs://{+path}"), serving("narrow", "docs://a/{+path}", "docs:///{path}/b")]

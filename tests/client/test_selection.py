@@ -27,7 +27,7 @@ from bridge.client import Connection, McpToolProvider, MemoryTransport
 from bridge.client.connection.list_methods import LIST_METHODS, PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from bridge.client.pins import ServerPins, load_pins, pins_of, write_pins
 from bridge.gateway import Gateway
-from bridge.server import Publisher
+from bridge.server import Server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,7 @@ class Served:
 def served() -> Served:
     resources, prompts = ResourceBox(everything, note), PromptBox(plan, sum_up)
     features = Features(tools=ToolBox(), resources=resources, prompts=prompts)
-    return Served(resources, prompts, MemoryTransport(Publisher(features, name="notes")))
+    return Served(resources, prompts, MemoryTransport(Server(features, name="notes")))
 
 
 def keys(box: Any) -> list[str]:
@@ -253,8 +253,8 @@ async def test_a_gateway_passes_on_what_has_passed_the_pins(served: Served) -> N
     async with Gateway([config]) as gateway:
         await gateway.provider.follow("resources")
         await gateway.provider.follow("prompts")
-        publisher = Publisher(gateway.features, name="gateway")
-        through = ServerConfig(name="gateway", transport=MemoryTransport(publisher))
+        server = Server(gateway.features, name="gateway")
+        through = ServerConfig(name="gateway", transport=MemoryTransport(server))
         async with Connection(through) as connection:
             found = {
                 method: [each[method.key] for each in (await connection.list_items(method)).items]

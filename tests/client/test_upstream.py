@@ -3,11 +3,10 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from bridge.client import Connection, ReconnectPolicy, ServerConfig
-from bridge.client.upstream import Upstream
-from bridge.client.uris import UriNames
+from bridge.client import Connection, ServerConfig
 from tests.client.conftest import DEADLINE_SECONDS
 from tests.client.scripted import listed, scripted_config
+from tests.client.upstreams import upstream_of
 
 pytestmark = pytest.mark.anyio
 
@@ -28,19 +27,7 @@ class StillClosing(Connection):
 
 async def test_a_server_whose_opening_was_cancelled_halfway_can_be_closed_and_opened_again() -> None:
     connection = StillClosing(scripted_config([listed("add")]))
-    upstream = Upstream(
-        connection,
-        connect=Connection,
-        reconnect=ReconnectPolicy(),
-        headers_supplier=None,
-        meta_supplier=None,
-        validates_results=True,
-        uris=UriNames(),
-        changed=lambda _feature: None,
-        updated=lambda _uri: None,
-        watched=tuple,
-        state_changed=lambda _state: None,
-    )
+    upstream = upstream_of(connection)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(upstream.start)
         await connection.is_opening.wait()

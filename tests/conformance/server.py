@@ -11,7 +11,7 @@ import sys
 import uvicorn
 from features import FEATURES  # type: ignore[import-not-found]  # it stands beside this file
 
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 
 WAYS = {"asyncio": ("asyncio", "h11"), "uvloop": ("uvloop", "httptools"), "redis": ("uvloop", "httptools")}
 
@@ -23,9 +23,9 @@ def main() -> None:
     parser.add_argument("--redis-url", help="where sessions and tasks are")
     options = parser.parse_args()
     loop, http = WAYS[options.way]
-    publisher = Publisher(FEATURES, name="conformance", version="1.0")
+    server = Server(FEATURES, name="conformance", version="1.0")
     sse = options.redis_url is None
-    app = http_app(FEATURES, publisher=publisher, redis_url=options.redis_url, sse=sse)
+    app = http_app(server, redis_url=options.redis_url, sse=sse)
     config = uvicorn.Config(app, loop=loop, http=http, log_level="warning", timeout_graceful_shutdown=3)
     with socket.create_server(("127.0.0.1", options.port)) as listener:
         sys.stderr.write(f"serving conformance at http://localhost:{listener.getsockname()[1]}/mcp\n")

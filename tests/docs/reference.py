@@ -47,6 +47,7 @@ Claude Code, are read as well: see [Configuration](../clients/configuration.md).
 ROOMS = {
     "tools": "Tools",
     "openapi": "Tools",
+    "middleware": "Tools",
     "resources": "Resources and prompts",
     "prompts": "Resources and prompts",
     "server": "Running a server",
@@ -64,6 +65,7 @@ ROOMS = {
 MODULES = {
     "server": ("Serving", ["bridge.server", "bridge.server.auth", "bridge.server.limits", "bridge.gateway"]),
     "openapi": ("OpenAPI", ["bridge.openapi"]),
+    "middleware": ("Middleware", ["bridge.middleware"]),
     "client": ("Clients", ["bridge.client"]),
     "adapters": ("Other frameworks", ["bridge.adapters"]),
     "testing": ("Testing", ["bridge.testing"]),

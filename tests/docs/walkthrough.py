@@ -39,7 +39,7 @@ from unittest import mock
 import yaml
 
 from bridge.client import parse_config
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from tests import forks
 from tests.docs.chat_api import running_chat_api
 from tests.markdown import ROOT, commands_of
@@ -113,7 +113,7 @@ class Walkthrough:
         sys.path.insert(0, str(self._folder))
         self._exit.callback(sys.path.remove, str(self._folder))
         self._exit.callback(self._forget_modules)
-        self._exit.callback(switch.enable, None)  # a page may enable telemetry
+        self._exit.callback(current.enable, None)  # a page may enable telemetry
         return self
 
     def __exit__(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bridge import ToolAnnotations
 from bridge.doctor.reports import as_json, as_text
 from bridge.doctor.rule import PAGE
@@ -97,3 +99,16 @@ def test_json_has_every_finding_with_its_object() -> None:
             "where": "annotations.readOnlyHint",
         }
     ]
+
+
+def test_several_servers_are_shown_with_what_each_costs() -> None:
+    one, two = tools(described("a", "A.")), tools(described("b", "B. " * 40))
+    definitions = [
+        replace(definition, server=server)
+        for server, subject in (("one", one), ("two", two))
+        for definition in subject.definitions
+    ]
+    subject = Subject(targets=one.targets, definitions=tuple(definitions))
+    costs = [specification.estimated_tokens for _, specification in subject.tools]
+    text = as_text([], subject, shows_notes=False)
+    assert text.endswith(f"cost about {sum(costs)} tokens (two {costs[1]}, one {costs[0]})")

@@ -62,9 +62,11 @@ def test_a_worker_runs_the_tasks_of_the_standalone_server() -> None:
     assert settings[1].keys() <= read
 
 
-def test_the_compose_file_is_one() -> None:
-    judged_by("check-jsonschema", "--builtin-schema", "vendor.compose-spec", str(DEPLOY / "compose.yaml"))
-    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]["bridge"]
+@pytest.mark.parametrize(("file", "name"), [("compose.yaml", "bridge"), ("credentials/compose.yaml", "gateway")])
+def test_a_compose_file_is_one(file: str, name: str) -> None:
+    judged_by("check-jsonschema", "--builtin-schema", "vendor.compose-spec", str(DEPLOY / file))
+    service = yaml.safe_load((DEPLOY / file).read_text(encoding="utf-8"))["services"][name]
+    assert (DEPLOY / file).parent.joinpath(service["build"]).resolve() == ROOT
     assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
 
 

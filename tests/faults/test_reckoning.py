@@ -14,7 +14,7 @@ import pytest
 
 from bridge import MemoryTransport, ServerConfig, ToolBox, tool
 from bridge.client import McpToolProvider
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from tests.faults.holdings import Holdings, leaked_processes
 from tests.faults.served import note
 from tests.faults.table import Outcome, markdown
@@ -97,7 +97,7 @@ async def test_a_lost_call_one_that_ran_twice_and_what_is_not_true_are_found(tmp
     async def never(journal: str, call: str) -> None:
         await anyio.sleep_forever()
 
-    transport = MemoryTransport(Publisher(ToolBox([work, lie, never]), name="server"))
+    transport = MemoryTransport(Server(ToolBox([work, lie, never]), name="server"))
     async with McpToolProvider(ServerConfig(name="server", transport=transport)) as provider:
         traffic = Traffic(provider, tmp_path / "journal")
         assert await traffic.call()

@@ -220,11 +220,12 @@ def fuzz_answers(era: str, seconds: float, seed: int) -> Outcome:
     logging.disable()  # of messages that cannot be read
 
     async def compare() -> None:
-        async with Pair.serving("legacy" if era == "handshake" else MODERN) as pair:
+        version = "legacy" if era == "handshake" else MODERN
+        async with Pair.serving(version) as of_login, Pair.serving(version, Authorization="Bearer key") as of_key:
             while monotonic() < end:
                 for number in range(seed + outcome.tried, seed + outcome.tried + BATCH):
                     answer = Answer.of(Random(number))
-                    own, by_client = await pair.outcomes(answer)
+                    own, by_client = await (of_key if number % 2 else of_login).outcomes(answer)
                     if own != by_client:
                         told = f"{own}, by the HTTP client {by_client}: {answer}"
                         outcome.problems.append(f"{outcome.name}, seed {number}: {told}"[:SHOWN_CHARS])

@@ -10,7 +10,7 @@ import anyio
 
 from bridge.client import CallOptions, ClientHandlers, Connection, MemoryTransport, ServerConfig
 from bridge.gateway import Gateway
-from bridge.server import Publisher
+from bridge.server import Server
 from bridge.tools.questions import ElicitationAnswer
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import NAME_FORM, made
@@ -57,9 +57,9 @@ class Journal:
 
 def server_config(*tools: object, era: str = "legacy", name: str = "upstream", **settings: Any) -> ServerConfig:
     """Return the configuration of a server in this process, of that era."""
-    publisher = Publisher(ToolBox(*tools), name=name)
+    server = Server(ToolBox(*tools), name=name)
     pin: Any = era
-    return ServerConfig(name=name, transport=MemoryTransport(publisher), protocol=pin, **settings)
+    return ServerConfig(name=name, transport=MemoryTransport(server), protocol=pin, **settings)
 
 
 async def _accept(question: Any, context: InvocationContext) -> ElicitationAnswer:
@@ -76,9 +76,9 @@ async def caller(
     state_keys: Sequence[bytes] = STATE_KEYS,
 ) -> AsyncIterator[Connection]:
     """Return a caller of a gateway, of that era."""
-    publisher = Publisher(gateway.features, name="gateway", state_keys=state_keys)
+    server = Server(gateway.features, name="gateway", state_keys=state_keys)
     pin: Any = era
-    config = ServerConfig(name="gateway", transport=MemoryTransport(publisher), protocol=pin)
+    config = ServerConfig(name="gateway", transport=MemoryTransport(server), protocol=pin)
     handlers = (handlers or ClientHandlers(elicitation=_accept)) if can_be_asked else None
     async with Connection(config, handlers=handlers) as connection:
         yield connection

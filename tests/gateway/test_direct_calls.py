@@ -14,6 +14,7 @@ import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
+from bridge import Spill
 from bridge.client.connection import direct_calls, requests
 from bridge.client.connection.direct_calls import DirectCall
 from bridge.client.connection.session import Session
@@ -23,17 +24,18 @@ from bridge.client.uris import UriNames
 from bridge.gateway.proxy import ProxyExecutor
 from bridge.gateway.suspended_calls import SuspendedCalls
 from bridge.gateway.tasks import GatewayTasks
-from bridge.hosting.eager_tasks import EagerTasks
 from bridge.hosting.serve import http_protocol
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
+from bridge.server.eager_tasks import EagerTasks
 from bridge.server.limits import Limits, Rate
+from bridge.telemetry.current import enabled
 from bridge.telemetry.observer import Observer
-from bridge.telemetry.switch import enabled
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.toolbox import ToolBox
 from tests.client.raw_http import DONE, MODERN, Request, event, http, json_of, opened, progress, raw_server, stream
 from tests.client.raw_http import response as response_to
+from tests.client.upstreams import upstream_of
 from tests.gateway.test_calls import DEADLINE_SECONDS, served
 from tests.server.http_server import HEADERS, answer, call, initialize, modern, modern_headers, notification
 from tests.telemetry.measured import Measured
@@ -107,7 +109,7 @@ async def between(
             tool = remote_tool(LISTED, connection, validates_results=False, uris=uris)
             assert isinstance(tool.executor, RemoteExecutor)
             tasks = GatewayTasks(McpToolProvider())
-            proxy = ProxyExecutor(tool.executor, connection, SuspendedCalls(), tasks, forwards_headers)
+            proxy = ProxyExecutor(tool.executor, upstream_of(connection), SuspendedCalls(), tasks, forwards_headers)
             app = http_app(ToolBox([replace(tool, executor=proxy)]), **(options or {}))
             async with (
                 served(app, http_protocol(app.pre_asgi_handler(lambda: True))) as origin,
@@ -313,6 +315,24 @@ async def test_a_gateway_with_credentials_limits_or_callbacks_uses_a_task(
     async with between(usual, options=options, headers=headers) as gateway:
         status, message = await gateway.call(a=1)
         assert (status, message["result"]["structuredContent"], direct) == (200, {"a": 1}, [])
+
+
+def long_text(request: Request) -> Answer:
+    text = "x" * request.message["params"]["arguments"].get("count", 0)
+    return [json_of(request.call_id, {**DONE, "content": [{"type": "text", "text": text}]})]
+
+
+async def test_a_large_result_is_kept_aside_and_others_need_no_task(
+    direct: list[DirectCall], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"policy": ExecutionPolicy(spill=Spill(chars=1000))}
+    async with between(long_text, options=options) as gateway:
+        _, message = await gateway.call(count=2000)
+        assert [block["type"] for block in message["result"]["content"]] == ["text", "resource_link"]
+        assert len(direct) == len(gateway.server.calls) == 1  # sent at once, and continued
+        monkeypatch.setattr(EagerTasks, "run", None)
+        _, message = await gateway.call(count=500)
+        assert message["result"]["content"] == [{"type": "text", "text": "x" * 500}]
 
 
 async def test_a_gateway_that_observes_uses_a_task(direct: list[DirectCall]) -> None:

@@ -15,7 +15,7 @@ from bridge import ClientHandlers, Features, HttpTransport, MemoryTransport, Ser
 from bridge.client import Connection
 from bridge.gateway import Gateway
 from bridge.hosting.serve import http_protocol
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.tools.toolbox import ToolBox
 from tests import forks
 from tests.client.http_client import sent_by
@@ -65,7 +65,7 @@ async def carried(stack: AsyncExitStack, served: Features, carrier: str) -> Tran
         app = http_app(served)
         direct = http_protocol(app.pre_asgi_handler(lambda: True))
         return HttpTransport(await stack.enter_async_context(serving(app, direct)) + "/mcp")
-    return MemoryTransport(Publisher(served, name="extended", state_keys=STATE_KEYS))
+    return MemoryTransport(Server(served, name="extended", state_keys=STATE_KEYS))
 
 
 def announced(connection: Connection) -> dict[str, Any]:
@@ -140,7 +140,7 @@ async def test_a_program_declares_the_extensions_of_a_configuration(era: str) ->
 async def test_the_first_of_several_servers_gives_the_settings(era: str) -> None:
     def server(name: str, **extensions: Any) -> ServerConfig:
         of_server = replace(features, extensions={f"com.example/{key}": each for key, each in extensions.items()})
-        transport = MemoryTransport(Publisher(of_server, name=name))
+        transport = MemoryTransport(Server(of_server, name=name))
         names: dict[str, Any] = {f"com.example/{key}": {} for key in ("colours", "sounds", "own")}
         return replace(config(transport, era, extensions=names), name=name)
 

@@ -29,7 +29,7 @@ from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES
 from bridge.client.uris import UI_EXTENSION, UI_SETTINGS
 from bridge.errors import ServerRefusedError
 from bridge.gateway import Gateway
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.server.limits import Limits, Rate
 from tests.client.served_features import FEATURES, all_bytes
 from tests.client.test_remote_features import HANDLERS
@@ -66,7 +66,7 @@ async def deadline() -> AsyncIterator[None]:
 def served(features: object, era: str, name: str = "notes") -> ServerConfig:
     """Return the configuration of a server in this process."""
     pin: Any = era
-    transport = MemoryTransport(Publisher(features, name=name, state_keys=STATE_KEYS))
+    transport = MemoryTransport(Server(features, name=name, state_keys=STATE_KEYS))
     return ServerConfig(name=name, transport=transport, protocol=pin)
 
 
@@ -116,7 +116,7 @@ async def test_one_server_answers_through_a_gateway_as_directly(era: str, server
 
 async def test_a_refusal_of_a_read_keeps_its_data(era: str, server_era: str) -> None:
     limits = Limits(tool_rates={"titles": Rate(1, 1000)})
-    publisher = Publisher(ASSISTANT, name="notes", state_keys=STATE_KEYS, limits=limits)
+    publisher = Server(ASSISTANT, name="notes", state_keys=STATE_KEYS, limits=limits)
     pin: Any = server_era
     server = ServerConfig(name="notes", transport=MemoryTransport(publisher), protocol=pin)
     async with between(server, era=era) as (_, through):
@@ -253,7 +253,7 @@ async def test_a_box_of_both_reads_local_templates_first(era: str, server_era: s
     async with McpToolProvider(served(Features(resources=ResourceBox(first)), server_era)) as provider:
         await provider.resources.list()
         features = Features.of(ResourceBox(user), provider.resources)
-        published = Publisher(features, name="both", state_keys=STATE_KEYS)
+        published = Server(features, name="both", state_keys=STATE_KEYS)
         pin: Any = era
         config = ServerConfig(name="both", transport=MemoryTransport(published), protocol=pin)
         async with Connection(config) as connection:
@@ -267,7 +267,7 @@ async def test_all_who_watch_share_one_subscription(era: str, server_era: str) -
     )
     async with AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(Gateway([served(features, server_era)]))
-        publisher = Publisher(gateway.features, name="gateway", state_keys=STATE_KEYS)
+        publisher = Server(gateway.features, name="gateway", state_keys=STATE_KEYS)
         changes, receive = anyio.create_memory_object_stream[str](10)
         stops = []
         for name in ("one", "two"):
@@ -295,7 +295,7 @@ async def test_changed_lists_are_announced(era: str, server_era: str) -> None:
         McpToolProvider(
             ServerConfig(
                 name="gateway",
-                transport=MemoryTransport(Publisher(gateway.features, name="gateway")),
+                transport=MemoryTransport(Server(gateway.features, name="gateway")),
                 protocol=era,  # type: ignore[arg-type]
             ),
             features=["resources", "prompts"],

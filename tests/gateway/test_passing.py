@@ -22,6 +22,7 @@ from bridge.server.exchange import LocalOrigin, ServedExchange
 from bridge.tools.toolbox import ToolBox
 from bridge.wire import tools as wire
 from tests.client.raw_http import MODERN, Request, http, opened, raw_server
+from tests.client.upstreams import upstream_of
 from tests.server.http_server import call, modern
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def gateway_to(connection: Connection, uris: UriNames | None = None) -> Dispatch
     """The dispatch of a server with the proxy of one tool."""
     tool = remote_tool(LISTED, connection, validates_results=False, uris=uris)
     assert isinstance(tool.executor, RemoteExecutor)
-    proxy = ProxyExecutor(tool.executor, connection, SuspendedCalls(), GatewayTasks(McpToolProvider()))
+    proxy = ProxyExecutor(tool.executor, upstream_of(connection), SuspendedCalls(), GatewayTasks(McpToolProvider()))
     return Dispatch(ServerCore(ToolBox([replace(tool, executor=proxy)]), name="gateway", version="2"))
 
 

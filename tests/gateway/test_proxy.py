@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridge.client.connection.running_call import CallOptions
 from bridge.errors import ServerRefusedError
 from bridge.protocol.messages import CallRefused, ProtocolError
 from bridge.protocol.versions import URL_ELICITATION_REQUIRED
@@ -149,15 +150,21 @@ async def test_a_person_may_decline(era: str) -> None:
 
 
 @ERAS
-async def test_pages_to_visit_before_a_call_are_told_as_the_server_tells_them(era: str) -> None:
+async def test_pages_to_visit_before_a_call_reach_the_caller(era: str) -> None:
     pages = {"elicitations": [{"mode": "url", "elicitationId": "1", "url": "https://example.org", "message": "Log in"}]}
 
     async def body(arguments: Mapping[str, Any], context: InvocationContext) -> str:
         raise CallRefused(ProtocolError(URL_ELICITATION_REQUIRED, "log in first", pages))
 
+    hands_on = CallOptions(hands_on_questions=True)
     async with between(server_config(made("login", body), era=era)) as (_, connection):
+        if era == "legacy":  # whose error the caller's era has no more: it is asked to visit the page
+            asked = await connection.call_tool("login", {}, options=hands_on)
+            (question,) = asked["inputRequests"].values()
+            assert question["params"]["url"] == "https://example.org"
+            return
         with pytest.raises(ServerRefusedError) as caught:
-            await connection.call_tool("login", {})
+            await connection.call_tool("login", {}, options=hands_on)
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32042, "log in first", pages)
 
 

@@ -23,7 +23,7 @@ from mcp_types import (
 
 from bridge.client import CallOptions, ClientHandlers, Connection, McpToolProvider, MemoryTransport, ServerConfig
 from bridge.gateway import Gateway
-from bridge.server import Publisher
+from bridge.server import Server
 from bridge.tools.content import Image, Text
 from bridge.tools.execution import execute
 from bridge.tools.questions import (
@@ -153,7 +153,7 @@ async def asking(
     """Connect a caller of a gateway to a server."""
     with anyio.fail_after(DEADLINE_SECONDS):
         async with Gateway([server]) as gateway:
-            published = Publisher(gateway.tools, name="gateway", state_keys=STATE_KEYS)
+            published = Server(gateway.tools, name="gateway", state_keys=STATE_KEYS)
             config = ServerConfig(name="gateway", transport=MemoryTransport(published), protocol=caller_era)
             async with Connection(config, handlers=handlers) as connection:
                 yield connection
@@ -279,7 +279,7 @@ async def test_a_provider_passes_it_on_too_and_what_is_supplied_stands_over_it()
                 result = await execute(provider.tools, ToolExecutionRequest("f", {}), context)
                 return result.text
 
-            published = Publisher(ToolBox(made("outer", body)), name="outer")
+            published = Server(ToolBox(made("outer", body)), name="outer")
             async with Connection(ServerConfig(name="outer", transport=MemoryTransport(published))) as outer:
                 said = {"traceparent": TRACE["traceparent"], "baggage": "user=ada"}
                 result = await outer.call_tool("outer", {}, options=CallOptions(meta=said))

@@ -21,7 +21,7 @@ from bridge.hosting.serve import http_protocol
 from bridge.hosting.server import BackgroundServer
 from bridge.server import http_app
 from bridge.server.limits import Limits
-from bridge.telemetry.switch import enabled
+from bridge.telemetry.current import enabled
 from tests.client.raw_http import HANDSHAKE, MODERN, RawServer, Request, http, raw_server, stream
 from tests.server.http_server import HEADERS, initialize, modern, modern_headers, notification, request
 from tests.server.test_observed import Watched

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from bridge.errors import ToolError
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.auth.identity import caller_of_request
 from bridge.server.limits import Limits
@@ -60,7 +60,7 @@ def test_calls_with_a_key_start_at_once_each_as_its_caller(name: str, steps: lis
             response = client.post(origin + "/mcp", json=sent, headers=headers)
             found.append(http_server.answer(response)["result"]["content"][0]["text"])
     assert found == order
-    assert steps.count("_in_context") > 2
+    assert steps.count("_run_in_context") > 2
 
 
 @tool
@@ -101,8 +101,8 @@ def test_a_question_in_the_first_step_of_a_function_is_asked_in_a_session(steps:
 
 
 def test_a_program_may_choose_the_memory_id_of_a_call_with_a_context() -> None:
-    publisher = Publisher(ToolBox(one, memory), name="chosen", memory_id_of=lambda context: f"of {context.account}")
-    app = http_app(None, publisher=publisher)
+    server = Server(ToolBox(one, memory), name="chosen", memory_id_of=lambda context: f"of {context.account}")
+    app = http_app(server)
     with http_server.serving(app, http="direct") as origin, whole_client() as client:
         for message in (call("one"), call("memory")):
             sent = http_server.modern(message)
@@ -176,10 +176,10 @@ def test_limits_of_calls_hold_for_functions(bound: str, held: Held, *, with_cont
         "concurrency": Limits(concurrency=2),
         "tool_concurrency": Limits(tool_concurrency={"hold": 2}),
     }
-    publisher = Publisher(
+    server = Server(
         ToolBox(function), name="limited", limits=limits[bound], max_calls=4 if bound == "max_calls" else None
     )
-    app = http_app(None, publisher=publisher)
+    app = http_app(server)
     with http_server.serving(app, http="direct") as origin, ExitStack() as stack:
         port = httpx.URL(origin).port or 0
         raw = modern("tools/call", name="hold", arguments={}).raw

@@ -16,8 +16,8 @@ from pydantic import AfterValidator
 
 from bridge.errors import ToolError
 from bridge.hosting.connection import Connection
-from bridge.hosting.eager_tasks import EagerTasks
 from bridge.server import http_app
+from bridge.server.eager_tasks import EagerTasks
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
 from bridge.tools.schema.parameters import ToolMemoryId

@@ -107,6 +107,11 @@ def test_behind_a_malformed_request_nothing_is_parsed(kind: type[HttpParser], ra
 
 
 @PARSERS
+def test_a_request_without_a_version_that_offers_an_upgrade_is_malformed(kind: type[HttpParser]) -> None:
+    assert events(kind(), UPGRADE.replace(b" HTTP/1.1", b""), GET)[-1] is MALFORMED
+
+
+@PARSERS
 @given(raw=st.lists(st.sampled_from([*HEADS, LAST, OLD, b"\r\n", b"0", b":", b" ", b"\x00", b"POST /"])).map(b"".join))
 def test_no_bytes_break_a_parser(kind: type[HttpParser], raw: bytes) -> None:
     parser = kind()

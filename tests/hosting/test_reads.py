@@ -10,12 +10,12 @@ import anyio
 import pytest
 
 from bridge.errors import ResourceNotFoundError, ToolError
-from bridge.hosting.eager_tasks import EagerTasks
 from bridge.prompts.function import prompt
 from bridge.prompts.prompt import Prompt, PromptMessage
 from bridge.resources.function import resource
 from bridge.resources.resource import Resource
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
+from bridge.server.eager_tasks import EagerTasks
 from bridge.server.limits import Limits
 from bridge.tools.content import File
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the functions are made
@@ -149,7 +149,7 @@ def test_every_outcome_is_that_of_asgi_and_of_a_server_with_limits(era: str, ste
     found, in_asgi = (answers(era, http_app(FEATURES), http, REQUESTS) for http in ("direct", "httptools"))
     assert found == in_asgi
     assert {"now", "later", "talk", "static", "render", "undescribed"} <= set(steps)
-    whole = http_app(None, publisher=Publisher(FEATURES, name="bridge", limits=Limits(max_result_bytes=10**6)))
+    whole = http_app(Server(FEATURES, name="bridge", limits=Limits(max_result_bytes=10**6)))
     assert [each[1] for each in answers(era, whole, "httptools", REQUESTS)] == [each[1] for each in found]
 
 
@@ -188,6 +188,6 @@ def test_a_reader_that_is_a_tool_is_read_like_others() -> None:
 
 
 def test_limits_of_calls_hold_for_reads() -> None:
-    limited = http_app(None, publisher=Publisher(FEATURES, name="limited", limits=Limits(tool_concurrency={"*": 1})))
+    limited = http_app(Server(FEATURES, name="limited", limits=Limits(tool_concurrency={"*": 1})))
     found = answers("modern", limited, "direct", REQUESTS[:1])
     assert found[0][1]["contents"][0]["text"] == "It rains."

@@ -33,6 +33,8 @@ if __name__ == "__main__":
     auth = Auth(ApiKeys(ApiKey("ci", "a-random-key-of-the-tests")))
     if "version" in sys.argv:
         bridge.run(add, version="7")
+    if "server" in sys.argv:
+        bridge.run(bridge.Server(add, name="mine", version="3"))
     __version__ = "1.2"
     if "http" in sys.argv:
         bridge.run(add, transport="http", port=0, name="sums", auth=auth if "auth" in sys.argv else None)
@@ -70,6 +72,15 @@ def test_a_program_may_say_its_version(program: str) -> None:
         assert described["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "adder", "version": "7"}
         server.close_input()
         assert server.wait() == 0
+
+
+def test_a_server_object_is_run_as_it_is(program: str) -> None:
+    with StdioProcess(command=[program, "server"]) as server:
+        described = server.answer(modern_request(1, "server/discover"))["result"]
+        assert described["_meta"]["io.modelcontextprotocol/serverInfo"] == {"name": "mine", "version": "3"}
+        assert "serving mine over stdio" in server.log()
+    with pytest.raises(DefinitionError, match="give name and version to the Server"):
+        bridge.run(bridge.Server(add, name="mine"), name="other", version="1")
 
 
 @pytest.mark.parametrize(("arguments", "status"), [(["http"], 200), (["http", "auth"], 401)])

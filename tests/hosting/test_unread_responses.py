@@ -15,7 +15,7 @@ import pytest
 
 from bridge.hosting import unread_responses
 from bridge.hosting.connection_limits import ConnectionLimits
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.cli import bounding
@@ -139,8 +139,8 @@ def test_a_client_that_hangs_up_on_what_it_does_not_read_gives_memory_and_places
     monkeypatch.setattr(unread_responses, "COLLECTED_BYTES", RESULT_BYTES // 2)
     monkeypatch.setattr(unread_responses, "_COLLECTION_SECONDS", (SHORT, 10 * SHORT))
     bounds = ConnectionLimits(max_connections=2 if kind == "sse" else 1)
-    publisher = Publisher(ToolBox(add, many), name="tests", max_calls=1)
-    with bounding.served(protocol, bounds, publisher=publisher, max_sessions=1) as port:
+    server = Server(ToolBox(add, many), name="tests", max_calls=1)
+    with bounding.served(protocol, bounds, server=server, max_sessions=1) as port:
         taken(port, CALL)
         raw, again = MANY, CALL
         if kind == "handshake":

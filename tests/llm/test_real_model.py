@@ -30,6 +30,7 @@ from bridge import (
 )
 from bridge.models.prompted import PromptedToolsChatModel
 from bridge.service.chat_model import CompleteResponse, FinishReason, PartialResponse
+from bridge.service.loop import InvocationLimits
 from bridge.testing import connected
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ async def test_it_uses_local_and_imported_tools(model: OpenAiChatModel) -> None:
             tools=[add],
             tool_providers=[imported],
             system_message=lambda _: EXAMPLES,
-            max_tool_round_trips=3,
+            limits=InvocationLimits(max_tool_round_trips=3),
             parameters=DETERMINED,
         )
         sum_ = await assistant.answer("12 plus 30")
@@ -195,7 +196,7 @@ async def test_a_conversation_uses_guardrails_a_search_and_a_fallback(model: Ope
         tool_search=ToolSearch(max_results=1),
         memory=memory,
         system_message=lambda _: SEARCHES,
-        max_tool_round_trips=4,
+        limits=InvocationLimits(max_tool_round_trips=4),
         parameters=DETERMINED,
         input_guardrails=in_digits,
         output_guardrails=with_the_sum,

@@ -16,8 +16,8 @@ from bridge.errors import ChatModelError
 from bridge.models.anthropic.model import AnthropicChatModel
 from bridge.models.bedrock.model import BedrockChatModel
 from bridge.models.openai.model import OpenAiChatModel
-from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import ChatEvent, ChatModel, PartialResponse, StreamingChatModel
+from bridge.service.loop import InvocationLimits
 from tests.models import anthropic_wire, bedrock_wire, openai_wire
 from tests.models.provider import DEADLINE_SECONDS, EVENT_STREAM, Answer, json_answer, server_sent
 from tests.models.requests import asking, events_until_error
@@ -156,7 +156,7 @@ async def test_a_provider_that_stalls_is_given_up(provider: Provider, name: str,
 @pytest.mark.parametrize("adapter", [OpenAiChatModel, AnthropicChatModel, BedrockChatModel])
 def test_nobody_has_to_ask_for_a_limit_of_silence(adapter: type[Any]) -> None:
     assert signature(adapter).parameters["timeout_seconds"].default == 600
-    assert signature(ai_service).parameters["model_timeout_seconds"].default == 600
+    assert InvocationLimits().model_timeout_seconds == 600
 
 
 async def test_nobody_there_is_an_error_that_may_pass(name: str, make: Make) -> None:

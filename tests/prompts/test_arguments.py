@@ -68,7 +68,7 @@ async def test_values_that_are_written_as_text_come_back(
     (found,) = seen
     assert (found[0], found[1], found[3:]) == (text, count, (exact, colour, size or "s"))
     assert math.isclose(found[2], share, abs_tol=0) or found[2] == share
-    wire = messages_to_wire(PROMPT, await PROMPT.tool.executor.execute(_request(arguments), InvocationContext()))
+    wire = messages_to_wire(await PROMPT.tool.executor.execute(_request(arguments), InvocationContext()))
     assert messages_from_wire(wire) == messages == (PromptMessage(text), PromptMessage(str(count)))
 
 

@@ -19,7 +19,7 @@ from bridge import (
     tool,
 )
 from bridge.client import McpToolProvider, MemoryTransport, ServerConfig
-from bridge.server import Publisher
+from bridge.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -152,8 +152,8 @@ async def test_clients_are_notified_of_both(era: Any, is_combined: bool) -> None
         """Do nothing."""
 
     sources: list[object] = [notes.box(interval_seconds=0.01), nothing]
-    publisher = Publisher(Features.of(*sources, *([other] if is_combined else [])), name="notes")
-    config = ServerConfig(name="notes", transport=MemoryTransport(publisher), protocol=era)
+    server = Server(Features.of(*sources, *([other] if is_combined else [])), name="notes")
+    config = ServerConfig(name="notes", transport=MemoryTransport(server), protocol=era)
     with anyio.fail_after(DEADLINE_SECONDS):
         async with McpToolProvider(config, features=["resources"]) as provider:
             changed, updated = anyio.Event(), anyio.Event()
@@ -164,7 +164,7 @@ async def test_clients_are_notified_of_both(era: Any, is_combined: bool) -> None
             notes.listed = (EVERYTHING, NOTE)
             await changed.wait()
             assert "notes://all" in keys(provider.resources)
-    publisher.changes.close()
+    server.changes.close()
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), None])

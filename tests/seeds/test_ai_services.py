@@ -31,6 +31,7 @@ from bridge import (
     tools_from,
     user_message,
 )
+from bridge.service.loop import InvocationLimits
 from bridge.testing import ScriptedChatModel
 from tests.seeds.services import assistant, call, told
 
@@ -329,7 +330,9 @@ async def test_the_number_of_round_trips_is_limited() -> None:
         return call("add", a=len(request.messages), b=1)
 
     model = ScriptedChatModel(never_satisfied)
-    genius = ai_service(MathGenius, chat_model=model, tools=[Calculator()], max_tool_round_trips=5)
+    genius = ai_service(
+        MathGenius, chat_model=model, tools=[Calculator()], limits=InvocationLimits(max_tool_round_trips=5)
+    )
     with pytest.raises(ToolLimitError, match="5 round trips"):
         genius.ask("Calculate 1+1, then add 1, then add 1...")
     assert len(told(model)) == 5

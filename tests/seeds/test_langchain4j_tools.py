@@ -154,7 +154,7 @@ GUIDE = {
         "seeds/test_testing_patterns.py::test_concurrent_execution_is_tested_without_a_clock"
     ),
     "Retry with Backoff": "seeds/test_errors.py::test_a_handler_counts_and_stops_in_the_end",
-    "Retry with Backoff, by a wrapper": "service/test_resilience.py::test_what_fails_is_run_again_and_that_is_logged",
+    "Retry with Backoff, by a wrapper": "middleware/test_guards.py::test_what_fails_is_run_again_and_that_is_logged",
     "Fallback Tools": "seeds/test_errors.py::test_a_tool_falls_back_to_another_service",
     "Circuit Breaker Pattern": ("seeds/test_best_practices.py::test_a_circuit_breaker_leaves_a_failing_service_alone"),
     "Graceful Degradation": "seeds/test_errors.py::test_a_tool_degrades_to_what_it_remembers",

@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from bridge.hosting.serve import http_protocol
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits, Rate
 from tests.server.differential_tools import features
@@ -42,14 +42,14 @@ def main() -> None:
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     auth = None if not options.auth else Auth(ApiKeys(*KEYS), tool_scopes={"mo*": ["moving"]})
-    publisher = Publisher(features(), name="tests", limits=LIMITS if options.limits else None)
-    app = http_app(None, publisher=publisher, auth=auth)
+    server = Server(features(), name="tests", limits=LIMITS if options.limits else None)
+    app = http_app(server, auth=auth)
     http: Any = options.http
     if options.reference:
         http = "h11"  # the other parser keeps white space around headers, which the SDK does not expect
     elif http == "direct":
         http = http_protocol(app.pre_asgi_handler(lambda: True))
-    served = Reference(app, publisher) if options.reference else app
+    served = Reference(app, server) if options.reference else app
     config = uvicorn.Config(served, http=http, ws="none", log_config=None, timeout_graceful_shutdown=1)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         sys.stderr.write(f"serving tests at http://127.0.0.1:{listener.getsockname()[1]}\n")

@@ -8,14 +8,14 @@ import sys
 import anyio
 from mcp.server.stdio import stdio_server
 
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.server.stdio.process import take_standard_streams
 from bridge.server.stdio.server import serve_stdio
 from tests.server.differential_tools import features
 from tests.server.sdk_reference import ReferenceServer
 
 
-async def serve_reference(publisher: Publisher) -> None:
+async def serve_reference(publisher: Server) -> None:
     server = ReferenceServer(publisher).server
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
@@ -23,7 +23,7 @@ async def serve_reference(publisher: Publisher) -> None:
 
 def main() -> None:
     logging.basicConfig(level=logging.CRITICAL)
-    publisher = Publisher(features(), name="tests")
+    publisher = Server(features(), name="tests")
     if "--reference" in sys.argv:
         anyio.run(serve_reference, publisher)
     else:

@@ -14,7 +14,7 @@ from bridge.server.http.session_requests import SessionRequests
 from bridge.server.http.sessions import HttpSession, Sessions
 from bridge.server.http.streams import OpenStreams
 from bridge.server.observed import dispatch_of
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import HEADERS, MODERN
 
@@ -35,19 +35,19 @@ class ServedEndpoint:
     Args:
         tools: The tools.
         stateless: As for the endpoint.
-        options: As for `Publisher`.
+        options: As for `Server`.
     """
 
     def __init__(self, *tools: object, stateless: bool = False, **options: Any) -> None:
         self.toolbox = ToolBox(*tools)
-        publisher = Publisher(self.toolbox, name="tests", **options)
+        server = Server(self.toolbox, name="tests", **options)
         self.session = HttpSession("s1", None)
         self.session.version, self.session.capabilities = HANDSHAKE, {"roots": {}}
         self.sessions = Sessions()
         self.sessions.open(self.session)
-        self.running = publisher.running
-        dispatch = dispatch_of(publisher, has_sessions=not stateless)
-        handshake = SessionRequests(publisher, dispatch, self.sessions, OpenStreams(), stateless=stateless)
+        self.running = server.running
+        dispatch = dispatch_of(server, has_sessions=not stateless)
+        handshake = SessionRequests(server, dispatch, self.sessions, OpenStreams(), stateless=stateless)
         self.endpoint = Endpoint(dispatch, self.running, handshake, ("/mcp", "/mcp/"))
 
 

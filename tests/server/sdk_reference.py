@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp import MCPError
-from mcp.server import NotificationOptions, Server
+from mcp.server import NotificationOptions
+from mcp.server import Server as McpServer
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.caching import CacheHint
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -24,7 +25,7 @@ from bridge.server.dispatch import Dispatch
 from bridge.server.exchange import LocalOrigin, ServedExchange
 from bridge.server.http.guards import GuardMiddleware
 from bridge.server.http.requests import REQUEST
-from bridge.server.listing import CACHE_SCOPE
+from bridge.server.lists.listing import CACHE_SCOPE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bridge.server.http.app import BridgeApp
-    from bridge.server.publisher import Publisher
+    from bridge.server.server import Server
 
     Asked = ServerRequestContext[Any, Any]
 
@@ -54,7 +55,7 @@ PARAMS: dict[str, type[types.RequestParams]] = {
 }
 
 
-class _Announcing(Server[Any]):
+class _Announcing(McpServer[Any]):
     """The SDK's server, which announces changes of its lists."""
 
     def create_initialization_options(
@@ -91,22 +92,22 @@ class ReferenceServer:
     """The SDK's server, whose methods are those of ours.
 
     Args:
-        publisher: What it serves.
+        server: What it serves.
     """
 
-    def __init__(self, publisher: Publisher) -> None:
-        self._running = publisher.running
-        self._dispatch = Dispatch(publisher)
+    def __init__(self, server: Server) -> None:
+        self._running = server.running
+        self._dispatch = Dispatch(server)
         self._levels: dict[int, Session] = {}
 
         def header_schema(name: str) -> Mapping[str, Any] | None:
-            listed = publisher.catalog.find(name)
+            listed = server.catalog.find(name)
             return None if listed is None or not listed.headers else listed.tool.specification.parameters
 
-        self.server: Server[Any] = _Announcing(
-            publisher.name,
-            version=publisher.version,
-            instructions=publisher.own_instructions,
+        self.server: McpServer[Any] = _Announcing(
+            server.name,
+            version=server.version,
+            instructions=server.own_instructions,
             cache_hints={"server/discover": CacheHint(ttl_ms=DISCOVERY_TTL_MS, scope=CACHE_SCOPE)},
             get_tool_input_schema=header_schema,
         )
@@ -148,11 +149,11 @@ class Reference(ReferenceServer):
 
     Args:
         app: The app.
-        publisher: What it serves.
+        server: What it serves.
     """
 
-    def __init__(self, app: BridgeApp, publisher: Publisher) -> None:
-        super().__init__(publisher)
+    def __init__(self, app: BridgeApp, server: Server) -> None:
+        super().__init__(server)
         self._app = app
         self._manager = StreamableHTTPSessionManager(self.server)
         self._guarded = GuardMiddleware(self._handle, guards=app.guards)

@@ -16,7 +16,7 @@ from bridge.server.stdio import process
 streams = process.take_standard_streams()
 print("printed while the tools are imported")  # noqa: T201 - what is tested
 
-from bridge.server.publisher import Publisher  # noqa: E402 - nothing is imported before the diversion
+from bridge.server.server import Server  # noqa: E402 - nothing is imported before the diversion
 from bridge.server.stdio.server import MAX_LINE_BYTES, serve_stdio  # noqa: E402
 from bridge.tools.context import InvocationContext  # noqa: E402, TC001 - read when the tools are made
 from bridge.tools.function import tool  # noqa: E402
@@ -211,8 +211,8 @@ def main(*settings: str) -> None:
         tools.add(tool(name="changed", metadata=metadata | {"k": metadata})(lambda: None))
         metadata["later"] = object()
     max_line_bytes = 1000 if "short-lines" in settings else MAX_LINE_BYTES
-    publisher = Publisher(tools, name="misbehaving")
-    serve_stdio(publisher, streams, max_line_bytes=max_line_bytes)
+    server = Server(tools, name="misbehaving")
+    serve_stdio(server, streams, max_line_bytes=max_line_bytes)
 
 
 def _tools() -> ToolBox:

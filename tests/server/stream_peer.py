@@ -12,7 +12,7 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.server.connection import StreamConnection
 from bridge.server.exchange import LocalOrigin
 from bridge.server.observed import dispatch_of
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import initialize, modern, notification
 
@@ -60,8 +60,8 @@ class Peer:
                 yield self
 
 
-def published(*tools: Any, **options: Any) -> Publisher:
-    return Publisher(ToolBox(*tools), name="tests", **options)
+def published(*tools: Any, **options: Any) -> Server:
+    return Server(ToolBox(*tools), name="tests", **options)
 
 
 def cancellation(message_id: Any) -> dict[str, Any]:

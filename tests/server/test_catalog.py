@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.server.listing import CursorError
-from bridge.server.tool_list import ToolList
+from bridge.server.lists.listing import CursorError
+from bridge.server.lists.tools import ToolList
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import made
 
@@ -37,6 +38,20 @@ def test_a_list_is_one_page_unless_a_size_is_given() -> None:
 
 def test_an_empty_toolbox_is_an_empty_page() -> None:
     assert ToolList(ToolBox()).page(modern=False) == {"tools": []}
+
+
+def test_a_tool_that_is_not_listed_is_found_by_its_name() -> None:
+    hidden = replace(made("b", nothing), listed=False)
+    catalog = ToolList(ToolBox(*box("a"), hidden, *box("c")), page_size=1)
+    first = catalog.page(modern=True)
+    second = catalog.page(first["nextCursor"], modern=True)
+    assert (names(first), names(second)) == (["a"], ["c"])
+    assert "nextCursor" not in second
+    cursor = urlsafe_b64encode(json.dumps([1, "b"]).encode()).decode()
+    assert names(catalog.page(cursor, modern=True)) == ["a"]
+    listed = catalog.find("b")
+    assert listed is not None
+    assert listed.tool is hidden
 
 
 def test_pages_come_in_order_and_are_whole() -> None:

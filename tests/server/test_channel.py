@@ -21,7 +21,7 @@ from mcp_types import (
     ToolUseContent,
 )
 
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.content import Text
 from bridge.tools.function import tool
 from bridge.tools.questions import Elicitation, Roots, Sampling, SamplingMessage, UrlElicitation
@@ -97,7 +97,7 @@ class Person:
 
     def client(self, *tools: object, mode: Any, **options: Any) -> Client:
         return Client(
-            memory(Publisher(ToolBox(*tools), name="tests")),
+            memory(Server(ToolBox(*tools), name="tests")),
             mode=mode,
             elicitation_callback=self.elicit,
             sampling_callback=self.sample,
@@ -189,8 +189,8 @@ class TestInBothEras:
             }
             return ElicitResult(action="accept", content=contents[params.message])
 
-        publisher = Publisher(ToolBox(made("order", body)), name="tests")
-        async with Client(memory(publisher), mode=mode, elicitation_callback=fill_in) as client:
+        server = Server(ToolBox(made("order", body)), name="tests")
+        async with Client(memory(server), mode=mode, elicitation_callback=fill_in) as client:
             found = text(await client.call_tool("order", {}))
         assert found == str((Order(Size.SMALL, 2), Size.LARGE, [Size.SMALL, Size.LARGE], "Ada", True))
 
@@ -208,8 +208,8 @@ class TestInBothEras:
             asked.append(params.message)
             return ElicitResult(action="accept", content=contents[len(asked) - 1])
 
-        publisher = Publisher(ToolBox(made("sure", body)), name="tests")
-        async with Client(memory(publisher), mode=mode, elicitation_callback=fill_in) as client:
+        server = Server(ToolBox(made("sure", body)), name="tests")
+        async with Client(memory(server), mode=mode, elicitation_callback=fill_in) as client:
             found = text(await client.call_tool("sure", {}))
         if contents[-1] == {"sure": False}:
             assert found == str(("accept", {"sure": False}, Sure(False) if form is Sure else {"sure": False}))
@@ -226,8 +226,8 @@ class TestInBothEras:
         async def fill_in(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
             return ElicitResult(action="decline", content={"sure": True})
 
-        publisher = Publisher(ToolBox(made("sure", body)), name="tests")
-        async with Client(memory(publisher), mode=mode, elicitation_callback=fill_in) as client:
+        server = Server(ToolBox(made("sure", body)), name="tests")
+        async with Client(memory(server), mode=mode, elicitation_callback=fill_in) as client:
             assert text(await client.call_tool("sure", {})) == str(("decline", None, None))
 
     @pytest.mark.parametrize("form", [list[str], {"name": "str"}, {"type": "object", "properties": {"a": 1}}])
@@ -252,8 +252,8 @@ class TestInBothEras:
             wanted = ToolUseContent(type="tool_use", id="1", name="rm", input={})
             return CreateMessageResultWithTools(role="assistant", content=wanted, model="deep")
 
-        publisher = Publisher(ToolBox(made("ask", body)), name="tests")
-        async with Client(memory(publisher), mode=mode, sampling_callback=sample) as client:
+        server = Server(ToolBox(made("ask", body)), name="tests")
+        async with Client(memory(server), mode=mode, sampling_callback=sample) as client:
             result = await client.call_tool("ask", {})
         assert (result.is_error, "'rm', which was not offered" in text(result)) == (True, True)
 

@@ -9,7 +9,7 @@ from mcp import Client, MCPError
 
 from bridge.errors import ToolError
 from bridge.server.channel import missing_capability
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.questions import Elicitation, Roots, Sampling, UrlElicitation
 from bridge.tools.toolbox import ToolBox
 from tests.server.memory import memory
@@ -44,7 +44,7 @@ async def test_a_session_of_the_handshake_era_gets_all_messages_until_it_sets_a_
     async def log(params: LoggingMessageNotificationParams) -> None:
         said.append(params.data)
 
-    publisher = Publisher(ToolBox(made("work", leveled)), name="tests")
+    publisher = Server(ToolBox(made("work", leveled)), name="tests")
     async with (
         Client(memory(publisher), mode="legacy", logging_callback=log) as client,
         Client(memory(publisher), mode="legacy", logging_callback=log) as other,
@@ -65,7 +65,7 @@ async def test_a_request_of_the_modern_era_gets_the_messages_that_it_asks_for() 
     async def log(params: LoggingMessageNotificationParams) -> None:
         said.append(params.data)
 
-    server = Publisher(ToolBox(made("work", leveled)), name="tests")
+    server = Server(ToolBox(made("work", leveled)), name="tests")
     async with Client(memory(server), logging_callback=log, log_level="error") as client:
         await client.call_tool("work", {})
     async with Client(memory(server), logging_callback=log) as client:
@@ -74,7 +74,7 @@ async def test_a_request_of_the_modern_era_gets_the_messages_that_it_asks_for() 
 
 
 async def test_a_client_of_the_handshake_era_that_cannot_be_asked_is_a_tool_error() -> None:
-    async with Client(memory(Publisher(ToolBox(GREET), name="tests")), mode="legacy") as client:
+    async with Client(memory(Server(ToolBox(GREET), name="tests")), mode="legacy") as client:
         result = await client.call_tool("greet", {})
     assert result.is_error
     assert text(result) == "this call needs a client with the capability elicitation.form"
@@ -84,7 +84,7 @@ async def test_a_client_of_the_handshake_era_that_fails_to_answer_is_a_tool_erro
     async def refuse(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         raise MCPError(-1, "not today")
 
-    server = Publisher(ToolBox(GREET), name="tests")
+    server = Server(ToolBox(GREET), name="tests")
     async with Client(memory(server), mode="legacy", elicitation_callback=refuse) as client:
         result = await client.call_tool("greet", {})
     assert result.is_error
@@ -92,7 +92,7 @@ async def test_a_client_of_the_handshake_era_that_fails_to_answer_is_a_tool_erro
 
 
 async def test_a_client_of_the_modern_era_that_cannot_be_asked_is_told_what_it_lacks() -> None:
-    async with Client(memory(Publisher(ToolBox(GREET), name="tests"))) as client:
+    async with Client(memory(Server(ToolBox(GREET), name="tests"))) as client:
         try:
             await client.call_tool("greet", {})
         except MCPError as error:

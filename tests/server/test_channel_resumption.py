@@ -6,7 +6,7 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.questions import Elicitation, InputRequired
 from bridge.tools.toolbox import ToolBox
 from tests.server.memory import memory
@@ -38,8 +38,8 @@ async def test_a_state_comes_back_with_the_answers_as_they_were_given_and_the_sa
         assert isinstance(params, ElicitRequestFormParams)
         return ElicitResult(action="accept", content={"name": params.message})
 
-    publisher = Publisher(ToolBox(made("ask", body)), name="tests")
-    async with Client(memory(publisher), mode="auto", elicitation_callback=elicit) as client:
+    server = Server(ToolBox(made("ask", body)), name="tests")
+    async with Client(memory(server), mode="auto", elicitation_callback=elicit) as client:
         result = await client.call_tool("ask", {})
     assert result.structured_content is None
     assert seen == [

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from bridge import tool
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read at runtime
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import call, initialize, modern, notification, request
@@ -95,6 +95,61 @@ async def test_a_tool_that_cancels_its_own_task_is_answered_with_an_error(*, tal
         assert codes(await peer.answers()) == {7: -32603, 8: 0}
 
 
+# --- the first step of a call -----------------------------------------------------------------------------------------
+
+
+async def sent(peer: Peer, *messages: Any) -> list[dict[str, Any]]:
+    """Send messages as a pipe does, outside of any task; return the answers of the same turn."""
+    loop = asyncio.get_running_loop()
+    answers: asyncio.Future[list[dict[str, Any]]] = loop.create_future()
+
+    def send() -> None:
+        peer.send(*messages)
+        answers.set_result(peer.received())
+
+    loop.call_soon(send)
+    return await answers
+
+
+@in_both_eras
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_function_that_does_not_wait_is_answered_in_the_turn_of_its_message(*, is_modern: bool) -> None:
+    @tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with Peer(published(add), is_modern=is_modern).open() as peer:
+        await sent(peer, call("add", {"a": 1, "b": 2}) | {"id": 7})  # its task is the one of the next calls
+        await peer.answers()
+        calls = [call("add", {"a": 1, "b": number}) | {"id": number} for number in (8, 9)]
+        answers = await sent(peer, *calls)
+    assert [each["result"]["structuredContent"]["result"] for each in answers] == [9, 10]
+
+
+@in_both_eras
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_function_that_has_waited_is_cancelled_outside_of_its_shields(*, is_modern: bool) -> None:
+    @tool
+    async def commit() -> None:
+        with anyio.CancelScope(shield=True):
+            started.set()
+            await released.wait()
+            notes.append("committed")
+        await anyio.sleep_forever()
+
+    notes = list[str]()
+    async with Peer(published(commit), is_modern=is_modern).open() as peer:
+        for number in (7, 8, 9):
+            started, released = anyio.Event(), anyio.Event()
+            await sent(peer, call("commit") | {"id": number})
+            await started.wait()
+            assert await sent(peer, cancellation(number), request("ping", request_id=number)) != []
+            released.set()
+            await peer.connection.ended()
+        assert peer.received() == []
+    assert notes == ["committed"] * 3
+
+
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 
@@ -165,7 +220,7 @@ async def test_the_end_of_the_task_that_serves_it_cancels_what_runs() -> None:
 
 async def test_a_subscription_is_not_waited_for_and_hears_of_changes() -> None:
     tools = ToolBox(ADD)
-    async with Peer(Publisher(tools, name="tests"), is_modern=True).open() as peer:
+    async with Peer(Server(tools, name="tests"), is_modern=True).open() as peer:
         peer.send(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, 7))
         await anyio.wait_all_tasks_blocked()
         assert peer.connection.unanswered == 0
@@ -208,7 +263,7 @@ async def test_where_the_modern_era_is_not_served_its_methods_are_unknown() -> N
 
 async def test_a_session_hears_of_changes_once_it_is_initialized() -> None:
     tools = ToolBox(ADD)
-    peer = Peer(Publisher(tools, name="tests"))
+    peer = Peer(Server(tools, name="tests"))
     async with peer.connection.running():
         peer.send(notification("notifications/initialized"))  # too early
         peer.send(initialize())

@@ -12,8 +12,8 @@ from pydantic_core import to_json
 from bridge.protocol.messages import answer, result_beginning
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.connection import StreamConnection
-from bridge.server.contents_stream import ResponseContents
 from bridge.server.exchange import LocalOrigin, ServedExchange
+from bridge.server.results.contents_stream import ResponseContents
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read at runtime
 from tests.server.http_server import call, initialize, request
 from tests.server.stream_peer import Peer, cancellation, codes, published

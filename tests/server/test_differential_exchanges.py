@@ -1,6 +1,7 @@
 """Exchanges in which the server talks: the same messages on the wire as from the official SDK's own server.
 
-The same tools are served by `mcp.server.lowlevel.Server` and by a `Publisher`, whose client sends the same messages.
+The same tools are served by `mcp.server.lowlevel.Server` and by a `bridge.server.Server`, whose client sends the same
+messages.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 from mcp.client._memory import InMemoryTransport
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import Server as McpServer
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.message import SessionMessage
 from mcp_types import (
@@ -25,7 +26,7 @@ from mcp_types import (
 )
 
 from bridge.protocol.versions import LOG_LEVEL_KEY
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import call, initialize, modern, notification, request
 from tests.server.memory import memory
@@ -145,7 +146,7 @@ async def ours() -> AsyncIterator[Wire]:
     async def change() -> None:
         tools.add(ADD)
 
-    async with memory(Publisher(tools, name="tests", version="1")) as streams:
+    async with memory(Server(tools, name="tests", version="1")) as streams:
         yield Wire(streams, change)
 
 
@@ -160,7 +161,7 @@ async def of_sdk() -> AsyncIterator[Wire]:
     async def on_list(context: ServerRequestContext[Any], params: Any) -> ListToolsResult:
         return ListToolsResult(tools=[])
 
-    server = Server(
+    server = McpServer(
         "tests",
         version="1",
         on_call_tool=on_call,

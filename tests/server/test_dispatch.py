@@ -29,8 +29,8 @@ from bridge.server.exchange import LocalOrigin, ServedExchange
 from bridge.server.methods.functions import FunctionMethod
 from bridge.server.methods.tools import ToolsCall, ToolsList
 from bridge.server.observed import dispatch_of
-from bridge.server.publisher import Publisher
-from bridge.telemetry.switch import enabled
+from bridge.server.server import Server
+from bridge.telemetry.current import enabled
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.function import tool, tools_from
 from bridge.tools.toolbox import ToolBox
@@ -66,7 +66,7 @@ class Dispatched:
     """The dispatch of a server, and one session of it."""
 
     def __init__(self, *tools: Tool, **options: Any) -> None:
-        self.publisher = Publisher(ToolBox(*tools), name="tests", version="1", **options)
+        self.publisher = Server(ToolBox(*tools), name="tests", version="1", **options)
         self.dispatch = dispatch_of(self.publisher)
         self.session = Session()
         self.session.initialize(initialize()["params"])
@@ -333,7 +333,7 @@ def watching(watched: Watched | None) -> AbstractContextManager[object]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("broken", "function", "name"), [(ServerCore, "call", "add"), (FunctionMethod, "run_without_context", "plain")]
+    ("broken", "function", "name"), [(ServerCore, "call", "add"), (FunctionMethod, "run", "plain")]
 )
 @pytest.mark.parametrize("is_observed", [False, True])
 async def test_an_unexpected_error_is_logged_and_answered_with_the_id(
@@ -393,7 +393,7 @@ def test_a_tool_that_comes_or_goes_is_seen_by_the_next_call() -> None:
 
 
 def test_a_server_without_sessions_has_no_methods_of_sessions() -> None:
-    dispatch = Dispatch(Publisher(ToolBox(ADD), name="tests"), has_sessions=False)
+    dispatch = Dispatch(Server(ToolBox(ADD), name="tests"), has_sessions=False)
     for message, code in ((request("logging/setLevel", {"level": "info"}), METHOD_NOT_FOUND), (request("ping"), None)):
         answer = dispatch.handshake(message, None, LocalOrigin(EVERYTHING), "2025-11-25")
         assert isinstance(answer, bytes)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from bridge import DefinitionError, Features, ToolBox, tool
+from bridge import DefinitionError, Features, NameClashError, ToolBox, tool
 
 
 @tool
@@ -30,12 +30,14 @@ def test_features_take_boxes(options: Any, problem: str) -> None:
         Features(**options)
 
 
-def test_features_are_not_combined() -> None:
-    features = Features.of(plain)
+def test_features_are_combined_and_their_changes_apply() -> None:
+    features, tools = Features.of(plain), ToolBox()
     assert Features.of(features) is features
-    for sources in ((features, features), (features, plain)):
-        with pytest.raises(DefinitionError, match="give all sources to one"):
-            Features.of(*sources)
+    both = Features.of(features, tools)
+    tools.add(tool(name="later")(lambda: ""))
+    assert [each.name for each in both.tools] == ["plain", "later"]
+    with pytest.raises(NameClashError, match="two tools are named 'plain'"):
+        Features.of(features, plain)
 
 
 class App:

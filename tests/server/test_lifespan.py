@@ -22,7 +22,7 @@ from bridge import (
     prompt,
     resource,
 )
-from bridge.server import Publisher, http_app, mount
+from bridge.server import Server, http_app, mount
 from bridge.testing import connected
 from tests.server import http_server
 from tests.server.http_server import answer, call, modern, modern_headers, open_session, whole_client
@@ -186,8 +186,8 @@ def test_an_http_server_has_one_of_its_own(serving: Callable[..., str]) -> None:
     url = serving(http_app([foreign()], lifespan=lifespan(of_server)), http="direct") + "/mcp"
     with whole_client() as client:
         assert called(client, url, "foreign") == "of the server"
-    with pytest.raises(ValueError, match="give lifespan to the Publisher"):
-        http_app([use], publisher=Publisher([use], name="notes"), lifespan=of_server)
+    with pytest.raises(ValueError, match="give lifespan to the Server"):
+        http_app(Server([use], name="notes"), lifespan=of_server)
     with pytest.raises(DefinitionError, match="a lifespan is an async generator function"):
         http_app([use], lifespan=foreign())
 

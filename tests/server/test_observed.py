@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from bridge import ToolBox, ToolError, tool
 from bridge.protocol.versions import CLIENT_INFO_KEY
 from bridge.server.http.app import http_app
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.server.stdio.process import ProtocolStreams
 from bridge.server.stdio.server import StdioServer
 from bridge.telemetry.conventions import (
@@ -31,8 +31,8 @@ from bridge.telemetry.conventions import (
     SERVER_SESSION_DURATION,
     SESSION_ID,
 )
+from bridge.telemetry.current import enabled, observed_session
 from bridge.telemetry.observer import Observer
-from bridge.telemetry.switch import enabled, observed_session
 from bridge.telemetry.tracing import Tracing
 from tests.server.http_server import (
     CLIENT_INFO,
@@ -205,7 +205,7 @@ def send_over_stdio(tools: ToolBox, sent: list[dict[str, Any]], *, is_modern: bo
     async def serve() -> None:
         streams = ProtocolStreams(input_fd=read, output_fd=write)
         with os.fdopen(read, "rb"), os.fdopen(write, "wb"), observed_session("stdio"):
-            await StdioServer(Publisher(tools, name="tests"), streams).serve()
+            await StdioServer(Server(tools, name="tests"), streams).serve()
 
     server = threading.Thread(target=anyio.run, args=(serve,))
     server.start()

@@ -18,8 +18,8 @@ from mcp import Client
 from mcp_types import ElicitResult
 
 from bridge.hosting import calls
-from bridge.hosting.eager_tasks import EagerTasks
 from bridge.server import http_app
+from bridge.server.eager_tasks import EagerTasks
 from bridge.server.exchange import ServedExchange
 from bridge.server.http import asgi_calls
 from bridge.server.limits import Limits, Rate

@@ -10,7 +10,7 @@ from mcp_types import ElicitResult, ErrorData
 
 from bridge.server.http.app import http_app
 from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION, SERVER_OPERATION_DURATION
-from bridge.telemetry.switch import enabled
+from bridge.telemetry.current import enabled
 from bridge.tools.toolbox import ToolBox
 from tests.server.http_server import serving
 from tests.server.test_observed import PARENT_ID, TRACE_ID, TRACED, Watched

@@ -7,8 +7,7 @@ import pytest
 
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.auth.guards import AuthGuards
-from bridge.server.features import Features
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.server.unmatched_names import unmatched_auth_names
 from bridge.tools.toolbox import ToolBox
 from tests.server.auth.guarded import ADA, add, delete_all, toolbox, whoami
@@ -38,7 +37,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 def test_what_is_said_of_tools_that_are_not_there_is_warned_of_once(told: Callable[[], list[str]]) -> None:
-    unmatched = unmatched_auth_names(auth(), Features(tools=toolbox()))
+    unmatched = unmatched_auth_names(auth(), Server(toolbox(), name="tools"))
     unmatched.check()
     assert told() == [OF_SCOPE, OF_KEY]
     unmatched.check()
@@ -47,7 +46,7 @@ def test_what_is_said_of_tools_that_are_not_there_is_warned_of_once(told: Callab
 
 def test_where_there_are_no_tools_yet_nothing_is_said(told: Callable[[], list[str]]) -> None:
     tools = ToolBox()
-    unmatched = unmatched_auth_names(auth(), Features(tools=tools))
+    unmatched = unmatched_auth_names(auth(), Server(tools, name="tools"))
     unmatched.check()
     assert told() == []
     tools.add(whoami, add, delete_all)
@@ -56,7 +55,7 @@ def test_where_there_are_no_tools_yet_nothing_is_said(told: Callable[[], list[st
 
 
 def test_while_more_tools_are_to_come_nothing_is_said(told: Callable[[], list[str]]) -> None:
-    unmatched = unmatched_auth_names(auth(), Features(tools=toolbox()))
+    unmatched = unmatched_auth_names(auth(), Server(toolbox(), name="tools"))
     unmatched.hold()
     unmatched.check()
     assert told() == []
@@ -67,11 +66,11 @@ def test_while_more_tools_are_to_come_nothing_is_said(told: Callable[[], list[st
 @pytest.mark.anyio
 async def test_a_tool_that_goes_away_while_it_is_served_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     tools = toolbox()
-    publisher = Publisher(tools, name="tests")
+    server = Server(tools, name="tests")
     heard = anyio.Event()
-    async with AuthGuards(auth(), publisher).running():
+    async with AuthGuards(auth(), server).running():
         assert [record.getMessage() for record in caplog.records] == [OF_SCOPE, OF_KEY]
-        publisher.changes.listen(lambda _: heard.set())
+        server.changes.listen(lambda _: heard.set())
         tools.remove("delete_all")
         with anyio.fail_after(20):
             await heard.wait()

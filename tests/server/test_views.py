@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from bridge.server.auth.access import EVERYTHING, Access
-from bridge.server.listing import MAX_VIEWS
-from bridge.server.tool_list import ToolViews
+from bridge.server.lists.listing import MAX_VIEWS
+from bridge.server.lists.tools import ToolViews
 from bridge.tools.toolbox import ToolBox
 from tests.server.tools import ADD, GREET
 

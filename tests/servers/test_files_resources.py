@@ -11,7 +11,7 @@ import pytest
 from bridge import Features, File, Text, ToolError
 from bridge.client import McpToolProvider, MemoryTransport, ServerConfig
 from bridge.errors import ResourceNotFoundError, ServerRefusedError
-from bridge.server import Publisher
+from bridge.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -42,12 +42,12 @@ def files(load: Load, root: Path) -> Loaded:
 
 @pytest.fixture
 async def provider(files: Loaded) -> AsyncIterator[McpToolProvider]:
-    publisher = Publisher(Features.of(files.module.files, files.module.summarize), name="files")
-    config = ServerConfig(name="files", transport=MemoryTransport(publisher))
+    server = Server(Features.of(files.module.files, files.module.summarize), name="files")
+    config = ServerConfig(name="files", transport=MemoryTransport(server))
     with anyio.fail_after(DEADLINE_SECONDS):
         async with McpToolProvider(config, features=["resources", "prompts"]) as provider:
             yield provider
-    publisher.changes.close()
+    server.changes.close()
 
 
 async def test_files_are_listed_completed_and_read(provider: McpToolProvider) -> None:

@@ -13,6 +13,7 @@ from bridge.errors import DefinitionError, NameClashError
 from bridge.service.ai_service import ai_service, resume
 from bridge.service.chat_model import ChatRequestParameters
 from bridge.service.interface import MemoryId
+from bridge.service.loop import InvocationLimits
 from bridge.service.memory.chat_memory import ChatMemory, message_window
 from bridge.service.messages import AiMessage, SystemMessage, UserMessage
 from bridge.service.templates import system_message, user_message
@@ -190,7 +191,12 @@ async def test_a_context_is_continued() -> None:
         seen.append(context)
 
     given = InvocationContext(memory_id="other", headers={"x": "1"}, deadline=anyio.current_time() + DEADLINE_SECONDS)
-    desk = ai_service(Desk, chat_model=FakeModel(calls(call("look")), "ok"), tools=[look], timeout_seconds=600)
+    desk = ai_service(
+        Desk,
+        chat_model=FakeModel(calls(call("look")), "ok"),
+        tools=[look],
+        limits=InvocationLimits(timeout_seconds=600),
+    )
     await desk.chat("ada", "Hi", context=given)
     assert (seen[0].headers, seen[0].memory_id, seen[0].deadline) == ({"x": "1"}, "ada", given.deadline)
     assert seen[0].invocation_id == given.invocation_id

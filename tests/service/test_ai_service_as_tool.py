@@ -10,7 +10,7 @@ from mcp_types import TextContent
 
 from bridge import Caller, InvocationContext, ToolBox, execute, tool, tools_from
 from bridge.adapters.sdk import sdk_server
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.service.ai_service import ai_service
 from bridge.service.approval import ApprovalPolicy, Decision
 from bridge.service.interface import MemoryId
@@ -140,8 +140,8 @@ def test_the_tools_of_a_service_are_those_of_its_interface() -> None:
 
 async def test_a_service_is_published_over_mcp() -> None:
     model = FakeModel("Rest.")
-    publisher = Publisher(ToolBox(ai_service(Expert, chat_model=model)), name="experts")
-    async with Client(sdk_server(publisher)) as client:
+    server = Server(ToolBox(ai_service(Expert, chat_model=model)), name="experts")
+    async with Client(sdk_server(server)) as client:
         (listed,) = (await client.list_tools()).tools
         result = await client.call_tool("medical_request", {"request": "my leg"})
     assert (listed.name, listed.description) == ("medical_request", "A medical expert")

@@ -12,6 +12,7 @@ from bridge.service import compensation
 from bridge.service.ai_service import ai_service, resume
 from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspended, SuspendedInvocation, for_tools
 from bridge.service.compensation import compensated
+from bridge.service.loop import InvocationLimits
 from bridge.service.tool_search import ToolSearch
 from bridge.tools.execution import ExecutionPolicy
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, ask, assistant, call, calls
@@ -95,7 +96,7 @@ async def test_a_limit_is_a_failure_too(way: str) -> None:
     trip = Trip()
     again = [calls(call("book_hotel", city="Rome"))] * 2
     with pytest.raises(ToolLimitError):
-        await ask(assistant(*again, tools=trip.tools(), max_tool_round_trips=1), way)
+        await ask(assistant(*again, tools=trip.tools(), limits=InvocationLimits(max_tool_round_trips=1)), way)
     assert trip.done == ["hotel in Rome", "no hotel H-1"]
 
 

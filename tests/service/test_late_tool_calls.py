@@ -14,6 +14,7 @@ import pytest
 from bridge import ToolPolicy, tools_from
 from bridge.errors import ChatModelError, InvocationTimeoutError
 from bridge.service.compensation import compensated
+from bridge.service.loop import InvocationLimits
 from tests.service.fakes import DEADLINE_SECONDS, ask, assistant, call, calls
 from tests.service.test_compensation import ERROR
 
@@ -59,7 +60,7 @@ async def test_a_thread_that_succeeds_after_the_services_timeout_is_undone(way: 
     desk = SlowDesk()
     with ThreadPoolExecutor(1) as pool:
         options: dict[str, Any] = {"execute_tools_concurrently": pool} if executor else {}
-        service = assistant(calls(BOOK), tools=desk.tools(), timeout_seconds=0.05, **options)
+        service = assistant(calls(BOOK), tools=desk.tools(), limits=InvocationLimits(timeout_seconds=0.05), **options)
         with pytest.raises(InvocationTimeoutError):
             await ask(service, way)
         assert desk.undone == []
@@ -87,7 +88,7 @@ def slow(desk: SlowDesk) -> Any:
 
 def test_a_thread_that_outlives_the_event_loop_is_undone_elsewhere() -> None:
     desk = SlowDesk()
-    service = assistant(calls(BOOK), tools=desk.tools(), timeout_seconds=0.05)
+    service = assistant(calls(BOOK), tools=desk.tools(), limits=InvocationLimits(timeout_seconds=0.05))
     with pytest.raises(InvocationTimeoutError):
         asyncio.run(service.chat("Go"))
     desk.may_book.set()

@@ -12,6 +12,7 @@ from bridge import ToolError, tool
 from bridge.errors import ChatModelError, DefinitionError, InvocationTimeoutError, ToolLimitError
 from bridge.service.ai_service import ai_service
 from bridge.service.chat_model import ChatRequestParameters, FinishReason, TokenUsage, ToolChoice, ToolChoiceMode
+from bridge.service.loop import InvocationLimits
 from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.messages import (
     AiMessage,
@@ -95,7 +96,7 @@ async def test_a_tool_that_fails_tells_the_model_why(way: str) -> None:
     assert model.requests[1].messages[-1] == ToolExecutionResultMessage("1", "fail", (Text("it is raining"),), True)
 
 
-@pytest.mark.parametrize("hides", [{"reveal_errors": False}, {"policy": ExecutionPolicy(reveal_errors=False)}])
+@pytest.mark.parametrize("hides", [{"policy": ExecutionPolicy(reveal_errors=False)}])
 async def test_the_text_of_an_exception_reaches_the_model_unless_it_is_to_be_hidden(
     way: str, hides: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,15 +159,15 @@ async def test_wrong_arguments_go_to_their_handler_which_may_correct_them(way: s
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_the_limit_of_round_trips_admits_so_many_and_names_itself(way: str, limit: int) -> None:
     endless = [calls(call("add", a=1, b=1))] * (limit + 1)
-    service = assistant(*endless[:limit], "done", tools=[add], max_tool_round_trips=limit)
+    service = assistant(*endless[:limit], "done", tools=[add], limits=InvocationLimits(max_tool_round_trips=limit))
     assert len((await ask(service, way)).tool_executions) == limit
-    service = assistant(*endless, "never", tools=[add], max_tool_round_trips=limit)
+    service = assistant(*endless, "never", tools=[add], limits=InvocationLimits(max_tool_round_trips=limit))
     with pytest.raises(ToolLimitError, match=r"max_tool_round_trips"):
         await ask(service, way)
 
 
 async def test_a_response_may_want_a_hundred_tools_unless_there_is_no_limit(way: str) -> None:
-    for wanted, options in ((100, {}), (101, {"max_tool_calls_per_response": None})):
+    for wanted, options in ((100, {}), (101, {"limits": InvocationLimits(max_tool_calls_per_response=None)})):
         many = calls(*[call("add", a=1, b=n) for n in range(wanted)])
         assert len((await ask(assistant(many, "ok", tools=[add], **options), way)).tool_executions) == wanted
     with pytest.raises(ToolLimitError, match=r"requests 101 tools at once .*=100; raise it"):
@@ -177,9 +178,10 @@ async def test_a_response_may_want_a_hundred_tools_unless_there_is_no_limit(way:
 async def test_a_response_may_want_only_so_many_tools(way: str, concurrently: bool) -> None:
     many = calls(*[call("add", a=1, b=n) for n in range(3)])
     options = {"tools": [add], "execute_tools_concurrently": concurrently}
-    assert (await ask(assistant(many, "ok", max_tool_calls_per_response=3, **options), way)).content == "ok"
+    three, two = (InvocationLimits(max_tool_calls_per_response=limit) for limit in (3, 2))
+    assert (await ask(assistant(many, "ok", limits=three, **options), way)).content == "ok"
     with pytest.raises(ToolLimitError, match=r"max_tool_calls_per_response=2"):
-        await ask(assistant(many, "never", max_tool_calls_per_response=2, **options), way)
+        await ask(assistant(many, "never", limits=two, **options), way)
 
 
 async def test_a_model_that_stalls_is_an_error_that_says_so(way: str) -> None:
@@ -188,7 +190,7 @@ async def test_a_model_that_stalls_is_an_error_that_says_so(way: str) -> None:
         raise AssertionError
 
     model = FakeModel(stall)
-    service = ai_service(Assistant, chat_model=model, model_timeout_seconds=0.01)
+    service = ai_service(Assistant, chat_model=model, limits=InvocationLimits(model_timeout_seconds=0.01))
     with anyio.fail_after(DEADLINE_SECONDS):
         with pytest.raises(ChatModelError, match=r"FakeModel: no response for 0\.01 seconds") as caught:
             await ask(service, way)
@@ -207,7 +209,9 @@ async def test_an_invocation_that_takes_too_long_is_stopped_with_its_tools(way: 
             stopped.set()
 
     memory = ChatMemory()
-    service = assistant(calls(call("wait")), "never", tools=[wait], memory=memory, timeout_seconds=0.05)
+    service = assistant(
+        calls(call("wait")), "never", tools=[wait], memory=memory, limits=InvocationLimits(timeout_seconds=0.05)
+    )
     with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(InvocationTimeoutError, match="timeout_seconds"):
         await ask(service, way)
     assert stopped.is_set()

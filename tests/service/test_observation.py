@@ -25,7 +25,7 @@ from bridge import (
     for_tools,
     tool,
 )
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.telemetry.observer import Observer
 from bridge.telemetry.tracing import Tracing
 from tests.service.fakes import Assistant, FakeModel, ask, call, calls, response_of
@@ -60,7 +60,7 @@ class Observed(Measured):
 @pytest.fixture
 def observed() -> Iterator[Observed]:
     observed = Observed()
-    with switch.enabled(observed.observer):
+    with current.enabled(observed.observer):
         yield observed
 
 
@@ -186,4 +186,4 @@ async def test_telemetry_is_enabled_with_the_providers_of_the_process_or_with_gi
         await ai_service(Assistant, chat_model=FakeModel("Hi")).chat("Hi")
         assert observed.counts("gen_ai.invoke_agent.duration") == [(AGENT, 1)]
     finally:
-        switch.enable(None)
+        current.enable(None)

@@ -38,6 +38,7 @@ from bridge import (
     tool,
     tools_from,
 )
+from bridge.service.loop import InvocationLimits
 from bridge.testing import ScriptedChatModel
 from tests.service.fakes import Assistant, FakeModel, assistant, call, calls
 
@@ -81,7 +82,6 @@ OF_A_SERVICE: list[tuple[dict[str, Any], str]] = [
     ({"chat_request_transformer": lambda request: request}, "chat_request_transformer is called with 2 arguments"),
     ({"chat_request_transformer": "x"}, "chat_request_transformer must be a function of the request and the context"),
     ({"policy": None}, "policy must be an ExecutionPolicy, not None"),
-    ({"reveal_errors": None}, "reveal_errors must be True or False, not None"),
     ({"listeners": None}, "listeners must be a list, each item an InvocationListener, not None"),
     ({"listeners": [print]}, "an item of listeners must be an instance of an InvocationListener, not <built-in"),
     ({"listeners": Listener}, "an item of listeners must be an instance of an InvocationListener, not <class"),
@@ -101,16 +101,7 @@ OF_A_SERVICE: list[tuple[dict[str, Any], str]] = [
         {"execute_tools_concurrently": -1},
         "execute_tools_concurrently must be True, False, at least 1 or an Executor, not -1",
     ),
-    ({"max_tool_round_trips": None}, "max_tool_round_trips must be a whole number of at least 0, not None"),
-    ({"max_tool_round_trips": -1}, "max_tool_round_trips must be a whole number of at least 0, not -1"),
-    ({"max_tool_calls_per_response": 0}, "max_tool_calls_per_response must be a whole number of at least 1, or None"),
-    ({"timeout_seconds": 0}, "timeout_seconds must be a number of seconds above 0, or None, not 0"),
-    ({"timeout_seconds": "1"}, "timeout_seconds must be a number of seconds above 0, or None, not '1'"),
-    ({"timeout_seconds": True}, "timeout_seconds must be a number of seconds above 0, or None, not True"),
-    (
-        {"model_timeout_seconds": math.nan},
-        "model_timeout_seconds must be a number of seconds above 0, or None, not nan",
-    ),
+    ({"limits": 60}, "limits must be InvocationLimits(…), not 60"),
     (
         {"tools": [add], "parameters": ChatRequestParameters(tool_choice=ToolChoice.of("ad"))},
         "parameters choose a tool that the service does not have: there is no tool named 'ad'; did you mean 'add'?",
@@ -135,6 +126,17 @@ def made(make: Callable[..., object], *values: Any, **options: Any) -> Callable[
 SPECIFICATION, EXECUTOR = PLAIN.specification, PLAIN.executor
 HELLO = (UserMessage.of("Hello"),)
 OF_OBJECTS: list[tuple[Callable[[], object], str]] = [
+    *(
+        (made(InvocationLimits, **{limit: value}), f"{limit} must be {wanted}, not {value!r}")
+        for limit, wanted, *values in (
+            ("max_tool_round_trips", "a whole number of at least 0", None, -1),
+            ("max_tool_calls_per_response", "a whole number of at least 1, or None", 0),
+            ("max_guardrail_retries", "a whole number of at least 0", None, -1),
+            ("timeout_seconds", "a number of seconds above 0, or None", 0, "1", True),
+            ("model_timeout_seconds", "a number of seconds above 0, or None", math.nan),
+        )
+        for value in values
+    ),
     (
         made(ExecutionPolicy, on_execution_error=lambda error: ""),
         "on_execution_error is called with 4 arguments, the err",

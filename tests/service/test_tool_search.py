@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -11,14 +12,11 @@ from bridge.errors import DefinitionError, NameClashError
 from bridge.service.ai_service import ai_service
 from bridge.service.memory.chat_memory import ChatMemory, message_window
 from bridge.service.messages import ToolExecutionResultMessage
-from bridge.service.tool_search import ToolSearch, ToolSearchRequest, by_embedding, match_words
+from bridge.service.tool_search import ToolSearch, ToolSearchRequest, by_embedding, by_words
 from bridge.tools.schema.json_schema import JsonObjectSchema
 from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import Tool, ToolExecutionResult
 from tests.service.fakes import Assistant, FakeModel, ask, assistant, call, calls
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 pytestmark = pytest.mark.anyio
 
@@ -54,8 +52,10 @@ MANY = [
         ("", []),
     ],
 )
-def test_tools_are_found_by_words(query: str, found: list[str]) -> None:
-    names = match_words(ToolSearchRequest(query=query, tools=MANY, context=InvocationContext()))
+async def test_tools_are_found_by_words(query: str, found: list[str]) -> None:
+    searched = by_words()(ToolSearchRequest(query=query, tools=MANY, context=InvocationContext()))
+    assert not isinstance(searched, Sequence)
+    names = await searched
     assert names[: len(found)] == found or set(names[: len(found)]) == set(found)
     assert bool(names) == bool(found)
 
@@ -162,7 +162,7 @@ async def test_tools_are_found_by_the_similarity_of_vectors_that_are_asked_for_o
     async def embed_later(texts: Sequence[str]) -> list[tuple[float, float]]:
         return embed(texts)
 
-    search = ToolSearch(strategy=by_embedding(embed_later if is_async else embed, min_similarity=0.5))
+    search = ToolSearch(strategy=by_embedding(embed_later if is_async else embed, min_similarity=0.5, words=False))
     model = FakeModel(
         calls(call("search_tools", query="weather")), calls(call("search_tools", query="a currency, booking")), "ok"
     )

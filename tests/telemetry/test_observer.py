@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.telemetry import writer as writing
 from bridge.telemetry.conventions import (
     AUDIT_LOST,
@@ -220,10 +220,10 @@ def test_sessions_are_open_as_long_as_they_last(measured: Measured, observer: Ob
 
 
 def test_telemetry_is_disabled_until_it_is_enabled_and_after_the_block() -> None:
-    assert switch.observer() is None
+    assert current.observer() is None
     outer, inner = Observer(), Observer()
-    with switch.enabled(outer):
-        with switch.enabled(inner):
-            assert switch.observer() is inner
-        assert switch.observer() is outer
-    assert switch.observer() is None
+    with current.enabled(outer):
+        with current.enabled(inner):
+            assert current.observer() is inner
+        assert current.observer() is outer
+    assert current.observer() is None

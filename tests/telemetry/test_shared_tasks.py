@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from bridge import tool
-from bridge.server import Publisher, RedisTaskStore, TaskOptions, http_app
+from bridge.server import RedisTaskStore, Server, TaskOptions, http_app
 from bridge.server.tasks.store import TaskRecord
-from bridge.telemetry.switch import enabled
+from bridge.telemetry.current import enabled
 from bridge.tools.task import Task
 from tests.redis_server import RedisServer, redis_server
 from tests.server import http_server
@@ -40,7 +40,7 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 def app(redis: RedisServer, name: str, max_running: int = 100) -> BridgeApp:
     options = TaskOptions(store=RedisTaskStore(redis.url), max_running=max_running)
-    return http_app(add, publisher=Publisher(add, name=name, tasks=options))
+    return http_app(Server(add, name=name, tasks=options))
 
 
 def test_the_work_of_another_process_is_in_the_trace_of_the_call(redis: RedisServer) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bridge import InvocationContext, ToolError, tool
-from bridge.server import Publisher, http_app
-from bridge.telemetry.switch import enabled
+from bridge.server import Server, http_app
+from bridge.telemetry.current import enabled
 from tests.server import http_server
 from tests.server.tasks.client import TaskClient
 from tests.server.test_observed import Watched
@@ -39,8 +39,8 @@ async def ask(context: InvocationContext) -> str:
 def test_tasks_are_recorded_with_their_calls(http: Any) -> None:
     watched = Watched()
     with enabled(watched.observer):
-        publisher = Publisher([add, fail, ask], name="tests")
-        app = http_app(publisher.tools, publisher=publisher)
+        server = Server([add, fail, ask], name="tests")
+        app = http_app(server)
         with http_server.serving(app, http=http) as origin, TaskClient(origin) as client:
             ids = [client.created("add", a=1, b=2), client.created("fail")]
             for each in ids:

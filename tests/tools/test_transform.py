@@ -14,10 +14,12 @@ from bridge.tools.execution import execute
 from bridge.tools.function import tool, tools_from
 from bridge.tools.tool import Tool, ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
-from bridge.tools.transform import CallNext, filtered, prefixed, renamed, respecified, safe_names, wrapped
+from bridge.tools.transform import filtered, prefixed, renamed, respecified, safe_names, wrapped
 
 if TYPE_CHECKING:
     from random import Random
+
+    from bridge.tools.middleware import CallNext
 
 SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -148,7 +150,7 @@ def test_a_prefix_that_makes_a_name_too_long_is_refused_where_it_is_used() -> No
     ],
 )
 def test_a_filter_keeps_what_passes_all_its_tests(tests: dict[str, object], names: list[str]) -> None:
-    assert [each.name for each in filtered(both(), **tests)] == names  # type: ignore[arg-type]  # of several types
+    assert [each.name for each in filtered(both(), **tests)] == names  # type: ignore[call-overload]  # of several types
 
 
 @pytest.mark.parametrize(

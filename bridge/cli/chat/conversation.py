@@ -26,6 +26,7 @@ from bridge.service.events import InvocationListener
 from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.token_stream import TokenStream  # noqa: TC001 - the interface's annotations are read
 from bridge.text import with_count
+from bridge.tools.execution import ExecutionPolicy
 
 if TYPE_CHECKING:
     from bridge.cli.chat.display import Display
@@ -164,7 +165,7 @@ async def converse(
                 streaming_chat_model=model,
                 tools=gateway.tools,
                 memory=kept,
-                reveal_errors=not options.hide_errors,
+                policy=ExecutionPolicy(reveal_errors=not options.hide_errors),
                 system_message=(lambda _: system) if system is not None else None,
                 approval=approval_policy(options.approve, approvals if lines.is_there and once is None else None),
                 listeners=[_ToolQuestions(answerer, channel)],

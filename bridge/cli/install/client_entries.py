@@ -84,7 +84,7 @@ def _own_command() -> list[str]:
 
 def redacted(target: Target) -> Target:
     """Redact the secrets in a URL or a command, for display only."""
-    from bridge.client.redaction import redact_command, redact_url  # noqa: PLC0415 - not needed for most targets
+    from bridge.redaction import redact_command, redact_url  # noqa: PLC0415 - not needed for most targets
 
     match target:
         case UrlTarget():

@@ -98,7 +98,7 @@ class QuestionAnswerer:
 
     async def _elicited(self, question: Elicitation | UrlElicitation, _context: InvocationContext) -> ElicitationAnswer:
         async with self._lock:
-            lines = self._terminal("a question")
+            lines = self._terminal(_asked(question))
             try:
                 if isinstance(question, UrlElicitation):
                     return await self._visited(lines, question)
@@ -150,6 +150,8 @@ class QuestionAnswerer:
         print_message(f"{self.asker} asks you to visit a page:\n{_quoted(question.message)}")
         print_message(f"  {' '.join(question.url.split())}\n  host: {_host(question.url)}")
         is_accepted = await lines.confirms("open it yourself if you trust this host; do you agree to visit it?")
+        if is_accepted:
+            print_message("waiting until you have finished there…")
         return ElicitationAnswer("accept") if is_accepted else _DECLINED
 
     async def _sampled(self, question: Sampling, context: InvocationContext) -> SamplingAnswer:
@@ -186,6 +188,13 @@ class QuestionAnswerer:
         self.refusals.append(reason)
         print_message(f"bridge: {reason}", "warning")
         return ToolError(reason)
+
+
+def _asked(question: Elicitation | UrlElicitation) -> str:
+    """Return what a user is asked, for whoever has no terminal and opens a link elsewhere."""
+    if isinstance(question, UrlElicitation):
+        return f"to visit {' '.join(question.url.split())} ({clip(question.message, _MAX_MESSAGE_CHARS)})"
+    return "a question"
 
 
 def _quoted(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.completion import complete_targets
+from bridge.cli.list import costs
 from bridge.cli.list.parameters import FULL, SHORT, one_line, parameter_lines
 from bridge.cli.options import ServerOptions, chosen_target, group_values, server_options
 from bridge.cli.reporting import logging_option
@@ -29,16 +30,23 @@ if TYPE_CHECKING:
 @click.argument("target", required=False, shell_complete=complete_targets)
 @click.option("--json", "as_json", is_flag=True, help="Write all that a server lists, as MCP's JSON.")
 @click.option("--full", is_flag=True, help="Show nested fields at all levels, and all choices.")
+@click.option(
+    "--tokens", is_flag=True, help="Show what the definitions of the tools cost in each request of a model, estimated."
+)
 @server_options(f"Timeout of a server; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
 @openapi_options
 @logging_option("warning")
 @click.pass_context
-def command(ctx: click.Context, /, target: str | None, as_json: bool, full: bool, **settings: Any) -> None:
+def command(
+    ctx: click.Context, /, target: str | None, as_json: bool, full: bool, tokens: bool, **settings: Any
+) -> None:
     """List the tools of a TARGET, its resources and its prompts, in its order.
 
     For a configuration, those of all its servers are listed, each name prefixed with its server's. An unavailable
     server that is not required is only reported.
     """
+    if tokens and full:
+        raise click.UsageError("--tokens and --full exclude each other", ctx)
     options = group_values(ServerOptions, settings)
     chosen = chosen_target(ctx, target, options)
 
@@ -47,7 +55,10 @@ def command(ctx: click.Context, /, target: str | None, as_json: bool, full: bool
 
     with redirect_stdout():
         features = with_features(chosen, options, listed)
-        data = _as_json(features) if as_json else _as_text(features, FULL if full else SHORT)
+        if tokens:
+            data = costs.as_json(features.tools) if as_json else costs.as_text(features.tools)
+        else:
+            data = _as_json(features) if as_json else _as_text(features, FULL if full else SHORT)
     if isinstance(data, dict):
         write_json(data)
     elif data:

@@ -45,6 +45,10 @@ class AuthOptions:
     oauth_jwks_url: str | None = setting(
         metavar="URL", help="URL of the issuer's keys; by default the one in its metadata."
     )
+    oauth_public_key: Path | None = setting(
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="File of the issuer's public key in PEM, or of its keys as a JWKS, in place of its server.",
+    )
     oauth_introspection_url: str | None = setting(
         metavar="URL", help="Verify tokens by introspection at this URL (RFC 7662)."
     )
@@ -53,7 +57,9 @@ class AuthOptions:
         help="Client secret for introspection; better set in the environment.", repr=False
     )
     resource_url: str | None = setting(
-        metavar="URL", help="URL under which clients reach this server; required with --oauth-issuer."
+        metavar="URL",
+        help="URL under which clients reach this server; required with --oauth-issuer, unless there are a "
+        "--oauth-public-key and --oauth-audience.",
     )
     required_scope: tuple[str, ...] = texts_setting(
         metavar="SCOPE", help="A scope that every caller needs. Repeatable."
@@ -84,27 +90,27 @@ class AuthOptions:
             if not value and ctx.get_parameter_source(parameter) in _GIVEN:
                 option_name = "--" + parameter.replace("_", "-")
                 raise click.UsageError(f"{option_name} is empty; give it a value, or leave it out", ctx)
-        if self.api_keys == Path():  # click's value for an empty text
-            raise click.UsageError("--api-keys is empty; give the path of a file, or leave it out", ctx)
-        dependent = {
-            "--oauth-audience": self.oauth_audience,
+        for name, file in (("--api-keys", self.api_keys), ("--oauth-public-key", self.oauth_public_key)):
+            if file == Path():  # click's value for an empty text
+                raise click.UsageError(f"{name} is empty; give the path of a file, or leave it out", ctx)
+        sources = {
             "--oauth-jwks-url": self.oauth_jwks_url,
+            "--oauth-public-key": self.oauth_public_key,
             "--oauth-introspection-url": self.oauth_introspection_url,
-            "--oauth-issuer": self.oauth_issuer,
         }
-        for name, value, meaning in (
-            ("--oauth-issuer", self.oauth_issuer, "the identifier of the issuer"),
-            ("--resource-url", self.resource_url, "the URL under which clients reach this server"),
+        dependent = {"--oauth-audience": self.oauth_audience, **sources, "--oauth-issuer": self.oauth_issuer}
+        has_audience = bool(self.resource_url or (self.oauth_public_key and self.oauth_audience))
+        for name, is_given, meaning in (
+            ("--oauth-issuer", bool(self.oauth_issuer), "the identifier of the issuer"),
+            ("--resource-url", has_audience, "the URL under which clients reach this server"),
         ):
             given = next((each for each, setting in dependent.items() if setting and each != name), None)
-            if given is not None and not value:
+            if given is not None and not is_given:
                 raise click.UsageError(f"{given} needs {name}, {meaning}", ctx)
         if self.oauth_introspection_url and not (self.oauth_client_id and self.oauth_client_secret):
             raise click.UsageError("--oauth-introspection-url needs --oauth-client-id and --oauth-client-secret", ctx)
-        if self.oauth_introspection_url and self.oauth_jwks_url:
-            raise click.UsageError(
-                "--oauth-jwks-url and --oauth-introspection-url exclude each other: leave one out", ctx
-            )
+        if len(several := [name for name, value in sources.items() if value]) > 1:
+            raise click.UsageError(f"{' and '.join(several)} exclude each other: leave one out", ctx)
         if (self.required_scope or self.tool_scope) and not (self.api_key or self.api_keys or self.oauth_issuer):
             raise click.UsageError("scopes need credentials: give --oauth-issuer or --api-keys", ctx)
 
@@ -136,6 +142,12 @@ class AuthOptions:
         audience = self.oauth_audience or self.resource_url
         if self.oauth_issuer is None or audience is None:
             return []
+        if self.oauth_public_key is not None:
+            from bridge.server.auth.local_keys import is_key_set  # noqa: PLC0415 - as above
+
+            if is_key_set(self.oauth_public_key):
+                return [JwtVerifier(self.oauth_issuer, audience, jwks=self.oauth_public_key)]
+            return [JwtVerifier(self.oauth_issuer, audience, public_key=self.oauth_public_key)]
         if self.oauth_introspection_url is None:
             return [JwtVerifier(self.oauth_issuer, audience, jwks_url=self.oauth_jwks_url)]
         return [

@@ -32,8 +32,9 @@ class ScalingOptions:
     )
     state_keys: tuple[str, ...] = texts_setting(
         metavar="KEY[,KEY…]",
-        help="Secrets that encrypt the state that clients carry between the rounds of a call: the first encrypts, all "
-        "decrypt. Use the same for all replicas; better set in the environment. Repeatable.",
+        help="Secrets that encrypt the state that clients carry between the rounds of a call, and the credentials of "
+        "callers: the first encrypts, all decrypt. Use the same for all replicas; better set in the environment. "
+        "Repeatable.",
     )
 
     @property

@@ -19,11 +19,13 @@ from bridge.hosting.reload import apply_changes, watch_files
 from bridge.server.features import Features
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from bridge.cli.options import UpstreamOptions
     from bridge.cli.targets.target import LocalTarget, RemoteTarget
     from bridge.client.config.servers import ServerConfig
+    from bridge.gateway.credentials.broker import CredentialBroker
+    from bridge.gateway.credentials.identification import SignInClient
 
 
 def serve_gateway(
@@ -34,6 +36,8 @@ def serve_gateway(
     forward_headers: Sequence[str],
     reload: bool,
     start_seconds: float,
+    broker: Callable[[], CredentialBroker],
+    sign_in_client: SignInClient | None,
 ) -> Serving:
     """Build a gateway of remote targets, and of local ones, whose tools run in this process.
 
@@ -44,6 +48,8 @@ def serve_gateway(
         forward_headers: Names of callers' headers that are forwarded.
         reload: True to follow changes of configurations, and of the lock files of their servers.
         start_seconds: Seconds to wait at the start for servers that are not required.
+        broker: Makes what keeps the credentials of callers, if a server needs them.
+        sign_in_client: As for `bridge.gateway.gateway.Gateway`.
 
     Raises:
         ConfigError: A configuration, or the lock file, is invalid.
@@ -69,6 +75,8 @@ def serve_gateway(
             prefix=options.prefix,
             forward_headers=forward_headers,
             start_seconds=start_seconds,
+            broker=broker() if any(server.per_caller is not None for server in servers) else None,
+            sign_in_client=sign_in_client,
         )
     except DefinitionError as error:
         raise TargetError(str(error)) from error
@@ -96,4 +104,5 @@ def serve_gateway(
         kill_all_children,
         lambda: [*map(status_as_json, gateway.status())],
         lambda: gateway.has_required,
+        tool_listing=next((server.tool_listing for server in servers if server.tool_listing is not None), None),
     )

@@ -11,7 +11,7 @@ import click
 
 from bridge.cli.install.client_entries import configuration, url_entry
 from bridge.cli.options import usage_errors
-from bridge.cli.serve.options import name_of, publisher_of, serving_of, targets_of, warn_unused_options
+from bridge.cli.serve.options import name_of, server_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_enabled
 from bridge.cli.targets.target import FileTarget, OpenApiTarget, split_targets
 from bridge.errors import TargetError
@@ -24,6 +24,7 @@ from bridge.hosting.process import DrainTimes, print_message
 from bridge.hosting.server import Service
 from bridge.server.http.host_origin import AllowedHosts
 from bridge.server.http.probes import HealthState
+from bridge.server.results.costs import costs
 
 if TYPE_CHECKING:
     import socket
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from bridge.cli.targets.target import LocalTarget, Target
     from bridge.server.auth import Auth
     from bridge.server.http.app import BridgeApp
-    from bridge.server.publisher import Publisher
+    from bridge.server.server import Server
 
 
 def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
@@ -49,6 +50,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     options.operations.check(ctx)
     options.scaling.check(ctx, reload=options.reload, transport=options.transport)
     options.tasks.check(ctx, is_shared=options.scaling.has_replicas, reload=options.reload)
+    options.spill.check(ctx, has_separate_workers=options.scaling.are_sessions_lost)
     addresses = sockets_module.resolve(options.host, options.port)
     auth = options.auth.auth(ctx)
     if auth is not None and options.no_auth:
@@ -78,7 +80,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     sockets = sockets_module.bind(addresses) if inheritance is None else inheritance.sockets
     workers = options.scaling.workers
     if inheritance is not None or not ((options.reload and local) or workers > 1):
-        _serve_here(ctx, name, targets, options, auth, sockets, inheritance)
+        _serve_here(ctx, targets, options, auth, sockets, inheritance)
         return
     admin = admin_sockets(options.operations.admin_host, options.operations.admin_port)
     inheritance = InheritedSockets(sockets=sockets, admin_sockets=admin)
@@ -107,19 +109,22 @@ def _announce(name: str, sockets: list[socket.socket], options: ServeOptions) ->
 
 def _serve_here(
     ctx: click.Context,
-    name: str,
     targets: list[Target],
     options: ServeOptions,
     auth: Auth | None,
     sockets: list[socket.socket],
     inheritance: InheritedSockets | None,
 ) -> None:
-    serving = serving_of(targets, options)
+    serving = serving_of(targets, options, options.scaling.secrets(ctx))
+    if serving.features.pages is not None:
+        _check_public_url(ctx, options)
+    name = name_of(targets, options, serving)
     from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - after errors of the targets
 
     with telemetry_enabled(options.telemetry, name) as watched:
-        publisher = publisher_of(ctx, serving, name, options, options.scaling.secrets(ctx))
+        server = server_of(ctx, serving, name, options, options.scaling.secrets(ctx))
         operations = HealthState(servers=serving.servers, has_required=serving.has_required, is_held=True)
+        operations.costs = lambda: costs(server)
         set_draining_source(lambda: operations.is_draining)
         metrics = None if watched.metrics is None else watched.metrics.text
         worker = None
@@ -127,10 +132,10 @@ def _serve_here(
             worker = WorkerChannel(inheritance.channel, lambda: operations.is_draining, metrics)
             metrics = None if metrics is None else worker.text
             if options.scaling.redis_url is None:  # which shares them with all replicas
-                worker.share_updates(publisher)
+                worker.share_updates(server)
         chosen = options.operations
         with usage_errors(ctx, ValueError):
-            app = _app(publisher, options, auth)
+            app = _app(server, options, auth)
             pages = admin_pages(
                 app,
                 operations,
@@ -163,7 +168,7 @@ def _serve_here(
             operations=operations,
             opened=announce,
             times=DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout),
-            lifespan=with_unmatched_warnings(publisher, serving.lifespan),
+            lifespan=with_unmatched_warnings(server, serving.lifespan),
             last_act=watched.closed_before(serving.last_act),
             is_late=inheritance is not None and inheritance.is_late,
         )
@@ -174,14 +179,25 @@ def _serve_here(
         serve.serve_app(service, sockets, pages, limits, is_debug=is_debug, is_child=is_child)
 
 
-def _app(publisher: Publisher, options: ServeOptions, auth: Auth | None) -> BridgeApp:
+def _check_public_url(ctx: click.Context, options: ServeOptions) -> None:
+    """Require the URL of the pages on which callers give credentials, unless they are for this machine."""
+    addresses = sockets_module.resolve(options.host, options.port)
+    if options.credentials.public_url or options.auth.resource_url or sockets_module.are_loopback(addresses):
+        return
+    raise click.UsageError(
+        "callers give credentials on pages of this gateway, and the URL under which browsers reach it is not known: "
+        "add --public-url https://gateway.example.com",
+        ctx,
+    )
+
+
+def _app(server: Server, options: ServeOptions, auth: Auth | None) -> BridgeApp:
     from bridge.server.http.app import http_app  # noqa: PLC0415 - after errors of the targets
 
     for modern in (False, True):  # build the pages before objects are frozen for the garbage collector
-        publisher.catalog.page(modern=modern)
+        server.catalog.page(modern=modern)
     return http_app(
-        publisher.tools,
-        publisher=publisher,
+        server,
         max_sessions=options.limits.max_sessions,
         session_idle_seconds=options.limits.session_idle,
         path=options.path if options.transport == "http" else "/mcp",

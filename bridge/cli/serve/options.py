@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,20 +18,24 @@ from bridge.cli.options import (
     usage_errors,
 )
 from bridge.cli.serve.auth_options import AuthOptions
+from bridge.cli.serve.credential_options import CredentialOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
 from bridge.cli.serve.limits_options import LimitsOptions
+from bridge.cli.serve.spill_options import SpillOptions
 from bridge.cli.serve.task_options import TaskServeOptions
 from bridge.cli.serve.telemetry_options import TelemetryOptions
-from bridge.cli.targets.loading import Serving, load_features, version_of
+from bridge.cli.serve.tool_search_options import ToolSearchOptions
+from bridge.cli.targets.loading import Serving, load_features, server_in, version_of
 from bridge.cli.targets.openapi import lifespan_of
 from bridge.cli.targets.target import existing_targets, given_targets, split_targets
+from bridge.errors import DefinitionError
 from bridge.hosting.process import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bridge.cli.targets.target import Target
-    from bridge.server.publisher import Publisher
+    from bridge.server.server import Server
 
 
 START_SECONDS = 10.0
@@ -65,6 +69,9 @@ class ServeOptions:
         help="Port to listen on; 0 for a free one, which is printed.",
     )
     path: str = setting(default="/mcp", help="Path of streamable HTTP.")
+    tags: tuple[str, ...] = texts_setting(
+        help="Serve only tools, resources and prompts with one of these tags. Repeatable."
+    )
     allowed_hosts: tuple[str, ...] = texts_setting(help="Further Host headers to accept. Repeatable.")
     allowed_origins: tuple[str, ...] = texts_setting(
         help="Further origins whose pages may use the server (CORS). Repeatable."
@@ -93,11 +100,14 @@ class ServeOptions:
     )
     auth: AuthOptions = group_setting(AuthOptions)
     limits: LimitsOptions = group_setting(LimitsOptions)
+    spill: SpillOptions = group_setting(SpillOptions)
     tasks: TaskServeOptions = group_setting(TaskServeOptions)
     operations: OperationsOptions = group_setting(OperationsOptions)
     scaling: ScalingOptions = group_setting(ScalingOptions)
     telemetry: TelemetryOptions = group_setting(TelemetryOptions)
+    tool_search: ToolSearchOptions = group_setting(ToolSearchOptions)
     upstream: UpstreamOptions = group_setting(UpstreamOptions)
+    credentials: CredentialOptions = group_setting(CredentialOptions)
     name: str | None = setting(help="Name of the server; by default derived from its targets.")
     server_version: str | None = setting(
         metavar="VERSION", help="Version of the server; by default the __version__ of its only target."
@@ -139,45 +149,89 @@ def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
             print_message(f"bridge serve: {option.opts[0]} has no effect; add {others}", "warning")
 
 
-def serving_of(targets: list[Target], options: ServeOptions) -> Serving:
+def serving_of(targets: list[Target], options: ServeOptions, state_keys: Sequence[bytes] | None = None) -> Serving:
     """Load the tools, or build a gateway for remote targets."""
     local, remote = split_targets(targets)
     if remote:
         from bridge.cli.serve.gateway import serve_gateway  # noqa: PLC0415 - importing the SDK takes most of a second
 
-        return serve_gateway(
+        gateway = serve_gateway(
             local,
             remote,
             options.upstream,
             forward_headers=options.forward_headers,
             reload=options.reload,
             start_seconds=options.start_wait,
+            broker=lambda: options.credentials.broker(
+                name_of(targets, options),
+                state_keys,
+                options.scaling.redis_url,
+                default_url=_origin_of(options.auth.resource_url, options.path),
+            ),
+            sign_in_client=options.credentials.sign_in_client,
         )
+        return _selected(gateway, options)
     features = load_features(local)
-    return Serving(features, lifespan_of(features), version=version_of(local))
+    return _selected(
+        Serving(features, lifespan_of(features), version=version_of(local), server=server_in(local)), options
+    )
 
 
-def name_of(targets: list[Target], options: ServeOptions) -> str:
-    """Name of the server."""
-    return options.name or "-".join(dict.fromkeys(target.name for target in targets))
+def _origin_of(resource_url: str | None, path: str) -> str | None:
+    """Return the URL of a server without the path of its endpoint; None if it is not known."""
+    return None if resource_url is None else resource_url.rstrip("/").removesuffix(path.rstrip("/"))
 
 
-def publisher_of(
+def _selected(serving: Serving, options: ServeOptions) -> Serving:
+    """Return what is served with the tools of the chosen tags."""
+    if not options.tags:
+        return serving
+    from bridge.tools.transform import filtered  # noqa: PLC0415 - after errors of the targets
+
+    return replace(serving, features=filtered(serving.features, tags=options.tags))
+
+
+def name_of(targets: list[Target], options: ServeOptions, serving: Serving | None = None) -> str:
+    """Name of the server; of a module's own server only once it is loaded."""
+    own = None if serving is None or serving.server is None else serving.server.name
+    return options.name or own or "-".join(dict.fromkeys(target.name for target in targets))
+
+
+def server_of(
     ctx: click.Context, serving: Serving, name: str, options: ServeOptions, state_keys: Sequence[bytes] | None = None
-) -> Publisher:
-    """Build the publisher; without state keys, one is generated for this process."""
-    from bridge.server.publisher import Publisher  # noqa: PLC0415 - after errors of the targets
+) -> Server:
+    """Build the server; without state keys, one is generated for this process."""
+    from bridge.server.server import Server  # noqa: PLC0415 - after errors of the targets
 
+    with usage_errors(ctx, DefinitionError):
+        tool_search = options.tool_search.search(serving.tool_listing)
+    given: dict[str, Any] = {
+        "instructions": options.instructions,
+        "page_size": options.page_size,
+        "policy": options.spill.policy(options.limits.policy(), serving.features),
+        "state_keys": state_keys,
+        "limits": options.limits.limits(ctx),
+        "tool_search": tool_search,
+    }
+    max_calls = None if options.transport == "stdio" else options.limits.max_calls
+    tasks = options.tasks.options(None if options.transport == "stdio" else options.scaling)
     with usage_errors(ctx, ValueError):
-        return Publisher(
+        if (own := serving.server) is not None:
+            version = own.version or serving.version if options.server_version is None else options.server_version
+            given = {key: own.options[key] if value is None else value for key, value in given.items()}
+            return own.with_options(
+                serving.features,
+                name=name,
+                version=version,
+                max_calls=max_calls if own.options["max_calls"] is None else own.options["max_calls"],
+                tasks=tasks if own.options["tasks"] is None else own.options["tasks"],
+                **given,
+            )
+        return Server(
             serving.features,
             name=name,
             version=serving.version if options.server_version is None else options.server_version,
-            instructions=options.instructions,
-            page_size=options.page_size,
-            policy=options.limits.policy(),
-            state_keys=state_keys,
-            limits=options.limits.limits(ctx),
-            max_calls=None if options.transport == "stdio" else options.limits.max_calls,
-            tasks=options.tasks.options(None if options.transport == "stdio" else options.scaling),
+            max_calls=max_calls,
+            tasks=tasks,
+            **given,
         )

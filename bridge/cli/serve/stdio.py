@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridge.cli.install.client_entries import configuration, redacted, serving_entry
 from bridge.cli.options import typed_options
 from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
-from bridge.cli.serve.options import name_of, publisher_of, serving_of, targets_of, warn_unused_options
+from bridge.cli.serve.options import name_of, server_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import telemetry_enabled
 from bridge.cli.targets.target import ConfigTarget
-from bridge.hosting.process import print_message
+from bridge.hosting.process import print_message, print_unserved_routes
 from bridge.server.stdio.process import take_standard_streams
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
     import click
 
     from bridge.cli.serve.options import ServeOptions
@@ -43,30 +46,48 @@ def _note_ignored(ctx: click.Context, targets: list[Target]) -> None:
         print_message(f"bridge serve: {', '.join(ignored)} has no effect over stdio; add --transport http", "warning")
 
 
+def _reporting_blocks(
+    lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,
+) -> Callable[[], AbstractAsyncContextManager[Any]]:
+    """Return a lifespan during which functions that block the event loop are logged."""
+    from bridge.hosting.blocked_loop import blocks_reported  # noqa: PLC0415 - only with debug messages
+
+    @asynccontextmanager
+    async def reporting() -> AsyncIterator[None]:
+        async with (lifespan or nullcontext)(), blocks_reported():
+            yield
+
+    return reporting
+
+
 def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
     """Serve over stdio."""
     streams = take_standard_streams()  # before user code can print
     targets = targets_of(ctx, texts, options)
     _note_ignored(ctx, targets)
     warn_unused_options(ctx, options)
-    serving, name = serving_of(targets, options), name_of(targets, options)
+    serving = serving_of(targets, options)
+    name = name_of(targets, options, serving)
     arguments = [f"--name={options.name}"] if options.name else []
     arguments += [f"--instructions={options.instructions}"] if options.instructions else []
     arguments += [f"--page-size={options.page_size}"] if options.page_size else []
     print_message(f"serving {name} over stdio; for a client's configuration:")
     print_message(configuration(name, serving_entry([*map(redacted, targets)], arguments)))
-    from bridge.server.stdio import server  # noqa: PLC0415 - after errors of the targets
+    from bridge.server.stdio.server import serve_stdio  # noqa: PLC0415 - after errors of the targets
 
     lifespan = serving.lifespan
 
     with telemetry_enabled(options.telemetry, name) as watched:
-        publisher = publisher_of(ctx, serving, name, options)
-        if publisher.accounts is not None:
+        server = server_of(ctx, serving, name, options)
+        print_unserved_routes(server)
+        if server.accounts is not None:
             from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - only with limits
 
-            lifespan = with_unmatched_warnings(publisher, lifespan)
-        server.serve_stdio(
-            publisher,
+            lifespan = with_unmatched_warnings(server, lifespan)
+        if options.log_level == "debug":
+            lifespan = _reporting_blocks(lifespan)
+        serve_stdio(
+            server,
             streams,
             max_line_bytes=options.max_request_bytes,
             lifespan=lifespan or nullcontext,

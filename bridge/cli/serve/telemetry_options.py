@@ -15,7 +15,7 @@ import click
 from bridge.cli.options import count_setting, setting
 from bridge.cli.reporting import CommandError
 from bridge.hosting.process import print_message
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.telemetry.conventions import CHILDREN
 
 if TYPE_CHECKING:
@@ -124,13 +124,13 @@ def telemetry_enabled(options: TelemetryOptions, name: str) -> Iterator[ActiveTe
         sinks = list(_sinks(options, instruments, closing))
         observer = Observer(instruments, tracer=tracer, sinks=sinks, shows_arguments=options.log_arguments)
         closing.callback(observer.flush)
-        with switch.enabled(observer):
+        with current.enabled(observer):
             yield ActiveTelemetry(metrics, closing.close)
 
 
 def set_draining_source(is_draining: Callable[[], bool]) -> None:
     """Set the source of the gauge ``bridge.draining``."""
-    if (observer := switch.observer()) is not None:
+    if (observer := current.observer()) is not None:
         observer.is_draining = is_draining
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from inspect import isfunction
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from bridge.cli.reporting import ImportFailedError, user_location, users_traceback
 from bridge.cli.targets.openapi import is_application, operation_tools
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from bridge.cli.targets.target import LocalTarget, ModuleTarget
+    from bridge.client.config.servers import ToolListing
     from bridge.server.features import Features
+    from bridge.server.server import Server
     from bridge.tools.lifespan import Lifespan
+    from bridge.tools.middleware import Middleware
     from bridge.tools.toolbox import ToolBox
 
 _CONFIGURATIONS = ("mcp.json", ".mcp.json")
@@ -48,22 +51,43 @@ def load_features(targets: Sequence[LocalTarget]) -> Features:
     """
     from bridge.server.features import Features  # noqa: PLC0415 - after standard output is diverted
 
+    if (server := server_in(targets)) is not None:
+        return server.features if server.lifespan is None else replace(server.features, lifespans=(server.lifespan,))
     sources = [source for target in targets for source in _sources_of(target)]
     try:
         features = Features.of(*sources)
-        lifespans = tuple(found for target in targets if (found := _lifespan_of(target)) is not None)
+        modules = [vars(_imported(target)) for target in targets if _is_module(target)]
+        lifespans = tuple(found for names in modules if (found := _lifespan_in(names)) is not None)
+        middleware = tuple(dict.fromkeys(each for names in modules for each in _middleware_in(names)))
     except DefinitionError as error:
         raise TargetError(str(error)) from error
-    return replace(features, lifespans=(*features.lifespans, *lifespans)) if lifespans else features
+    if not (lifespans or middleware):
+        return features
+    return replace(
+        features,
+        lifespans=(*features.lifespans, *lifespans),
+        middleware=(*features.middleware, *middleware),
+    )
 
 
-def _lifespan_of(target: LocalTarget) -> Lifespan[Any] | None:
+def _is_module(target: LocalTarget) -> TypeGuard[FileTarget | ModuleTarget]:
+    return not (isinstance(target, OpenApiTarget) or (isinstance(target, FileTarget) and target.path.is_dir()))
+
+
+def _lifespan_in(names: Mapping[str, Any]) -> Lifespan[Any] | None:
     """Return the lifespan of a module, which functions of other modules get there."""
-    if isinstance(target, OpenApiTarget) or (isinstance(target, FileTarget) and target.path.is_dir()):
-        return None
     from bridge.tools.lifespan import lifespan_in  # noqa: PLC0415 - after standard output is diverted
 
-    return lifespan_in(vars(_imported(target)))
+    return lifespan_in(names)
+
+
+def _middleware_in(names: Mapping[str, Any]) -> tuple[Middleware, ...]:
+    """Return what a module names ``middleware``, if it is middleware, which surrounds everything that is served."""
+    from bridge.tools.middleware import Middleware, checked_middleware  # noqa: PLC0415 - as above
+
+    given = names.get("middleware")
+    are_any = isinstance(given, list | tuple) and any(isinstance(each, Middleware) for each in given)
+    return checked_middleware(given) if are_any or isinstance(given, Middleware) else ()
 
 
 def tools_of(features: Features, targets: Sequence[LocalTarget]) -> ToolBox:
@@ -78,6 +102,16 @@ def tools_of(features: Features, targets: Sequence[LocalTarget]) -> ToolBox:
             f"{', '.join(map(target_argument, targets))} has no tools; `bridge serve` serves its resources and prompts"
         )
     return tools
+
+
+def server_in(targets: Sequence[LocalTarget]) -> Server | None:
+    """Return the server that is the only target; None if there is none, or another one."""
+    if len(targets) != 1 or isinstance(target := targets[0], OpenApiTarget):
+        return None
+    if isinstance(target, FileTarget) and target.path.is_dir():
+        return None
+    sources = _sources_of(target)
+    return sources[0] if len(sources) == 1 and _is_published(sources[0]) else None
 
 
 def version_of(targets: Sequence[LocalTarget]) -> str:
@@ -138,18 +172,24 @@ def _named(module: ModuleType, target: FileTarget | ModuleTarget) -> object:
         raise TargetError(f"{_file_of(target)} has no object {target.attribute!r}{hint}") from None
     if is_application(named):
         return operation_tools(named, target.openapi)
-    if _is_server(named):
-        raise TargetError(f"{target_argument(target)} is itself a server: {_started(target)}")
-    return named
+    if _is_web_application(named):
+        raise TargetError(f"{target_argument(target)} is a Starlette application, {_of_application(module, target)}")
+    return _from_mcp(named) if _is_server(named) else named
 
 
 def _offered(module: ModuleType, target: FileTarget | ModuleTarget) -> list[object]:
-    """The module's boxes; of other kinds its decorated functions, tools, and objects with decorated methods."""
+    """The module's server; or its boxes, and of other kinds its functions, tools, and objects with methods.
+
+    Functions and methods are decorated ones. Of a module with nothing else, a server of the SDK or of FastMCP.
+    """
     from bridge.tools.box import Box  # noqa: PLC0415 - after standard output is diverted
     from bridge.tools.decoration import Published  # noqa: PLC0415 - as above
     from bridge.tools.function import found_in  # noqa: PLC0415 - as above
 
     named = {id(value): (name, value) for name, value in vars(module).items()}.values()
+    servers = [(name, value) for name, value in named if _is_published(value) and not value.is_mounted]
+    if servers:
+        return [_only_server(servers, target)]
     boxes: dict[type[Box[Any]], tuple[str, Box[Any]]] = {}
     for name, value in named:
         if isinstance(value, Box):
@@ -159,10 +199,18 @@ def _offered(module: ModuleType, target: FileTarget | ModuleTarget) -> list[obje
                 raise TargetError(f"{target_argument(target)} has several {kind.__name__}es; name one: {names}")
     items = [value for _, value in named if isinstance(value, Published) or _is_decorated(value)]
     if not boxes:
-        return items
+        foreign = [] if items else [(name, value) for name, value in named if _is_server(value)]
+        return [_from_mcp(_only_server(foreign, target))] if foreign else items
     covered = tuple(each for kind in boxes for each in kind.kinds)
     others = [each for item in items for each in found_in(item) if not isinstance(each, covered)]
     return [*(box for _, box in boxes.values()), *others]
+
+
+def _only_server(servers: Sequence[tuple[str, Any]], target: FileTarget | ModuleTarget) -> object:
+    if len(servers) > 1:
+        names = " or ".join(f"{_file_of(target)}:{name}" for name, _ in servers)
+        raise TargetError(f"{target_argument(target)} has several servers; name one: {names}")
+    return servers[0][1]
 
 
 def _is_server(value: object) -> bool:
@@ -170,6 +218,34 @@ def _is_server(value: object) -> bool:
     return any(
         kind.__module__.partition(".")[0] in _LIBRARIES and kind.__name__ in _SERVERS for kind in type(value).__mro__
     )
+
+
+def _is_web_application(value: object) -> bool:
+    """True for a Starlette application, as `bridge.server.http_app` makes it as well."""
+    return any(
+        (kind.__module__, kind.__name__) == ("starlette.applications", "Starlette") for kind in type(value).__mro__
+    )
+
+
+def _of_application(module: ModuleType, target: FileTarget | ModuleTarget) -> str:
+    server = next((name for name, value in vars(module).items() if _is_published(value)), None)
+    source = "the functions that it serves" if server is None else f"its server, {_file_of(target)}:{server}"
+    return f"whose routes are no tools: name {source}, or run it by an ASGI server such as uvicorn, and name its URL"
+
+
+def _is_published(value: object) -> TypeGuard[Server]:
+    """True for a `bridge.Server`."""
+    if "bridge.server.server" not in sys.modules:  # importing it would slow all other targets down
+        return False
+    from bridge.server.server import Server  # noqa: PLC0415 - as above
+
+    return isinstance(value, Server)
+
+
+def _from_mcp(server: object) -> Features:
+    from bridge.gateway import from_mcp  # noqa: PLC0415 - importing the SDK takes most of a second
+
+    return from_mcp(server)
 
 
 def _is_decorated(value: object) -> bool:
@@ -186,18 +262,13 @@ def _tool_methods(kind: type) -> list[object]:
     return [attribute for base in kind.__mro__ for attribute in vars(base).values() if stored_settings(attribute)]
 
 
-def _started(target: FileTarget | ModuleTarget) -> str:
-    words = target.path if isinstance(target, FileTarget) else f"-m {target.module}"
-    return f"name the command that runs it over stdio: -- python {words}"
-
-
 def _remedy(module: ModuleType, target: FileTarget | ModuleTarget) -> str:
     applications = [name for name, value in vars(module).items() if is_application(value)]
     if applications:
         name = f"{_file_of(target)}:{applications[0]}"
         return f"it contains a FastAPI application: name {name}, and choose with --operations"
-    if any(_is_server(value) for value in vars(module).values()):
-        return f"it contains a server: {_started(target)}"
+    if any(map(_is_web_application, vars(module).values())):
+        return f"it contains a Starlette application, {_of_application(module, target)}"
     classes = [value for value in vars(module).values() if isinstance(value, type) and _tool_methods(value)]
     if classes:
         name = classes[0].__name__
@@ -304,3 +375,7 @@ class Serving:
     """True once the required servers are listed, while others may still be waited for."""
     version: str = ""
     """Version of the served module; empty if unknown."""
+    server: Server | None = None
+    """The server of the module, whose options are used; None if it has none."""
+    tool_listing: ToolListing | None = None
+    """Tools that clients list, as a configuration says; None if none does."""

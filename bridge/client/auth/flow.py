@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthRegistrationError
-from mcp.client.auth.utils import validate_authorization_response_iss
+from mcp.client.auth.utils import union_scopes, validate_authorization_response_iss
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
-from bridge.client.auth.assertions import tokens_for_assertion
+from bridge.client.auth.assertions import check_key, exchange_token, tokens_for_assertion
 from bridge.client.auth.challenge import no_authorization_server
 from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError
-from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
+from bridge.client.auth.grants import ClientCredentials, ExchangedToken, IdentityAssertion, OAuthLogin
 from bridge.client.auth.login import SdkTokenStorage
 from bridge.client.auth.server_validation import AllowedAddresses, prefer_authorization_server, require_usable_server
 from bridge.client.auth.token_binding import TokenBinding
@@ -82,7 +82,7 @@ async def refresh(renewal: Renewal, login: Login, grant: Grant) -> Login:
     _remember(provider, login)
     provider.context.token_expiry_time = _LONG_AGO
     try:
-        answer = await _drive(renewal, provider, grant, None, TokenBinding(login, renewal.nonces))
+        answer = await drive(renewal, provider, grant, None, TokenBinding(login, renewal.nonces))
     except UnboundTokenError as error:
         _logger.warning("the login to %s has ended: %s", login.server_url, error)
         return login.renewed(None)
@@ -104,7 +104,7 @@ async def authorize(
         OAuthFlowError: The login failed.
         HTTPError: A server cannot be reached.
     """
-    draft = SdkTokenStorage(_client(login, grant, loopback.redirect_uri), login.tokens)
+    draft = SdkTokenStorage(known_client(login, grant, loopback.redirect_uri), login.tokens)
     reach = AllowedAddresses(renewal.url, grant.issuer)
     binding = TokenBinding(login, renewal.nonces, challenge)
 
@@ -129,7 +129,7 @@ async def authorize(
     if challenge.is_step_up:
         _remember(provider, login)
     try:
-        await _drive(renewal, provider, grant, challenge, binding)
+        await drive(renewal, provider, grant, challenge, binding)
     except OAuthRegistrationError as error:
         if context.oauth_metadata is None and context.protected_resource_metadata is None:
             raise SignInError(no_authorization_server(challenge)) from error
@@ -144,7 +144,7 @@ async def authorize(
 
 
 async def request_grant(
-    renewal: Renewal, login: Login, grant: ClientCredentials | IdentityAssertion, challenge: Challenge
+    renewal: Renewal, login: Login, grant: ClientCredentials | IdentityAssertion | ExchangedToken, challenge: Challenge
 ) -> Login:
     """Log in without a user; see `authorize`."""
     try:
@@ -154,15 +154,18 @@ async def request_grant(
 
 
 async def _granted(
-    renewal: Renewal, login: Login, grant: ClientCredentials | IdentityAssertion, challenge: Challenge
+    renewal: Renewal, login: Login, grant: ClientCredentials | IdentityAssertion | ExchangedToken, challenge: Challenge
 ) -> Login:
+    if isinstance(grant, ExchangedToken):
+        scope = union_scopes(" ".join(grant.scopes) or None, challenge.scope if challenge.is_step_up else None)
+        return login.renewed(await exchange_token(grant.exchange, await grant.subject_token(), scope))
     binding = TokenBinding(login, renewal.nonces, challenge)
     if isinstance(grant, IdentityAssertion) and grant.client_secret is None:
         tokens = await tokens_for_assertion(renewal.url, grant, challenge, renewal.http, binding)
         return binding.kept(login).renewed(tokens)
     draft = SdkTokenStorage(None, None)
     provider = _provider(renewal.url, grant, draft)
-    await _drive(renewal, provider, grant, challenge, binding)
+    await drive(renewal, provider, grant, challenge, binding)
     return binding.kept(login).renewed(draft.tokens)
 
 
@@ -182,7 +185,7 @@ def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: Sdk
             token_endpoint_auth_method=grant.client_authentication,
         )
     if grant.private_key is not None:
-        _check_key(grant.private_key, grant.signing_algorithm)
+        check_key(grant.private_key, grant.signing_algorithm)
         source = client_credentials.SignedJWTParameters(
             issuer=grant.client_id,
             subject=grant.client_id,
@@ -203,20 +206,7 @@ def _provider(url: str, grant: ClientCredentials | IdentityAssertion, draft: Sdk
     )
 
 
-def _check_key(pem: str, algorithm: str) -> None:
-    """Refuse a signing key that is unreadable, unfit for the algorithm, or too short (RFC 7518 section 3.3)."""
-    from jwt import PyJWTError, get_algorithm_by_name  # noqa: PLC0415 - slow to import
-
-    try:
-        signing = get_algorithm_by_name(algorithm)
-        weakness = signing.check_key_length(signing.prepare_key(pem))
-    except (NotImplementedError, PyJWTError, ValueError, TypeError, AttributeError):
-        raise SignInError(f"the client's private key cannot be read, or does not fit {algorithm!r}") from None
-    if weakness is not None:
-        raise SignInError(f"the client's private key is too short: {weakness}")
-
-
-async def _drive(
+async def drive(
     renewal: Renewal, provider: _Provider, grant: Grant, challenge: Challenge | None, binding: TokenBinding
 ) -> httpx2.Response | None:
     """Run the SDK's client until it would send the original request; returns the last response.
@@ -262,8 +252,8 @@ def _metadata(grant: OAuthLogin, redirect_uri: str) -> OAuthClientMetadata:
     return OAuthClientMetadata(client_name="bridge", redirect_uris=[AnyUrl(redirect_uri)], scope=scope)
 
 
-def _client(login: Login, grant: OAuthLogin, redirect_uri: str) -> OAuthClientInformationFull | None:
-    """The client to log in as; None to register one."""
+def known_client(login: Login, grant: OAuthLogin, redirect_uri: str) -> OAuthClientInformationFull | None:
+    """Return the client to log in as; None to register one."""
     if grant.client_id is not None:
         authentication = grant.client_authentication or "client_secret_basic"
         return OAuthClientInformationFull(

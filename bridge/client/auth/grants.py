@@ -1,4 +1,4 @@
-"""OAuth 2.1 grant types, as values."""
+"""OAuth 2.1 grant types, and credentials per caller of a gateway, as values."""
 
 from __future__ import annotations
 
@@ -94,5 +94,143 @@ class IdentityAssertion:
         return (self.client_secret,) if self.client_secret else ()
 
 
-Grant: TypeAlias = OAuthLogin | ClientCredentials | IdentityAssertion
-"""Any grant type."""
+SubjectTokenType: TypeAlias = Literal["access_token", "id_token", "jwt"]
+"""Kind of a caller's token that is exchanged (RFC 8693, section 3), without its prefix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenExchange:
+    """The token of a gateway's caller is exchanged for one for the server (RFC 8693)."""
+
+    token_url: str
+    """Token endpoint."""
+    client_id: str
+    """The gateway's client ID there."""
+    client_secret: str | None = field(default=None, repr=False)
+    """Client secret; None for a public client, or one with a key."""
+    client_authentication: ClientAuthentication = "client_secret_basic"
+    """Method by which the secret is sent."""
+    private_key: str | None = field(default=None, repr=False)
+    """Private key that signs client assertions (RFC 7523), as PEM; None if it has a secret."""
+    signing_algorithm: str = "RS256"
+    """JSON Web Algorithm of the key."""
+    audience: str | None = None
+    """Logical name of the server at the authorization server; None for none."""
+    resource: str | None = None
+    """URL of the server as a resource indicator (RFC 8707); None for none."""
+    scopes: tuple[str, ...] = ()
+    """Scopes to request; empty for those of the authorization server's choice."""
+    subject_token_type: SubjectTokenType = "access_token"  # noqa: S105 - a kind of token
+    """Kind of the callers' tokens."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not be displayed."""
+        return tuple(secret for secret in (self.client_secret, self.private_key) if secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangedToken:
+    """A `TokenExchange` for one caller."""
+
+    exchange: TokenExchange
+    """The exchange."""
+    subject_token: Callable[[], Awaitable[str]] = field(repr=False)
+    """Returns the caller's token."""
+    issuer: None = None
+    """No authorization server is discovered."""
+
+    @property
+    def client_id(self) -> str:
+        """Client ID."""
+        return self.exchange.client_id
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Scopes to request."""
+        return self.exchange.scopes
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not be displayed."""
+        return self.exchange.secrets
+
+
+Grant: TypeAlias = OAuthLogin | ClientCredentials | IdentityAssertion | ExchangedToken
+"""Any grant type of a client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssertionExchange:
+    """The token of a gateway's caller is exchanged for an identity assertion, and that for a token for the server.
+
+    MCP extension ``io.modelcontextprotocol/enterprise-managed-authorization``: an ID-JAG of the identity provider
+    (RFC 8693), then a JWT bearer grant at the server's authorization server (RFC 7523).
+    """
+
+    idp_token_url: str
+    """Token endpoint of the identity provider."""
+    client_id: str | None = None
+    """The gateway's client ID at the server's authorization server; None for the URL of its metadata document."""
+    client_secret: str | None = field(default=None, repr=False)
+    """Client secret there; None for a public client."""
+    client_authentication: ClientAuthentication = "client_secret_basic"
+    """Method by which the secret is sent there."""
+    idp_client_id: str | None = None
+    """The gateway's client ID at the identity provider; None for the same."""
+    idp_client_secret: str | None = field(default=None, repr=False)
+    """Client secret at the identity provider; None for a public client."""
+    issuer: str | None = None
+    """The server's authorization server; None for the one that the server names."""
+    scopes: tuple[str, ...] = ()
+    """Scopes to request; empty for those of the authorization server's choice."""
+    subject_token_type: SubjectTokenType = "access_token"  # noqa: S105 - a kind of token
+    """Kind of the callers' tokens."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not be displayed."""
+        return tuple(secret for secret in (self.client_secret, self.idp_client_secret) if secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretHeader:
+    """Each caller of a gateway gives a key or token of its own, which is sent in a header."""
+
+    name: str = "Authorization"
+    """Name of the header."""
+    template: str = "Bearer {secret}"
+    """Value of the header, in which ``{secret}`` is replaced."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not be displayed: none, since a secret is its caller's."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class PerCaller:
+    """Each caller of a gateway has a credential of its own for the server."""
+
+    grant: OAuthLogin | TokenExchange | AssertionExchange | SecretHeader
+    """Way to obtain it."""
+    anonymous: Literal["refuse", "shared"] = "refuse"
+    """Handling of callers without an identity: refuse them, or send the configured headers alone."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not be displayed."""
+        return self.grant.secrets
+
+    @property
+    def kind(self) -> Literal["login", "exchange", "identity_assertion", "secret"]:
+        """The ``type`` in the configuration."""
+        match self.grant:
+            case OAuthLogin():
+                return "login"
+            case TokenExchange():
+                return "exchange"
+            case AssertionExchange():
+                return "identity_assertion"
+            case SecretHeader():
+                return "secret"

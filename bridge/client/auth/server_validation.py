@@ -16,7 +16,7 @@ from mcp.client.auth.utils import issuers_match
 
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.token_binding import object_in
-from bridge.client.redaction import redact_url
+from bridge.redaction import redact_url
 
 if TYPE_CHECKING:
     from mcp.client.auth.oauth2 import OAuthContext

@@ -32,16 +32,18 @@ from bridge.client.auth.flow import Renewal, authorize, refresh, request_grant
 from bridge.client.auth.grants import OAuthLogin
 from bridge.client.auth.login import Login
 from bridge.client.auth.loopback import listen_for_redirect
+from bridge.client.auth.ready import ReadyAuth
 from bridge.client.auth.store import LoginStore, StoredLogin, login_key
-from bridge.client.redaction import redact_url, scrub
 from bridge.client.transports.http_client import START_SOON
-from bridge.client.transports.limits import authority_client
+from bridge.client.transports.received_data import authority_client
 from bridge.portal import start_detached
+from bridge.redaction import redact_url, scrub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
     from bridge.client.auth.grants import Grant
+    from bridge.client.auth.store import LoginKeeper
 
 _MAX_SENDS = 4
 """Maximum sends of a request: first, with a token renewed elsewhere, with a refreshed one, with that of a login."""
@@ -58,10 +60,10 @@ _Shared: TypeAlias = "WeakValueDictionary[tuple[str, Grant], SignIn]"
 _of_event_loop: RunVar[_Shared] = RunVar("bridge.client.auth.sign_in")
 
 
-class SignIn(httpx2.Auth):
+class SignIn(ReadyAuth):
     """Auth that signs the requests to one server, for one login; connections of one event loop may share it.
 
-    Logins in a browser are stored on disk (`LoginStore`), others in memory.
+    Logins in a browser are stored on disk (`LoginStore`), others in memory, if there is no other store.
 
     Args:
         url: The server.
@@ -69,6 +71,8 @@ class SignIn(httpx2.Auth):
         show_page: Shows a login page to the user; None if no browser may be opened.
         hint: Suggested action if a login is needed and `show_page` is None.
         key_hint: The same if the server names no authorization server; None for `hint`.
+        store: Store of the login; None for the default.
+        always_signs: Never send a request without a token.
     """
 
     requires_response_body = False
@@ -81,6 +85,8 @@ class SignIn(httpx2.Auth):
         show_page: Callable[[str], Awaitable[None]] | None = None,
         hint: str | None = None,
         key_hint: str | None = None,
+        store: LoginKeeper | None = None,
+        always_signs: bool = False,
     ) -> None:
         is_person = isinstance(grant, OAuthLogin)
         self.key = login_key(url, grant.client_id)
@@ -89,9 +95,11 @@ class SignIn(httpx2.Auth):
         self._show_page = show_page
         self._hint = (hint or "run: bridge login TARGET") if is_person else None
         self._key_hint = key_hint or self._hint
-        store = LoginStore() if is_person else None  # a program can request its tokens at any time
+        if store is None and is_person:
+            store = LoginStore()  # a program can request its tokens at any time
         self._shown = redact_url(url).shown
         self._keeping = StoredLogin(store, self.key, shown=self._shown, hint=self._hint)
+        self._always_signs = always_signs
         self._login: Login | None = None
         self._is_loaded = False
         self._lock = anyio.Lock()
@@ -113,6 +121,8 @@ class SignIn(httpx2.Auth):
             SignInError: No token that the server accepts can be obtained.
         """
         used = await self._usable(request)
+        if self._always_signs and (used is None or used.access_token is None):
+            raise SignInError("there is no token", hint=self._hint)
         signature, logins_made, refreshes_made = self._signature, self._logins_made, self._refreshes_made
         for sends in range(1, _MAX_SENDS + 1):
             response = yield signature.put(request, used)
@@ -126,20 +136,44 @@ class SignIn(httpx2.Auth):
             token = used.access_token if used is not None else None
             used = await self._renewed(token, challenge, request, may_refresh=may_refresh)
 
+    @property
+    def login(self) -> Login | None:
+        """The login that was loaded or made last; None for none."""
+        return self._login
+
+    async def reload(self) -> Login | None:
+        """Load the login again, as another process may have changed or deleted it; return it.
+
+        Raises:
+            SignInError: The login cannot be read.
+        """
+        self._login = await self._keeping.load()
+        self._is_loaded = True
+        return self._login
+
+    async def obtain(self) -> None:
+        """Request a token without a user, if there is none, or it has expired or expires soon.
+
+        Raises:
+            SignInError: None can be obtained.
+        """
+        login = self._login
+        if login is None or login.access_token is None or login.is_stale:
+            used = None if login is None else login.access_token
+            request = httpx2.Request("GET", self._url, headers=_QUESTION_HEADERS)
+            await self._renewed(used, Challenge(is_unasked=True), request, may_refresh=True)
+
     def ready_headers(self) -> dict[str, str] | None:
         """Headers that sign a request now; None if a login must be loaded or renewed first, or needs proofs."""
         login = self._login
         if login is None or login.access_token is None:
-            return {} if self._is_loaded else None
+            return {} if self._is_loaded and not self._always_signs else None
         if login.proof_key is not None or self._is_to_be_refreshed(login):
             return None
         return {"authorization": f"Bearer {login.access_token}"}
 
     async def _usable(self, request: httpx2.Request) -> Login | None:
-        if not self._is_loaded:
-            self._login = await self._keeping.load()
-            self._is_loaded = True
-        login = self._login
+        login = self._login if self._is_loaded else await self.reload()
         if login is None or not self._is_to_be_refreshed(login):
             return login
         if not login.has_ended:

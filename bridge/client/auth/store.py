@@ -14,7 +14,7 @@ import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
@@ -28,11 +28,12 @@ from pydantic import ValidationError
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.login import Login, SdkTokenStorage
 from bridge.client.auth.server_validation import AllowedAddresses
-from bridge.client.transports.limits import authority_client
+from bridge.client.transports.received_data import authority_client
 from bridge.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     from bridge.client.auth.grants import OAuthLogin
 
@@ -44,6 +45,22 @@ _LOOK_SECONDS = 0.02
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _logger = logging.getLogger("bridge.client")
+
+
+class LoginKeeper(Protocol):
+    """Keeps logins by key."""
+
+    async def load(self, key: str) -> Login | None:
+        """Load the login of a key; None if there is none. Raises WireError or OSError if it cannot be read."""
+        ...
+
+    async def save(self, key: str, login: Login) -> None:
+        """Store a login; raises OSError if it cannot be written."""
+        ...
+
+    def locked(self, key: str) -> AbstractAsyncContextManager[None]:
+        """Hold the exclusive right to renew a login during this block; raises OSError if that is impossible."""
+        ...
 
 
 class LoginStore:
@@ -153,7 +170,7 @@ class LoginStore:
 class StoredLogin:
     """The login of one server, in memory only if there is no store; `shown` and `hint` are for messages."""
 
-    def __init__(self, store: LoginStore | None, key: str, *, shown: str, hint: str | None) -> None:
+    def __init__(self, store: LoginKeeper | None, key: str, *, shown: str, hint: str | None) -> None:
         self._store = store
         self._login: Login | None = None
         self._key = key
@@ -230,11 +247,18 @@ async def log_out(url: str, grant: OAuthLogin) -> bool:
         _logger.warning("the tokens were not revoked: %s", error)
         login = None
     if login is not None:
-        await _revoked(url, grant, login)
+        await revoke(url, grant.issuer, login)
     return await store.delete(key)
 
 
-async def _revoked(url: str, grant: OAuthLogin, login: Login) -> None:
+async def revoke(url: str, issuer: str | None, login: Login) -> None:
+    """Revoke the tokens of a login, if the authorization server supports it (RFC 7009); a failure is logged.
+
+    Args:
+        url: The MCP server.
+        issuer: The configured authorization server; None for the server's choice.
+        login: The login.
+    """
     endpoint = login.metadata.revocation_endpoint if login.metadata is not None else None
     if endpoint is None or login.tokens is None or login.client is None:
         return
@@ -243,7 +267,7 @@ async def _revoked(url: str, grant: OAuthLogin, login: Login) -> None:
     context.client_info = login.client
     kinds = {"refresh_token": login.tokens.refresh_token, "access_token": login.tokens.access_token}
     try:
-        AllowedAddresses(url, grant.issuer).check(endpoint)
+        AllowedAddresses(url, issuer).check(endpoint)
         async with authority_client() as http:
             for kind, token in kinds.items():
                 if token is None:

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE, ProofKey, add_proof, refused_proof
 from bridge.client.auth.errors import SignInError, SpentAssertionError, UnboundTokenError
-from bridge.client.transports.limits import media_type
+from bridge.client.transports.received_data import media_type
 
 if TYPE_CHECKING:
     from bridge.client.auth.challenge import Challenge

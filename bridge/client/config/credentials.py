@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from bridge.client.auth.grants import ClientCredentials, OAuthLogin
+from bridge.client.auth.grants import (
+    AssertionExchange,
+    ClientCredentials,
+    OAuthLogin,
+    PerCaller,
+    SecretHeader,
+    TokenExchange,
+)
 from bridge.client.config.schema import AuthEntry
 from bridge.client.config.variables import MISSING, Expanded
-from bridge.client.redaction import HIDDEN
+from bridge.redaction import HIDDEN
 from bridge.types import without_none
 
 if TYPE_CHECKING:
@@ -17,7 +25,11 @@ if TYPE_CHECKING:
     from bridge.client.config.variables import EntryReader
 
 _HERE = ("127.0.0.1", "::1", "localhost")
-_TEXTS = ("token", "client_id", "client_secret", "client_metadata_url", "private_key", "issuer", "redirect_uri")
+_TEXTS = (
+    *("token", "client_id", "client_secret", "client_metadata_url", "private_key", "issuer", "redirect_uri"),
+    *("token_url", "audience", "resource", "idp_token_url", "idp_client_id", "idp_client_secret"),
+)
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~]*\{secret\}[ -~]*)")
 _ONLY_FOR = {
     "oauth": {"client_id", "client_secret", "client_authentication", "client_metadata_url", "issuer", "redirect_uri"}
     | {"callback_port"},
@@ -25,12 +37,21 @@ _ONLY_FOR = {
     | {"private_key", "private_key_file"},
     "bearer": {"token"},
 }
+_PER_CALLER = {
+    "login": {"client_id", "client_secret", "client_authentication", "client_metadata_url", "issuer"},
+    "exchange": {"token_url", "client_id", "client_secret", "client_authentication", "private_key", "private_key_file"}
+    | {"signing_algorithm", "audience", "resource", "subject_token_type"},
+    "identity_assertion": {"idp_token_url", "client_id", "client_secret", "client_authentication", "issuer"}
+    | {"idp_client_id", "idp_client_secret", "subject_token_type"},
+    "secret": {"header"},
+}
+"""Keys of credentials per caller."""
 
 
 class Auth(NamedTuple):
     """Authentication of an entry: a grant, a header, or neither."""
 
-    grant: Grant | None = None
+    grant: Grant | PerCaller | None = None
     """Grant type."""
     header: Expanded | None = None
     """Value of the ``Authorization`` header."""
@@ -44,8 +65,28 @@ def read_auth(entry: AuthEntry | str | None, reader: EntryReader) -> Auth:
         return Auth()
     if isinstance(entry, str):
         return Auth(OAuthLogin()) if entry == "oauth" else _token(reader.expand(entry, "auth"), reader)
-    kind = entry.type or ("bearer" if entry.token is not None else "oauth")
-    unused = sorted(entry.model_fields_set - _ONLY_FOR[kind] - {"type", "scopes"})
+    return Auth() if (kind := _kind_of(entry, reader)) is None else _read_entry(entry, kind, reader)
+
+
+def _kind_of(entry: AuthEntry, reader: EntryReader) -> str | None:
+    """Return the type of an entry; None after a problem was reported."""
+    if entry.per is None:
+        kind = entry.type or ("bearer" if entry.token is not None else "oauth")
+        if kind not in _PER_CALLER:
+            return kind
+        reader.problem(f"{kind!r} is for the callers of a gateway: add 'per': 'caller'", "auth", ".type")
+        return None
+    kind = "login" if entry.type is None or entry.type == "oauth" else entry.type
+    if kind in _PER_CALLER:
+        return kind
+    kinds = ", ".join(map(repr, _PER_CALLER))
+    reader.problem(f"{kind!r} is no credential of a caller: write one of {kinds}, or remove 'per'", "auth", ".type")
+    return None
+
+
+def _read_entry(entry: AuthEntry, kind: str, reader: EntryReader) -> Auth:
+    used = _ONLY_FOR[kind] if entry.per is None else {"per", "anonymous", *_PER_CALLER[kind]}
+    unused = sorted(entry.model_fields_set - used - {"type", "scopes"})
     for name in unused:
         reader.problem(f"is not used for {kind!r}: remove it", "auth", f".{_written(name)}")
     read = {
@@ -62,6 +103,9 @@ def read_auth(entry: AuthEntry | str | None, reader: EntryReader) -> Auth:
     if kind == "bearer":
         return _token(read.get("token", Expanded("", "")), reader)
     texts = {name: text.value for name, text in read.items()}
+    if entry.per is not None:
+        own = _OF_CALLERS[kind](entry, texts, reader)
+        return Auth(None if own is None else PerCaller(own, entry.anonymous or "refuse"), texts=secrets)
     grant = (_credentials if kind == "client_credentials" else _login)(entry, texts, reader)
     return Auth(grant, texts=secrets)
 
@@ -119,6 +163,67 @@ def _login(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -> OAut
         scopes=tuple(entry.scopes or ()),
         redirect_uri=redirect_uri,
     )
+
+
+def _exchange(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -> TokenExchange | None:
+    missing = [_written(name) for name in ("token_url", "client_id") if not texts.get(name)]
+    if missing:
+        reader.problem(f"exchange needs {', '.join(map(repr, missing))}", "auth")
+        return None
+    if not _check_url(texts["token_url"], "token_url", reader):
+        return None
+    return TokenExchange(
+        token_url=texts["token_url"],
+        client_id=texts["client_id"],
+        client_secret=texts.get("client_secret"),
+        private_key=texts.get("private_key"),
+        audience=texts.get("audience"),
+        resource=texts.get("resource"),
+        scopes=tuple(entry.scopes or ()),
+        **_exchange_options(entry),
+        **without_none(signing_algorithm=entry.signing_algorithm),
+    )
+
+
+def _assertion(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -> AssertionExchange | None:
+    if not texts.get("idp_token_url"):
+        reader.problem("identity_assertion needs 'idpTokenUrl'", "auth")
+        return None
+    if not _check_url(texts["idp_token_url"], "idp_token_url", reader):
+        return None
+    return AssertionExchange(
+        idp_token_url=texts["idp_token_url"],
+        client_id=texts.get("client_id"),
+        client_secret=texts.get("client_secret"),
+        idp_client_id=texts.get("idp_client_id"),
+        idp_client_secret=texts.get("idp_client_secret"),
+        issuer=texts.get("issuer"),
+        scopes=tuple(entry.scopes or ()),
+        **_exchange_options(entry),
+    )
+
+
+def _exchange_options(entry: AuthEntry) -> dict[str, Any]:
+    return without_none(client_authentication=entry.client_authentication, subject_token_type=entry.subject_token_type)
+
+
+def _secret(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -> SecretHeader | None:  # noqa: ARG001
+    if entry.header is None:
+        return SecretHeader()
+    if (found := _HEADER.fullmatch(entry.header)) is None:
+        reader.problem("must be a header with {secret}, such as 'Authorization: Bearer {secret}'", "auth", ".header")
+        return None
+    return SecretHeader(name=found[1], template=found[2])
+
+
+_OF_CALLERS = {"login": _login, "exchange": _exchange, "identity_assertion": _assertion, "secret": _secret}
+
+
+def _check_url(url: str, name: str, reader: EntryReader) -> bool:
+    is_url = url.startswith(("https://", "http://")) and _split(url) is not None
+    if not is_url:
+        reader.problem("must be the URL of a token endpoint", "auth", f".{_written(name)}")
+    return is_url
 
 
 def _split(url: str) -> SplitResult | None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic.alias_generators import to_camel
 
 from bridge.client.config.document import json_type_name, repeated_keys
 from bridge.client.config.schema import KEYS, normalize_auth
-from bridge.client.config.servers import Prefixing
+from bridge.client.config.servers import Prefixing, ToolListing
 from bridge.client.config.variables import read_inputs
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _MAPS = ("mcpServers", "servers")
 _PINNING = ("pins", "pinMode")
 _PREFIX = "prefix"
-_ROOT_KEYS = frozenset({*_MAPS, *_PINNING, _PREFIX, "inputs", "$schema"})
+_TOOLS = "tools"
+_ROOT_KEYS = frozenset({*_MAPS, *_PINNING, _PREFIX, _TOOLS, "inputs", "$schema"})
 _MAX_NAMES = 5
 
 _KEY_SPELLINGS = {
@@ -71,6 +72,8 @@ class Root:
     """Pin settings for all servers; see `bridge.client.config.loading`."""
     prefixing: Prefixing | None = None
     """When the server's name is prepended to its tool names; None if not set."""
+    tool_listing: ToolListing | None = None
+    """Tools that clients of a gateway list; None if not set."""
 
 
 def read_root(document: Any, diagnostics: Diagnostics) -> Root:
@@ -85,13 +88,22 @@ def read_root(document: Any, diagnostics: Diagnostics) -> Root:
     if not maps:
         return Root(servers, definitions)
     pinning = {key: document[key] for key in _PINNING if key in document}
-    return Root(servers, definitions, pinning, _prefixing(document.get(_PREFIX), diagnostics))
+    return Root(
+        servers,
+        definitions,
+        pinning,
+        _choice(document, _PREFIX, get_args(Prefixing), diagnostics),
+        _choice(document, _TOOLS, get_args(ToolListing), diagnostics),
+    )
 
 
-def _prefixing(value: Any, diagnostics: Diagnostics) -> Prefixing | None:
-    if value is None or value in get_args(Prefixing):
-        return cast("Prefixing | None", value)
-    diagnostics.problem("must be 'always', 'on_collision' or 'never'", key=_PREFIX)
+def _choice(document: Mapping[str, Any], key: str, choices: tuple[str, ...], diagnostics: Diagnostics) -> Any:
+    """Return a setting of all servers that is one of some words; None without it."""
+    value = document.get(key)
+    if value is None or value in choices:
+        return value
+    *others, last = map(repr, choices)
+    diagnostics.problem(f"must be {', '.join(others)} or {last}", key=key)
     return None
 
 

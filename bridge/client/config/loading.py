@@ -121,7 +121,9 @@ def parse_config(
         diagnostics.warning("it contains no servers")
     for warning in diagnostics.warnings:
         _logger.warning("%s: %s", source, warning)
-    servers = {server.name: replace(server, prefixing=root.prefixing) for server in read}
+    servers = {
+        server.name: replace(server, prefixing=root.prefixing, tool_listing=root.tool_listing) for server in read
+    }
     return ServersConfig(servers=servers, disabled=disabled, warnings=tuple(diagnostics.warnings), source=source)
 
 
@@ -192,7 +194,9 @@ def _usable_server(
         required=entry.required,
         trusted=entry.trusted,
         unjudged_results=entry.unjudged_results,
+        spill_chars=entry.spill_chars,
         extensions=entry.extensions,
+        list_per=entry.list_per,
     )
     return ServerConfig(
         name=name,
@@ -205,6 +209,7 @@ def _usable_server(
         exclude_resources=_patterns(entry.exclude_resources) or (),
         include_prompts=_patterns(entry.include_prompts),
         exclude_prompts=_patterns(entry.exclude_prompts) or (),
+        always_visible=_patterns(entry.always_visible) or (),
         protocol=_protocol(entry, reader),
         pins=pins,
         lock=lock,

@@ -6,6 +6,7 @@ it. A null value means an absent key. The ``auth`` key has these forms:
     "auth": "oauth"                            login in a browser with bridge login
     "auth": {"clientId": …, "scopes": […]}     the same, with a pre-registered client
     "auth": {"type": "client_credentials", …}  the program's own credentials
+    "auth": {"type": …, "per": "caller"}       a credential for each caller of a gateway
     "auth": "${TOKEN}"                         a bearer token
     "oauth": {…}                               alias of Claude Code; Cursor writes "CLIENT_ID" and so on
 """
@@ -19,9 +20,15 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 
-from bridge.client.auth.grants import ClientAuthentication
+from bridge.client.auth.grants import ClientAuthentication, SubjectTokenType
 from bridge.client.config.document import EXTENSION_RULE
-from bridge.client.config.servers import EXTENSION_PATTERN, Prefixing, ProtocolPin, is_configurable_extension
+from bridge.client.config.servers import (
+    EXTENSION_PATTERN,
+    Prefixing,
+    ProtocolPin,
+    ToolListing,
+    is_configurable_extension,
+)
 from bridge.client.config.variables import InputDefinition
 from bridge.client.pins import PinMode
 
@@ -89,6 +96,9 @@ class ServerEntry(BaseModel):
     auth: str | AuthEntry | None = Field(
         default=None, description="Authentication: oauth for a login with bridge login, a token, or an object."
     )
+    list_per: Literal["caller"] | None = Field(
+        default=None, description="List the tools for each caller of a gateway, with the caller's own credential."
+    )
     disabled: bool | None = Field(default=None, description="Do not use this server.")
     timeout: _Seconds | None = Field(
         default=None, description="Maximum seconds of a call without progress; 60 by default."
@@ -121,6 +131,9 @@ class ServerEntry(BaseModel):
         default=None, description="The only prompts to use; * and ? are wildcards."
     )
     exclude_prompts: list[str] | None = Field(default=None, description="Prompts to leave out; * and ? are wildcards.")
+    always_visible: list[str] | None = Field(
+        default=None, description="Tools to list even if clients search for the others; * and ? are wildcards."
+    )
     extensions: _Extensions | None = Field(
         default=None,
         description="Extensions to declare to the server, with their settings; a gateway passes them on.",
@@ -128,6 +141,11 @@ class ServerEntry(BaseModel):
     unjudged_results: Literal["pass", "refuse"] | None = Field(
         default=None,
         description="Refuse results that take too long to validate against their schema, or pass them (the default).",
+    )
+    spill_chars: int | None = Field(
+        default=None,
+        gt=0,
+        description="Characters up to which results of its tools stay whole; a gateway keeps larger ones aside.",
     )
     protocol: ProtocolPin | None = Field(
         default=None,
@@ -151,6 +169,11 @@ class Document(BaseModel):
     prefix: Prefixing | None = Field(
         default=None,
         description="When the server's name is prepended to its tool names; by default with several servers.",
+    )
+    tools: ToolListing | None = Field(
+        default=None,
+        description="Tools that clients of bridge serve list: all (the default); or those that search for the others "
+        "(search); or the latter if there are many (auto).",
     )
 
 
@@ -197,9 +220,36 @@ class AuthEntry(BaseModel):
         strict=True, frozen=True, extra="forbid", alias_generator=to_camel, hide_input_in_errors=True
     )
 
-    type: Literal["oauth", "client_credentials", "bearer"] | None = Field(
+    type: (
+        Literal["oauth", "client_credentials", "bearer", "login", "exchange", "identity_assertion", "secret"] | None
+    ) = Field(
         default=None,
-        description="A login in a browser (oauth, the default), the program's own credentials, or a token.",
+        description="A login in a browser (oauth, the default), the program's own credentials, or a token; with "
+        "'per': 'caller' each caller's login, token exchange, identity assertion or secret.",
+    )
+    per: Literal["caller"] | None = Field(
+        default=None, description="Each caller of a gateway has a credential of its own."
+    )
+    anonymous: Literal["refuse", "shared"] | None = Field(
+        default=None,
+        description="Refuse callers without an identity (the default), or send the headers alone; with 'per'.",
+    )
+    token_url: str | None = Field(default=None, description="The token endpoint of an exchange (RFC 8693).")
+    audience: str | None = Field(default=None, description="Name of the server at that endpoint.")
+    resource: str | None = Field(default=None, description="URL of the server, as a resource indicator.")
+    subject_token_type: SubjectTokenType | None = Field(
+        default=None, description="Kind of the callers' tokens that are exchanged; access_token by default."
+    )
+    idp_token_url: str | None = Field(
+        default=None, description="The identity provider's token endpoint, for an identity assertion."
+    )
+    idp_client_id: str | None = Field(
+        default=None, description="The client's ID at the identity provider; clientId by default."
+    )
+    idp_client_secret: str | None = Field(default=None, description="The client's secret at the identity provider.")
+    header: str | None = Field(
+        default=None,
+        description="The header of a caller's secret; 'Authorization: Bearer {secret}' by default.",
     )
     token: str | None = Field(default=None, description="The bearer token.")
     client_id: str | None = Field(default=None, description="ID of a pre-registered client.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from bridge.client.auth.grants import PerCaller
 from bridge.client.config.document import EXTENSION_RULE
 from bridge.errors import ConfigError, DefinitionError
 from bridge.wire.tasks import TASKS_EXTENSION
@@ -25,6 +26,7 @@ DEFAULT_MAX_CALL_SECONDS = 600.0
 """Maximum seconds of a call with progress."""
 
 Prefixing: TypeAlias = Literal["always", "on_collision", "never"]
+ToolListing: TypeAlias = Literal["all", "search", "auto"]
 """When the server's name is prepended to its tool names."""
 
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -72,15 +74,25 @@ class ServerConfig:
     """The only prompts to use, by remote name; likewise."""
     exclude_prompts: tuple[str, ...] = ()
     """Prompts to leave out, likewise."""
+    always_visible: tuple[str, ...] = ()
+    """Tools, likewise, that a model sees even if it searches for the others."""
+    tool_listing: ToolListing | None = None
+    """Tools that clients of a gateway list, as its configuration says; None if it does not."""
     extensions: Mapping[str, Json] = field(default_factory=dict)
     """Extensions to declare to the server, with their settings, by identifier. A gateway passes them on in both
     directions; the settings of a caller take precedence where they are declared with each request."""
     unjudged_results: Literal["pass", "refuse"] = "pass"
     """Handling of structured content that cannot be validated within the limits."""
+    spill_chars: int | None = None
+    """Characters up to which results of its tools stay whole where they are served; see `bridge.Spill`. None for the
+    limit of the gateway or service."""
     protocol: ProtocolPin = "auto"
     """The protocol version to use."""
     pins: ServerPins | None = None
     """Pins of the reviewed tools, resources and prompts; those that differ are refused or flagged. None for no pins."""
+    list_per: Literal["caller"] | None = None
+    """``caller`` if a gateway lists the server's tools for each of its callers; None to list them once, if the server
+    lets the gateway, with the configured headers, and for each caller otherwise."""
     lock: str | None = field(default=None, compare=False)
     """The lock file in the configuration; None for none."""
 
@@ -93,6 +105,12 @@ class ServerConfig:
         for identifier in self.extensions:
             if not is_configurable_extension(identifier):
                 raise DefinitionError(f"server {self.name!r}, extension {identifier!r}: extensions {EXTENSION_RULE}")
+
+    @property
+    def per_caller(self) -> PerCaller | None:
+        """Credentials of a gateway's callers; None if all have the same."""
+        auth = getattr(self.transport, "auth", None)
+        return auth if isinstance(auth, PerCaller) else None
 
     def admits(self, tool_name: str) -> bool:
         """True if a tool, given by remote name, is included."""

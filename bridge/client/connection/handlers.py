@@ -11,8 +11,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+import anyio
+
 from bridge.errors import ToolError, WireError
-from bridge.protocol.versions import INVALID_PARAMS, MODERN_VERSIONS
+from bridge.protocol.versions import INVALID_PARAMS, MODERN_VERSIONS, URL_ELICITATION_REQUIRED
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Roots, Sampling, SamplingAnswer, UrlElicitation
 from bridge.wire.questions import answer_to_wire, question_from_wire
@@ -21,6 +23,9 @@ from bridge.wire.tasks import TASKS_EXTENSION
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.client.connection.running_call import Call
+    from bridge.client.connection.status import Listeners
+    from bridge.errors import ServerRefusedError
     from bridge.tools.questions import Answer, Question
     from bridge.types import Json
 
@@ -28,6 +33,12 @@ ElicitationHandler = Callable[[Elicitation | UrlElicitation, InvocationContext],
 SamplingHandler = Callable[[Sampling, InvocationContext], Awaitable[SamplingAnswer]]
 RootsHandler = Callable[[InvocationContext], Awaitable[Sequence[Root]]]
 
+COMPLETION_SECONDS = 3.0
+"""Seconds without a notification that a page was completed, after which a request is sent again."""
+VISIT_SECONDS = 600.0
+"""Maximum seconds for which a request is sent again."""
+MAX_PAGES = 10
+"""Maximum pages that a user is asked to visit for one request."""
 _logger = logging.getLogger("bridge.client")
 
 
@@ -113,3 +124,78 @@ async def answer_question(handlers: ClientHandlers, wire: Mapping[str, Any], con
     except Exception as error:
         _logger.exception("the handler of %r failed", wire.get("method"))
         raise QuestionRefusedError("the handler of the request failed") from error
+
+
+class UrlElicitations:
+    """Pages that a user has to visit before a server answers one request: error -32042 (MCP 2025-11-25, "Elicitation").
+
+    The user is asked once for each page. The request may be sent again when the server has notified of the completion
+    of all pages, and every few seconds, since servers need not notify. It was not run before.
+
+    Args:
+        handlers: Handlers of the connection, of which one asks the user.
+        completions: Listeners for identifiers of completed pages.
+        call: The call.
+    """
+
+    def __init__(self, handlers: ClientHandlers, completions: Listeners[[str]], call: Call) -> None:
+        self._handlers = handlers
+        self._completions = completions
+        self._call = call
+        self._until = anyio.current_time() + VISIT_SECONDS
+        self._agreed: set[str] = set()
+        self._completed: set[str] = set()
+        self._changed = anyio.Event()
+
+    async def visited(self, error: ServerRefusedError) -> bool:
+        """Ask the user to visit the pages that an error names, and wait for their completion.
+
+        Returns:
+            True if the request may be sent again; False if the error is another one, or the user does not agree.
+        """
+        asked = _asked_in(error)
+        if asked is None or self._handlers.elicitation is None or anyio.current_time() > self._until:
+            return False
+        end = self._completions.add(self._note_completed)
+        try:
+            with self._call.asking():
+                for page in asked:
+                    if page["elicitationId"] in self._agreed:
+                        continue
+                    if len(self._agreed) == MAX_PAGES or not await self._is_agreed(page):
+                        return False
+                    self._agreed.add(page["elicitationId"])
+                with anyio.move_on_after(COMPLETION_SECONDS):
+                    while not self._completed.issuperset(page["elicitationId"] for page in asked):
+                        await self._changed.wait()
+        finally:
+            end()
+        return True
+
+    async def _is_agreed(self, page: Json) -> bool:
+        question = {"method": "elicitation/create", "params": page}
+        try:
+            answer = await answer_question(self._handlers, question, self._call.context)
+        except QuestionRefusedError:
+            return False
+        return bool(answer["action"] == "accept")
+
+    def _note_completed(self, elicitation_id: str) -> None:
+        self._completed.add(elicitation_id)
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+def _asked_in(error: ServerRefusedError) -> list[Json] | None:
+    """Return the pages in an error; None if it is another error, or malformed."""
+    data: Any = error.data
+    if error.code != URL_ELICITATION_REQUIRED or not isinstance(data, dict):
+        return None
+    asked = data.get("elicitations")
+    if not isinstance(asked, list) or not asked:
+        return None
+    is_valid = all(
+        isinstance(page, dict) and page.get("mode") == "url" and isinstance(page.get("elicitationId"), str)
+        for page in asked
+    )
+    return asked if is_valid else None

@@ -17,7 +17,7 @@ from bridge.protocol.negotiation import DISCOVER, Negotiation
 from bridge.protocol.peer import PendingRequest
 from bridge.protocol.results import InvalidResultError
 from bridge.protocol.versions import REQUEST_TIMEOUT
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.telemetry.conventions import SERVER_ADDRESS, SERVER_PORT
 from bridge.telemetry.instruments import Peer
 
@@ -132,7 +132,7 @@ async def _agreement(session: Session, negotiation: Negotiation, labels: Peer, m
             error = other
             raise
         finally:
-            if (observer := switch.observer()) is not None:
+            if (observer := current.observer()) is not None:
                 observer.asked(opening.method, labels, perf_counter() - began, error)
     agreement = negotiation.agreement
     session.peer.use(agreement.version, agreement.stamps)

@@ -17,15 +17,15 @@ import anyio
 from pydantic_core import to_json
 
 from bridge.client.connection.direct_calls import TAKEN_SECONDS, DirectCall
-from bridge.client.connection.handlers import QuestionRefusedError, answer_question
+from bridge.client.connection.handlers import QuestionRefusedError, UrlElicitations, answer_question
 from bridge.client.connection.listing import list_all_pages
 from bridge.client.connection.retries import Sending
 from bridge.client.connection.running_call import Call, CallOptions
-from bridge.client.connection.tasks import RunningTask
-from bridge.errors import ArgumentProblem, ArgumentsError, WireError
+from bridge.client.connection.tasks import AwaitedTask
+from bridge.errors import ArgumentProblem, ArgumentsError, ServerRefusedError, WireError
 from bridge.protocol.peer import PendingRequest
-from bridge.protocol.versions import LOG_LEVEL_KEY
-from bridge.telemetry import switch
+from bridge.protocol.versions import LOG_LEVEL_KEY, URL_ELICITATION_REQUIRED
+from bridge.telemetry import current
 from bridge.tools.context import InvocationContext
 from bridge.wire.prompts import ReceivedMessages
 from bridge.wire.resources import ReceivedContents
@@ -136,7 +136,7 @@ def send_call(
     if (
         session is None
         or session.era != "modern"
-        or switch.observer() is not None
+        or current.observer() is not None
         or min(config.timeout_seconds, config.max_call_seconds) <= TAKEN_SECONDS
     ):
         return None
@@ -160,7 +160,7 @@ async def task_result(
     seconds = config.timeout_seconds if options.timeout_seconds is None else options.timeout_seconds
     call = Call(supervisor.deadlines, context or InvocationContext(), seconds, config.max_call_seconds)
     with call:
-        result = await RunningTask(supervisor, task_id, call, options.meta, phase).result()
+        result = await AwaitedTask(supervisor, task_id, call, options.meta, phase).result()
         await call.flush()
         return result
     raise supervisor.failures.task_unfinished(
@@ -206,9 +206,9 @@ async def _in_rounds(
     call = Call(supervisor.deadlines, context or InvocationContext(), seconds, config.max_call_seconds, began_at)
     with call:
         for _ in range(MAX_ROUNDS + 1):
-            result = await sending.through(call, partial(ask, call, options))
+            result = await _after_visits(supervisor, sending, ask, call, options)
             if is_created_task(result) and not options.hands_on_tasks:
-                result = await RunningTask(supervisor, result["taskId"], call, options.meta, phase).finished(result)
+                result = await AwaitedTask(supervisor, result["taskId"], call, options.meta, phase).finished(result)
             if options.hands_on_questions or result.get("resultType") != "input_required":
                 await call.flush()
                 return result
@@ -216,6 +216,26 @@ async def _in_rounds(
             options = replace(options, input_responses=answers, request_state=result.get("requestState"))
         raise supervisor.failures.unreadable(phase, WireError(f"it requests input more than {MAX_ROUNDS} times"))
     raise sending.unanswered(call)
+
+
+async def _after_visits(
+    supervisor: Supervisor,
+    sending: Sending,
+    ask: Callable[[Call, CallOptions, Session, PendingRequest], Awaitable[Json]],
+    call: Call,
+    options: CallOptions,
+) -> Json:
+    """Send a request, and again while the server requires pages to be visited first, and the user agrees."""
+    pages: UrlElicitations | None = None
+    while True:
+        try:
+            return await sending.through(call, partial(ask, call, options))
+        except ServerRefusedError as error:
+            if options.hands_on_questions or error.code != URL_ELICITATION_REQUIRED:
+                raise
+            pages = pages or UrlElicitations(supervisor.handlers, supervisor.events.completion_listeners, call)
+            if not await pages.visited(error):
+                raise
 
 
 async def list_all(supervisor: Supervisor, method: ListMethod) -> Listed:

@@ -14,7 +14,7 @@ import anyio
 from bridge.client.auth.errors import SignInError, UnauthorizedError
 from bridge.client.connection.failures import is_bare_http_error
 from bridge.client.connection.listing import list_all_pages
-from bridge.client.transports.limits import ResponseTooLongError
+from bridge.client.transports.received_data import ResponseTooLongError
 from bridge.errors import WireError
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.peer import PeerLostError, PendingRequest

@@ -57,11 +57,15 @@ class ServerMessages:
         if method == "notifications/message":
             self._on_log(params, of)
         elif method == "notifications/cancelled":
-            if (scope := self._answering.get(params.get("requestId"))) is not None:
+            id_ = params.get("requestId")
+            if type(id_) in {int, str} and (scope := self._answering.get(id_)) is not None:
                 scope.cancel()
         elif method == "notifications/resources/updated":
             if self._session.era == "handshake" and isinstance(uri := params.get("uri"), str):  # else of a subscription
                 self._session.events.update_listeners.notify(uri)
+        elif method == "notifications/elicitation/complete":
+            if isinstance(elicitation_id := params.get("elicitationId"), str):
+                self._session.events.completion_listeners.notify(elicitation_id)
         elif (feature := CHANGED_LISTS.get(method)) is not None:
             self._session.events.list_listeners[feature].notify()
 
@@ -108,7 +112,8 @@ class ServerMessages:
                 try:
                     outcome = await self._answered({"method": method, "params": message.get("params") or {}}, of)
                 finally:
-                    del self._answering[message["id"]]
+                    if self._answering.get(message["id"]) is scope:  # else of a later request with its id
+                        del self._answering[message["id"]]
             if scope.cancel_called:
                 return  # a cancelled request has no response
         await self._session.post(answer(message["id"], outcome))

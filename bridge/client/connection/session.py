@@ -22,11 +22,11 @@ from bridge.client.connection.backlog import Backlog
 from bridge.client.connection.cancelled_calls import CancelledCalls
 from bridge.client.connection.direct_calls import DirectCalls
 from bridge.client.connection.status import ServerInfo, Wakeup
-from bridge.client.transports.limits import json_in
 from bridge.client.transports.link import Link, NoLink, SessionExpiredError
+from bridge.client.transports.received_data import json_in
 from bridge.protocol.param_headers import param_headers
 from bridge.protocol.peer import Peer, PeerLostError, PendingRequest, cancellation
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.telemetry.instruments import Peer as PeerLabels
 from bridge.wire.tasks import TASK_METHODS
 
@@ -289,7 +289,7 @@ class Session:
             PeerLostError: No response can be received.
             InvalidResultError: The result is not valid MCP.
         """
-        if (observer := switch.observer()) is None:
+        if (observer := current.observer()) is None:
             self.write(method, params, request, arguments, capabilities)
             return self.finish(request)
         return self._observed(observer, method, params, request, arguments, capabilities)

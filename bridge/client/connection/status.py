@@ -281,6 +281,8 @@ class ConnectionEvents:
         """Called when a list has, or may have, changed."""
         self.update_listeners = Listeners[[str]]()
         """Called with the URI of a resource that has, or may have, new content."""
+        self.completion_listeners = Listeners[[str]]()
+        """Called with the identifier of a URL elicitation whose page was completed."""
         self.wanted = WantedChanges()
         """The changes that the listeners want to be notified of."""
 

@@ -24,7 +24,7 @@ from bridge.client.connection.status import ConnectionState
 from bridge.client.connection.subscriptions import ChangeReceiver
 from bridge.client.connection.task_notifications import TaskNotifications
 from bridge.errors import ServerAuthError
-from bridge.telemetry import switch
+from bridge.telemetry import current
 
 if TYPE_CHECKING:
     import httpx2
@@ -72,7 +72,8 @@ class Supervisor:
         self.handlers = handlers
         self._reconnect = reconnect
         self._auth = auth
-        self._events = events
+        self.events = events
+        """State, last list and listeners of the connection."""
         self._last_era: Era | None = None
         self.receiver: ChangeReceiver | None = None
         """Receives the changes of the session; None before the first."""
@@ -148,7 +149,7 @@ class Supervisor:
 
     async def _relist(self, session: Session) -> None:
         """List the tools after a reconnection, and notify listeners if they differ."""
-        events = self._events
+        events = self.events
         if events.tools is None:
             return
         try:
@@ -167,7 +168,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Run the supervisor until `stop`."""
-        if (observer := switch.observer()) is not None:
+        if (observer := current.observer()) is not None:
             observer.upstream_added(self.config.name)
         try:
             async with anyio.create_task_group() as tasks:
@@ -180,7 +181,7 @@ class Supervisor:
         finally:
             self._stopping.set()
             self.session = None
-            self._events.change_state(ConnectionState.CLOSED, None)
+            self.events.change_state(ConnectionState.CLOSED, None)
             self.done.set()
             self._notify()
 
@@ -190,8 +191,8 @@ class Supervisor:
         while not self._stopping.is_set():
             self._was_useful = False
             connects = self.connects
-            listeners = self._events.message_listeners
-            session = Session(self._events, listeners.notify if listeners else None)
+            listeners = self.events.message_listeners
+            session = Session(self.events, listeners.notify if listeners else None)
             error: ServerUnavailableError = await sessions.start(self._run_session, session)
             if self._stopping.is_set():
                 break
@@ -203,7 +204,7 @@ class Supervisor:
                 if self.error is None or error.failure.reason != self.error.failure.reason:
                     _logger.info("cannot reach the server %r: %s", self.config.name, error.failure.reason)
             self.error = error
-            self._events.change_state(_state_after(error, was_ready=self.connects > 0), error)
+            self.events.change_state(_state_after(error, was_ready=self.connects > 0), error)
             self._notify()
             if await self._pause(failures, error):
                 failures = 0
@@ -284,11 +285,11 @@ class Supervisor:
         self.session = self.last = session
         self._last_era = session.era
         self._wanted = anyio.Event()  # the request is fulfilled
-        if (observer := switch.observer()) is not None:
+        if (observer := current.observer()) is not None:
             observer.connected(self.config.name)
         self.task_notifications = TaskNotifications(session)
-        self.receiver = ChangeReceiver(session, self.config.name, self._reconnect, self._events)
-        self._events.change_state(ConnectionState.READY, None)
+        self.receiver = ChangeReceiver(session, self.config.name, self._reconnect, self.events)
+        self.events.change_state(ConnectionState.READY, None)
         self._notify()
         return self.receiver
 
@@ -307,13 +308,13 @@ class Supervisor:
         self.session = None
         self._was_useful = session.answers > 0
         error = self.failures.lost(session)
-        if (observer := switch.observer()) is not None:
+        if (observer := current.observer()) is not None:
             is_lost = not self._stopping.is_set()
             seconds = anyio.current_time() - session.ready_at
             observer.disconnected(session.labels, seconds, type(error).__name__ if is_lost else None)
         if not self._stopping.is_set():
             _logger.info("lost the server %r: %s", self.config.name, error.failure.reason)
-            self._events.change_state(_state_after(error, was_ready=True), error)
+            self.events.change_state(_state_after(error, was_ready=True), error)
         return error
 
     async def _settle(self, session: Session) -> None:

@@ -53,7 +53,7 @@ _PERMANENT = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY})
 """Codes of errors that another request would get, too; others may be those of an overload or a restart."""
 
 
-class RunningTask:
+class AwaitedTask:
     """A task, while a call waits for it.
 
     Args:

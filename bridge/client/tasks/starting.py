@@ -10,6 +10,7 @@ from bridge.client.remote_tool import RemoteExecutor
 from bridge.client.tasks.remote_task import RemoteTask, task_parts
 from bridge.errors import DefinitionError, ServerError, ToolError
 from bridge.tools.context import InvocationContext
+from bridge.tools.middleware import WrappedExecutor
 from bridge.tools.tool import Tool, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox
 from bridge.wire.tasks import is_created_task
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.client.upstream import Upstream
-    from bridge.tools.tool import ToolExecutionRequest
+    from bridge.errors import UnknownToolError
+    from bridge.tools.tool import ToolExecutionRequest, ToolExecutor
 
 _TASK = "task"
 
@@ -47,14 +49,28 @@ class DetachedExecutor:
 
 def detached_tool(tool: Tool) -> Tool:
     """Return a tool whose calls end when their server has made tasks of them; other tools as they are."""
-    if not isinstance(tool.executor, RemoteExecutor):
+    if _remote(tool.executor) is None:
         return tool
     specification = replace(tool.specification, output_schema=None)  # which the text of a task does not match
-    return replace(tool, specification=specification, executor=DetachedExecutor(tool.executor))
+    return replace(tool, specification=specification, executor=_detached(tool.executor))
+
+
+def _remote(executor: ToolExecutor) -> RemoteExecutor | None:
+    """Return the executor of a remote tool within its middleware; None for one of another tool."""
+    while isinstance(executor, WrappedExecutor):
+        executor = executor.executor
+    return executor if isinstance(executor, RemoteExecutor) else None
+
+
+def _detached(executor: ToolExecutor) -> ToolExecutor:
+    if isinstance(executor, WrappedExecutor):
+        return replace(executor, executor=_detached(executor.executor))
+    assert isinstance(executor, RemoteExecutor)
+    return DetachedExecutor(executor)
 
 
 class TaskStarter(ABC):
-    """Base of a provider: starts calls as tasks, and takes tasks up."""
+    """Base of a provider: calls tools, starts calls as tasks, and takes tasks up."""
 
     tools: ToolBox
 
@@ -62,6 +78,28 @@ class TaskStarter(ABC):
     @abstractmethod
     def upstreams(self) -> Mapping[str, Upstream]:
         """The servers by name."""
+
+    @abstractmethod
+    def unknown_tool(self, name: str) -> UnknownToolError:
+        """Create the error for a name that no tool has."""
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        /,
+        *,
+        context: InvocationContext | None = None,
+        **more: Any,
+    ) -> ToolExecutionResult:
+        """Call a tool by its local name; see `bridge.ToolBox.call`. The arguments are sent unchanged.
+
+        Returns:
+            The result. Failures, including an unreachable server, are results with ``is_error``.
+        """
+        unknown = None if name in self.tools else self.unknown_tool(name)
+        result = await self.tools.call(name, arguments, context=context, **more)
+        return result if unknown is None else ToolExecutionResult.error(str(unknown))
 
     async def start(
         self,
@@ -79,11 +117,11 @@ class TaskStarter(ABC):
             DefinitionError: It is not one of a server.
         """
         tool, context = self.tools.get(name), context or InvocationContext()
-        if not isinstance(tool.executor, RemoteExecutor):
+        if (remote := _remote(tool.executor)) is None:
             raise DefinitionError(f"the tool {name!r} is not one of a server, and cannot be started: call it")
         result = await ToolBox([detached_tool(tool)]).call(name, arguments, context=context, **more)
         task = result.attributes.get(_TASK)
-        return task if isinstance(task, RemoteTask) else RemoteTask(tool.executor, "", context, result)
+        return task if isinstance(task, RemoteTask) else RemoteTask(remote, "", context, result)
 
     def task(self, text: str, *, context: InvocationContext | None = None) -> RemoteTask:
         """Take up a task that any process has started.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bridge.client.transports.limits import LARGE_BYTES, ResponseTooLongError
+from bridge.client.transports.received_data import LARGE_BYTES, ResponseTooLongError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -8,10 +8,11 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from bridge.client.auth.grants import OAuthLogin
-from bridge.client.redaction import HIDDEN, redact_url, scrub
+from bridge.client.auth.grants import AssertionExchange, OAuthLogin, PerCaller, SecretHeader, TokenExchange
+from bridge.client.auth.ready import NO_AUTH
 from bridge.client.transports.link import Cause
 from bridge.client.transports.transport import LoginTarget, Transport, secrets_of
+from bridge.redaction import HIDDEN, redact_url, scrub
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,8 +40,8 @@ class HttpTransport(Transport):
     _: KW_ONLY
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of every request."""
-    auth: Grant | None = None
-    """Grant type; None to use `headers`, or else a stored login."""
+    auth: Grant | PerCaller | None = None
+    """Grant type, also of a gateway's callers; None to use `headers`, or else a stored login."""
     kind: Literal["http", "sse"] | None = None
     """Streamable HTTP, or HTTP with SSE; None to detect it (POST, then GET; MCP, Transports, "Backwards
     Compatibility")."""
@@ -54,7 +55,7 @@ class HttpTransport(Transport):
     takes_headers: ClassVar[bool] = True
     address_key: ClassVar[str] = "url"
     entry_types: ClassVar[frozenset[str]] = frozenset({"http", "sse"})
-    entry_keys: ClassVar[frozenset[str]] = frozenset({"auth", "headers"})
+    entry_keys: ClassVar[frozenset[str]] = frozenset({"auth", "headers", "listPer"})
 
     @classmethod
     def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:
@@ -72,9 +73,10 @@ class HttpTransport(Transport):
             _check_header_value(headers[name], reader, "headers", f".{name}")
         if len({name.lower() for name in headers}) < len(headers):
             reader.problem("a header is given twice in different case: remove one", "headers")
-        if entry.auth is not None and any(name.lower() == "authorization" for name in headers):
-            reader.problem("is given together with an 'Authorization' header: keep one of them", "auth")
         auth = read_auth(entry.auth, reader)
+        is_given = any(name.lower() == "authorization" for name in headers)
+        if entry.auth is not None and is_given and not isinstance(auth.grant, PerCaller):
+            reader.problem("is given together with an 'Authorization' header: keep one of them", "auth")
         if auth.header is not None:
             headers["Authorization"] = auth.header
             _check_header_value(auth.header, reader, "auth")
@@ -96,10 +98,15 @@ class HttpTransport(Transport):
     @property
     def login(self) -> LoginTarget | None:
         """Target of a login by a user; None if the requests have other credentials."""
-        grant = None if self._has_credentials else self.auth or OAuthLogin()
+        grant = None if self._has_credentials else self._own_grant
         if not isinstance(grant, OAuthLogin):
             return None
         return LoginTarget(url=self.url, headers=self.headers, grant=grant, is_configured=self.auth is not None)
+
+    @property
+    def _own_grant(self) -> Grant | TokenExchange | AssertionExchange | SecretHeader:
+        """Grant of this program, which is the only caller if it is no gateway."""
+        return self.auth.grant if isinstance(self.auth, PerCaller) else self.auth or OAuthLogin()
 
     @property
     def _has_credentials(self) -> bool:
@@ -145,6 +152,9 @@ class HttpTransport(Transport):
         """
         if self._has_credentials:
             return None
+        grant = self._own_grant
+        if isinstance(grant, TokenExchange | AssertionExchange | SecretHeader):
+            return NO_AUTH  # only a gateway has callers
         from bridge.client.auth.errors import BY_A_KEY  # noqa: PLC0415 - only when a session is opened
         from bridge.client.auth.sign_in import shared_sign_in  # noqa: PLC0415 - imports the SDK
 
@@ -154,7 +164,7 @@ class HttpTransport(Transport):
             nonetheless = f"it names no authorization server; if it has logins nonetheless, {hint}"
             key_hint = f"it wants a key: give it {BY_A_KEY} ({nonetheless})"
             hint += " (or give it an 'Authorization' header in 'headers')"
-        return shared_sign_in(self.url, self.auth or OAuthLogin(), hint=hint, key_hint=key_hint)
+        return shared_sign_in(self.url, grant, hint=hint, key_hint=key_hint)
 
     def explain_refusal(self, error: Exception) -> Cause | None:
         """Explain a response that demands a scope (RFC 6750, section 3.1)."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 import httpx2
 
-from bridge.client.transports.limits import MAX_MESSAGE_BYTES, default_ssl_context, limited
+from bridge.client.transports.received_data import MAX_MESSAGE_BYTES, default_ssl_context, limited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,10 +78,12 @@ class MessageClient:
             The response, whose body is not read.
 
         Raises:
-            httpx2.TransportError: The connection was lost.
+            httpx2.TransportError: The connection was lost, or this client is closed.
             SignInError: The request cannot be signed.
         """
         for _ in range(_MAX_REDIRECTS):
+            if self._http.is_closed:
+                raise httpx2.ConnectError("the session has ended", request=request)
             request.extensions[START_SOON] = self._events.start_soon
             response = await self._http.send(request, stream=True, follow_redirects=False)
             following = response.next_request

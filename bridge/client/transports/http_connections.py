@@ -7,6 +7,7 @@ time than the call itself. These connections send prepared bytes and parse the r
 from __future__ import annotations
 
 import asyncio
+import logging
 import select
 from collections import deque
 from time import monotonic
@@ -16,12 +17,15 @@ import httptools
 import httpx2
 
 from bridge.client.transports.http_responses import HttpResponse, KnownHead, ResponseHead, ResponseStream
-from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, SUCCESS, ResponseTooLongError
+from bridge.client.transports.received_data import MAX_MESSAGE_BYTES, RESULT, SUCCESS, ResponseTooLongError
+from bridge.portal import callback_context
 
 if TYPE_CHECKING:
     import ssl
 
     from bridge.client.transports.http_responses import Answer
+
+_logger = logging.getLogger("bridge.client")
 
 MAX_IDLE_CONNECTIONS = 100
 """Maximum idle connections; further ones are closed after their response."""
@@ -159,6 +163,7 @@ class HttpConnection(asyncio.Protocol):
         self.idle_since = 0.0
         self._pool = pool
         self._loop = loop
+        self._context = callback_context()
         self._transport: asyncio.Transport | None = None
         self._parser: Any = httptools.HttpResponseParser(self)
         self._answer: Answer | None = None
@@ -183,6 +188,9 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Receive a response with a known head, or parse data."""
+        self._context.run(self._received, data)
+
+    def _received(self, data: bytes) -> None:
         is_first = self._is_between_responses
         if is_first and self._answer is None:
             self._fail(httpx2.RemoteProtocolError("the server sent a response to no request"))
@@ -205,6 +213,8 @@ class HttpConnection(asyncio.Protocol):
                 self._count_framing(len(data) - self._parsed_body_bytes)
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
+            if not isinstance(cause, httpx2.TransportError):
+                _logger.exception("a response could not be handled", exc_info=cause)
             self._fail(cause if isinstance(cause, httpx2.TransportError) else httpx2.RemoteProtocolError(str(error)))
         except httptools.HttpParserError as error:
             self._fail(httpx2.RemoteProtocolError(f"the response is not HTTP: {error}"))
@@ -220,6 +230,9 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End or fail the response."""
+        self._context.run(self._lost, exc)
+
+    def _lost(self, exc: Exception | None) -> None:
         self._pool.lost(self)
         if self._response is not None and exc is None and self._ends_with_connection():
             self.on_message_complete()
@@ -229,26 +242,17 @@ class HttpConnection(asyncio.Protocol):
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def sent(self, request: bytes, *, is_streamed: bool = False) -> asyncio.Future[HttpResponse]:
-        """Send a request; return its future response, which for a success in JSON is read to its end.
-
-        If the future is cancelled, the connection has to be closed: `abort`.
+    def send(self, request: bytes, answer: Answer, max_whole_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        """Send a request; if nothing waits for its response any more, the connection has to be closed: `abort`.
 
         Args:
             request: The request.
-            is_streamed: Return a success in JSON that is longer than `LARGE_BYTES` while it is received, unless it is
+            answer: Receives the response, which for a success in JSON is read to its end; or, as
+                `httpx2.TransportError`, the loss of the connection, a response that is not HTTP, or one whose body is
+                longer than `MAX_MESSAGE_BYTES`.
+            max_whole_bytes: Length from which on a success in JSON is returned while it is received, unless it is
                 compressed.
-
-        Raises:
-            httpx2.TransportError: The connection was lost, or the response is not HTTP.
-            ResponseTooLongError: The body is longer than `MAX_MESSAGE_BYTES`.
         """
-        answer: asyncio.Future[HttpResponse] = self._loop.create_future()
-        self.send(request, answer, LARGE_BYTES if is_streamed else MAX_MESSAGE_BYTES)
-        return answer
-
-    def send(self, request: bytes, answer: Answer, max_whole_bytes: int = MAX_MESSAGE_BYTES) -> None:
-        """Send a request; its response is set as by `sent`."""
         assert self._transport is not None
         self._answer, self._max_whole_bytes = answer, max_whole_bytes
         self._transport.write(request)
@@ -323,7 +327,7 @@ class HttpConnection(asyncio.Protocol):
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Begin the response; it is returned at once unless it is a success in JSON."""
+        """Begin the response; it is returned at once unless it is a result in JSON."""
         status = self._parser.get_status_code()
         headers, self._headers = self._headers, []
         if status < SUCCESS.start:
@@ -337,7 +341,7 @@ class HttpConnection(asyncio.Protocol):
             self._max_whole_bytes = MAX_MESSAGE_BYTES
         if (encoding := head.header(b"transfer-encoding").lower()) not in _TRANSFER_ENCODINGS:
             raise httpx2.RemoteProtocolError(f"its transfer encoding {encoding.decode('latin-1')!r} is not supported")
-        if status not in SUCCESS or not head.content_type.startswith(b"application/json"):  # as in the SDK
+        if status not in RESULT or not head.content_type.startswith(b"application/json"):  # as in the SDK
             response.stream = ResponseStream(self)
             self._answered(response)
 

@@ -8,13 +8,18 @@ from urllib.request import getproxies
 
 import httpx2
 
+from bridge.client.auth.ready import ReadyAuth
 from bridge.client.transports.event_stream import EventReader
-from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, ResponseTooLongError, default_ssl_context
+from bridge.client.transports.received_data import (
+    LARGE_BYTES,
+    MAX_MESSAGE_BYTES,
+    ResponseTooLongError,
+    default_ssl_context,
+)
 from bridge.client.transports.streamed_reads import DRAIN_SECONDS, result_in_long_event
 from bridge.portal import runs_on_asyncio
 
 if TYPE_CHECKING:
-    from bridge.client.auth.sign_in import SignIn
     from bridge.client.transports.http_connections import HttpConnection, HttpConnections
     from bridge.client.transports.http_responses import HttpResponse, ResponseStream
     from bridge.client.transports.link import LinkOptions
@@ -28,18 +33,16 @@ _MAX_WAITING_BYTES = 1024 * 1024
 
 def own_connections(
     url: str, auth: httpx2.Auth | None, options: LinkOptions
-) -> tuple[HttpConnections | None, SignIn | None]:
+) -> tuple[HttpConnections | None, ReadyAuth | None]:
     """Create own connections to a server, and what signs their requests; None if the HTTP client has to send all.
 
     It does so on trio, without httptools, through a proxy, with a user in the URL, and with authentication of another
     library.
     """
-    from bridge.client.auth.sign_in import SignIn  # noqa: PLC0415 - imports the SDK
-
     parts = httpx2.URL(url)
     has_proxy = not getproxies().keys().isdisjoint({parts.scheme, "all"})
     is_possible = runs_on_asyncio() and find_spec("httptools") is not None
-    if not is_possible or has_proxy or not isinstance(auth, SignIn | None) or parts.userinfo:
+    if not is_possible or has_proxy or not isinstance(auth, ReadyAuth | None) or parts.userinfo:
         return None, None
     from bridge.client.transports.http_connections import HttpConnections  # noqa: PLC0415 - needs httptools
 

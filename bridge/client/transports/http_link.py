@@ -14,8 +14,8 @@ from pydantic_core import from_json
 
 from bridge.client.auth.errors import SignInError
 from bridge.client.transports.http_client import NEVER_SENT, UNAUTHORIZED, MessageClient, closed
-from bridge.client.transports.limits import SUCCESS, ResponseTooLongError, media_type
 from bridge.client.transports.link import Cause, HttpStatusError, Link
+from bridge.client.transports.received_data import SUCCESS, ResponseTooLongError, media_type
 from bridge.client.transports.refusals import reason_in, refusal_of
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.peer import PeerLostError
@@ -156,10 +156,8 @@ class HttpLink(Link):
 
     async def _refused(self, request: PendingRequest, response: httpx2.Response) -> None:
         """Fail a request that was answered with an HTTP error."""
-        if media_type(response.headers.get("content-type", "")) == "application/json":
-            await response.aread()
-        else:
-            response = await refusal_of(response)
+        is_json = media_type(response.headers.get("content-type", "")) == "application/json"
+        response = await refusal_of(response, is_whole=is_json)
         status = response.status_code
         self._record_status(status, reason_in(response))
         request.status = status

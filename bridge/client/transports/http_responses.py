@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import httpx2
 
-from bridge.client.transports.limits import ResponseTooLongError
+from bridge.client.transports.received_data import ResponseTooLongError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -52,8 +52,8 @@ class HttpResponse:
 
     Attributes:
         head: Status and headers.
-        content: The whole body of a success in JSON; otherwise empty.
-        stream: The body of any other response, or of a long success, which may be read while it is received.
+        content: The whole body of a result in JSON; otherwise empty.
+        stream: The body of any other response, or of a long result, which may be read while it is received.
     """
 
     __slots__ = ("content", "head", "stream")
@@ -177,12 +177,6 @@ class ResponseStream(httpx2.AsyncByteStream):
             if len(text) > max_bytes:
                 raise ResponseTooLongError(f"its answer is longer than {max_bytes / 2**20:g} MiB")
         return bytes(text)
-
-    def put_back(self, text: bytes) -> None:
-        """Put bytes back that were read."""
-        if text:
-            self._waiting[:0] = self._first
-            self._first = text
 
     def drain(self, seconds: float) -> None:
         """Drop the rest of the body, and close the connection if it does not end in time."""

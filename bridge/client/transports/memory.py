@@ -31,7 +31,7 @@ class MemoryTransport(Transport):
     """A server in this process."""
 
     server: Any
-    """A `bridge.server.publisher.Publisher`, or the SDK's low-level ``Server`` or ``MCPServer``."""
+    """A `bridge.server.server.Server`, or the SDK's low-level ``Server`` or ``MCPServer``."""
 
     @property
     def kind(self) -> str:
@@ -56,7 +56,7 @@ class MemoryTransport(Transport):
 
 
 class MemoryLink(Link):
-    """Link to a publisher.
+    """Link to a server.
 
     The server handles each message with the context variables of its sender, such as the authenticated caller; a
     connection may be shared by callers, and was opened by only one of them.
@@ -132,7 +132,7 @@ class SdkLink(Link):
 
     def __init__(self, server: Any, options: LinkOptions) -> None:
         super().__init__()
-        self._server = getattr(server, "_lowlevel_server", server)
+        self._server = getattr(server, "_lowlevel_server", None) or getattr(server, "_mcp_server", server)
         self._events = options.events
         self._streams: MessageStream | None = None
 

@@ -7,6 +7,7 @@ the group, as a daemon does, continues. The group also ends with this process, e
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import logging
 import math
@@ -213,6 +214,7 @@ class ChildProcess:
         if self._process.returncode is not None:  # otherwise this would wait for it without a limit
             with anyio.move_on_after(_REAP_SECONDS), suppress(*_CLOSING_ERRORS):
                 await self._process.aclose()  # on asyncio nothing else closes the pipe's descriptor
+            await _forget_broken_pipe(self.stdin)
         for stream in (self.stdout, self._process.stderr):
             if stream is not None:
                 await _close(stream)
@@ -272,6 +274,14 @@ async def child_process(
 async def _close(stream: ByteSendStream | ByteReceiveStream) -> None:
     with suppress(*_CLOSING_ERRORS):
         await stream.aclose()
+
+
+async def _forget_broken_pipe(stdin: ByteSendStream) -> None:
+    """Retrieve the error that closed a child's input, which asyncio of Python 3.11.2 would log with a traceback."""
+    writer = getattr(stdin, "_stream", None)
+    if isinstance(writer, asyncio.StreamWriter):
+        with anyio.move_on_after(_REAP_SECONDS), suppress(*_CLOSING_ERRORS):
+            await writer.wait_closed()
 
 
 if sys.platform == "win32":  # pragma: no cover - groups are POSIX's

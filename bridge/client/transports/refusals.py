@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import anyio
 import httpx2
 from pydantic_core import from_json
 
-from bridge.client.transports.limits import media_type
+from bridge.client.transports.received_data import MAX_MESSAGE_BYTES, media_type
 from bridge.text import clip, escape_controls
 
 if TYPE_CHECKING:
@@ -27,21 +27,27 @@ _MAX_DEPTH = 4
 _TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{1,1000})</title", re.IGNORECASE)
 
 
-async def refusal_of(response: httpx2.Response) -> httpx2.Response:
-    """Return a refused response with the beginning of its body, which may be endless; the response is closed."""
+async def refusal_of(response: httpx2.Response, *, is_whole: bool = False) -> httpx2.Response:
+    """Return a refused response with its whole body, or the beginning, since it may be endless; close the response.
+
+    A body that cannot be read is empty: the status is known without it.
+    """
+    max_bytes, seconds = (MAX_MESSAGE_BYTES, None) if is_whole else (_MAX_BYTES, _READ_SECONDS)
     body = bytearray()
     try:
-        with anyio.move_on_after(_READ_SECONDS), suppress(httpx2.TransportError):
+        with anyio.move_on_after(seconds):
             async with aclosing(response.aiter_bytes()) as parts:
                 async for part in parts:
                     body += part
-                    if len(body) > _MAX_BYTES:
+                    if len(body) > max_bytes:
                         break
+    except httpx2.TransportError:
+        body.clear()
     finally:
         with anyio.CancelScope(shield=True):
             await response.aclose()
     headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _FRAMING]
-    content = bytes(body[:_MAX_BYTES])
+    content = bytes(body[:max_bytes])
     return httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
 
 

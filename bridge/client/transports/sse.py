@@ -16,7 +16,7 @@ from bridge.client.auth.errors import SignInError
 from bridge.client.transports.event_stream import EventReader
 from bridge.client.transports.http_client import UNAUTHORIZED, closed
 from bridge.client.transports.http_link import HttpLink, NoEventStreamError
-from bridge.client.transports.limits import MAX_MESSAGE_BYTES, SUCCESS, media_type
+from bridge.client.transports.received_data import MAX_MESSAGE_BYTES, SUCCESS, media_type
 from bridge.client.transports.refusals import refusal_of
 from bridge.protocol.peer import PeerLostError
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import anyio
 
-from bridge.client.redaction import HIDDEN, redact_command, scrub
 from bridge.client.transports.link import Cause, Link, TransportFailedError
 from bridge.client.transports.transport import Transport, secrets_of
 from bridge.protocol.peer import PeerLostError
+from bridge.redaction import HIDDEN, redact_command, scrub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

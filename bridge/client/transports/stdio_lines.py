@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from bridge.client.transports.limits import LARGE_BYTES, MAX_MESSAGE_BYTES, ResponseTooLongError
 from bridge.client.transports.link import Cause, TransportFailedError
 from bridge.client.transports.malformed_responses import looks_like_response, reason_of, response_id
+from bridge.client.transports.received_data import LARGE_BYTES, MAX_MESSAGE_BYTES, ResponseTooLongError
 from bridge.client.transports.streamed_reads import StreamedRead
 from bridge.portal import runs_on_asyncio
 from bridge.protocol.messages import ProtocolError

@@ -22,10 +22,10 @@ from bridge.client.transports.event_stream import EventReader
 from bridge.client.transports.http_client import UNAUTHORIZED, closed
 from bridge.client.transports.http_exchange import EventFeed, Exchange, own_connections
 from bridge.client.transports.http_link import HttpLink, unfollowed
-from bridge.client.transports.limits import (
+from bridge.client.transports.received_data import (
     LARGE_BYTES,
     MAX_MESSAGE_BYTES,
-    SUCCESS,
+    RESULT,
     ResponseTooLongError,
     decompressed,
     limited,
@@ -40,9 +40,9 @@ from bridge.protocol.versions import INVALID_REQUEST, MODERN_VERSIONS, PARSE_ERR
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from bridge.client.auth.sign_in import SignIn
+    from bridge.client.auth.ready import ReadyAuth
     from bridge.client.transports.http_connections import HttpConnection, HttpConnections
-    from bridge.client.transports.http_responses import HttpResponse
+    from bridge.client.transports.http_responses import HttpResponse, ResponseHead, ResponseStream
     from bridge.client.transports.link import LinkOptions
     from bridge.protocol.peer import PendingRequest
 
@@ -70,7 +70,7 @@ class StreamableHttpLink(HttpLink):
         super().__init__(url, headers, auth, options)
         self._session_id: str | None = None
         self._connections: HttpConnections | None = None
-        self._sign_in: SignIn | None = None
+        self._sign_in: ReadyAuth | None = None
         self._is_direct = False  # once the handshake is complete, until a redirect
         self._has_listened: anyio.Event | None = None
         self._heads: dict[tuple[str, str | None], bytes] = {}
@@ -203,16 +203,14 @@ class StreamableHttpLink(HttpLink):
     def received(self, request: PendingRequest, response: HttpResponse) -> None:
         """Handle a response over an own connection: what is usual at once, and the rest in the request's task."""
         head, stream = response.head, response.stream
-        if head.status in SUCCESS and head.status != _ACCEPTED:
-            if stream is None:
-                self._record(request, head.status)
-                self._receive_json(request, response.content, head.content_encoding)
-                return
-            if head.content_type.startswith(b"text/event-stream") and not head.content_encoding:
-                self._record(request, head.status)
-                EventFeed(self, request, stream).begin()
-                return
-        request.defer(partial(self._read_unusual, request, response))
+        if stream is None:
+            self._record(request, head.status)
+            self._receive_json(request, response.content, head.content_encoding)
+        elif head.status in RESULT and head.content_type.startswith(b"text/event-stream") and not head.content_encoding:
+            self._record(request, head.status)
+            EventFeed(self, request, stream).begin()
+        else:
+            request.defer(partial(self._read_unusual, request, head, stream))
 
     def _record(self, request: PendingRequest, status: int) -> None:
         request.status = status
@@ -247,22 +245,20 @@ class StreamableHttpLink(HttpLink):
         else:
             request.fail(PeerLostError("the stream of its response has ended"))
 
-    async def _read_unusual(self, request: PendingRequest, response: HttpResponse) -> None:
+    async def _read_unusual(self, request: PendingRequest, head: ResponseHead, stream: ResponseStream) -> None:
         """Read any other response over an own connection."""
-        head, stream = response.head, response.stream
         is_denied = head.status == UNAUTHORIZED or (
             head.status == _FORBIDDEN and bool(head.header(b"www-authenticate"))
         )
         is_challenge = is_denied and self._sign_in is not None
         if head.status in _REDIRECTS or is_challenge:
             self._is_direct = self._is_direct and is_challenge
-            if stream is not None:
-                stream.drain(DRAIN_SECONDS)
+            stream.drain(DRAIN_SECONDS)
             request.is_sent = False
             await self._send_by_client(request)
             return
         try:
-            if stream is not None and head.status in SUCCESS and head.content_type.startswith(b"application/json"):
+            if head.status in RESULT and head.content_type.startswith(b"application/json"):
                 self._record(request, head.status)
                 result = await result_in_long_json(stream, head.content_bytes, request)
                 if isinstance(result, bytes):
@@ -270,14 +266,12 @@ class StreamableHttpLink(HttpLink):
                 else:
                     request.settle(result)
                 return
-            body = stream or httpx2.ByteStream(response.content)
             sent = self._client.request("POST", {})
-            whole = httpx2.Response(head.status, headers=head.headers, stream=body, request=sent)
+            whole = httpx2.Response(head.status, headers=head.headers, stream=stream, request=sent)
             await limited(MAX_MESSAGE_BYTES)(whole)
             await self._read(request, whole)
         except BaseException as error:
-            if stream is not None:
-                stream.close()
+            stream.close()
             if not isinstance(error, Exception):
                 raise
             self._fail(request, error)

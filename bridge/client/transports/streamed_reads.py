@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 import httpx2
 
 from bridge.client.transports.event_stream import fields_of, rest_of_data
-from bridge.client.transports.limits import BOUNDS, LARGE_BYTES, MAX_MESSAGE_BYTES
+from bridge.client.transports.received_data import BOUNDS, LARGE_BYTES, MAX_MESSAGE_BYTES
 from bridge.errors import WireError
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.peer import result_in

@@ -13,6 +13,8 @@ from bridge.errors import DefinitionError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from bridge.tools.decoration import Published
+
 _CACHED_NAMES = 4096
 _EMPTY: frozenset[str] = frozenset()
 
@@ -68,14 +70,27 @@ class Access:
 
     tools: tuple[str, ...] | None = None
     """Names and patterns of the tools, resources and prompts that are visible to the caller; None for all."""
+    tags: frozenset[str] | None = None
+    """Tags, of which a tool, resource or prompt that is visible to the caller has at least one; None for all."""
     scopes: frozenset[str] = _EMPTY
     """Scopes that the caller was granted."""
     tool_scopes: ToolScopes = field(default=_NO_SCOPES, compare=False)
     """Scopes that the tools require."""
+    sees_all: bool = field(init=False, compare=False, repr=False)
+    """True if everything is visible to the caller."""
 
-    def shows(self, name: str) -> bool:
-        """True if the tool, resource or prompt of a name is visible to the caller."""
-        return self.tools is None or matches(self.tools, name)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sees_all", self.tools is None and self.tags is None)
+
+    def shows(self, item: Published) -> bool:
+        """True if a tool, resource or prompt is visible to the caller."""
+        return (self.tools is None or matches(self.tools, item.name)) and (
+            self.tags is None or not self.tags.isdisjoint(item.tags)
+        )
+
+    def sees_all_of(self, name: str) -> bool:
+        """True if nothing of a name is hidden from the caller: what is not found does not exist for anybody."""
+        return self.sees_all and not self.missing(name)
 
     def missing(self, tool: str) -> frozenset[str]:
         """Return the scopes that a tool requires and the caller was not granted."""

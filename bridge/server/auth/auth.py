@@ -81,8 +81,9 @@ class Auth:
         self.scopes = self.required_scopes | self.tool_scopes.all
         """Every scope that the server or a tool requires."""
         issuers = [getattr(verifier, "issuer", None) for verifier in verifiers]
-        self.authorization_servers = tuple(dict.fromkeys([*authorization_servers, *filter(None, issuers)]))
-        """URLs of the issuers whose tokens are accepted."""
+        urls = [each for each in issuers if each and each.startswith(("https://", "http://"))]
+        self.authorization_servers = tuple(dict.fromkeys([*authorization_servers, *urls]))
+        """URLs of the issuers whose tokens are accepted; an issuer whose keys are given may have none."""
         self._issuers = frozenset(filter(None, issuers))
         self._sources = _sources_of(verifiers)
         self._has_several = len(set(filter(None, self._sources))) > 1
@@ -92,6 +93,11 @@ class Auth:
     def of(cls, auth: Auth | TokenVerifier) -> Auth:
         """Return an `Auth` as it is, or wrap one verifier."""
         return auth if isinstance(auth, Auth) else cls(auth)
+
+    @property
+    def takes_keys(self) -> bool:
+        """True if a verifier accepts credentials that no issuer's login gives, such as keys."""
+        return not all(getattr(verifier, "issuer", None) for verifier in self._verifiers)
 
     @property
     def key_tools(self) -> frozenset[str]:
@@ -138,11 +144,12 @@ class Auth:
 
     def access_of(self, token: AccessToken) -> Access:
         """Return the permissions of the bearer of a credential."""
-        tools = token.tools if isinstance(token, VerifiedToken) else None
-        if tools is None and not self.tool_scopes:
+        tools, tags = (token.tools, token.tags) if isinstance(token, VerifiedToken) else (None, None)
+        if tools is None and tags is None and not self.tool_scopes:
             return EVERYTHING
         # Keep only the scopes that tools require: lists of tools are cached for each distinct `Access`.
-        return Access(tools=tools, scopes=self.tool_scopes.all.intersection(token.scopes), tool_scopes=self.tool_scopes)
+        scopes = self.tool_scopes.all.intersection(token.scopes)
+        return Access(tools=tools, tags=tags, scopes=scopes, tool_scopes=self.tool_scopes)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever earlier results of `verify_token` are no longer valid."""

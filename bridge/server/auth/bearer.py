@@ -18,6 +18,7 @@ from bridge.server.auth.credentials import HEADER, QUERY_TOKEN, CachedCredential
 from bridge.server.auth.failures import NO_CREDENTIAL, Challenge, FailedAuthThrottle, send_challenge
 from bridge.server.auth.tokens import IssuerUnavailableError, TokenExpiredError, TokenRefusedError, VerifiedToken
 from bridge.server.http.host_origin import client_address
+from bridge.server.http.pages import is_below
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
@@ -48,12 +49,14 @@ class BearerAuthGuard:
         *,
         metadata_url: str | None,
         open_paths: Collection[str] = (),
+        pages_path: str | None = None,
         monitor: CredentialMonitor | None = None,
     ) -> None:
         self._auth = auth
         self._cache = cache
         self._metadata_url = metadata_url
         self._open_paths = frozenset(open_paths)
+        self._pages_path = pages_path
         self._repetitions = Repetitions()
         self._throttle = FailedAuthThrottle()
         self._monitor = monitor
@@ -69,8 +72,12 @@ class BearerAuthGuard:
     async def admit(self, request: Request) -> bool:
         """Identify the caller, or refuse the request with a challenge."""
         scope = request.scope
-        path: str = scope["path"]
-        if scope["method"] in _READING and path.removeprefix(scope.get("root_path", "")) in self._open_paths:
+        if not request.needs_credential:
+            return True
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        if scope["method"] in _READING and path in self._open_paths:
+            return True
+        if self._pages_path is not None and is_below(path, self._pages_path):
             return True
         found = self._cached(request) or await self._verified(scope)
         if isinstance(found, Challenge):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.authentication import SimpleUser
 
 from bridge.server.auth.identity import caller_of
+from bridge.server.auth.tokens import VerifiedToken, issuer_in, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ HEADER = b"authorization"
 QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")
 """A credential in a query string."""
 
+_KEYS = "key"
 _MAX_KNOWN = 1024
 
 
@@ -44,7 +46,8 @@ class RequestUser(SimpleUser):
         self.access_token = token
         self.scopes = token.scopes
         self.monitored = monitored
-        self.caller = caller_of(token, name)
+        issuer = _KEYS if isinstance(token, VerifiedToken) and token.is_key else issuer_in(token) or ""
+        self.caller = caller_of(token, name, issuer=issuer, subject=name_of(token, names_issuer=False))
         self.access = access
 
 

@@ -22,10 +22,11 @@ from bridge.server.auth.bearer import BearerAuthGuard
 from bridge.server.auth.credential_monitor import CredentialMonitor
 from bridge.server.auth.credentials import CredentialCache
 from bridge.server.auth.failures import Challenge, send_challenge
+from bridge.server.http.pages import is_below
 from bridge.server.http.requests import is_message
 from bridge.server.methods.registry import methods_of
 from bridge.server.unmatched_names import unmatched_auth_names
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
@@ -54,15 +55,15 @@ _HEADERS = {"cache-control": "public, max-age=3600"}
 class AuthGuards:
     """Authentication of one app; clients are notified when what they may use has changed."""
 
-    def __init__(self, auth: Auth | TokenVerifier, publisher: ServerCore) -> None:
+    def __init__(self, auth: Auth | TokenVerifier, server: ServerCore) -> None:
         self._auth = Auth.of(auth)
-        self._publisher = publisher
+        self._server = server
         self._monitor = CredentialMonitor(self._auth)
-        self.routes = metadata_routes(self._auth, publisher.title or publisher.name)
+        self.routes = metadata_routes(self._auth, server.title or server.name)
         """Routes that need no credential."""
-        self.unmatched = unmatched_auth_names(self._auth, publisher.features)
+        self.unmatched = unmatched_auth_names(self._auth, server)
         """Warns of names in the configuration that no tool, resource or prompt has."""
-        self._auth.on_change(publisher.changes.notify_lists)
+        self._auth.on_change(server.changes.notify_lists)
 
         metadata_url = metadata_url_of(self._auth)
         self.credential = BearerAuthGuard(
@@ -70,16 +71,29 @@ class AuthGuards:
             CredentialCache(self._auth),
             metadata_url=metadata_url,
             open_paths=[route.path for route in self.routes],
+            pages_path=None if (pages := server.features.pages) is None else pages.path,
             monitor=self._monitor,
         )
         """Guard before the body."""
-        self.scopes = ToolScopeGuard(self._auth, publisher, metadata_url) if self._auth.tool_scopes else None
+        self.scopes = ToolScopeGuard(self._auth, server, metadata_url) if self._auth.tool_scopes else None
         """Guard after the body; None if no tool needs a scope."""
+
+    def page_routes(self, endpoint_path: str) -> list[Route]:
+        """Return the routes of the server's web pages, which need no credential.
+
+        Raises:
+            ValueError: The endpoint is below their path, so that it would need no credential either.
+        """
+        if (pages := self._server.features.pages) is None:
+            return []
+        if is_below(endpoint_path, pages.path):
+            raise ValueError(f"the path {endpoint_path!r} is one of the pages at {pages.path}; choose another")
+        return [*pages.routes(self._auth, endpoint_path)]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run the tasks of authentication; a context in which requests are served."""
-        with self.unmatched.watching(self._publisher.changes):
+        with self.unmatched.watching(self._server.changes):
             async with self._auth.running(self._monitor.keep):
                 yield
 
@@ -100,9 +114,9 @@ class ToolScopeGuard:
     What is not visible to the caller is admitted, and answered as unknown.
     """
 
-    def __init__(self, auth: Auth, publisher: ServerCore, metadata_url: str | None) -> None:
+    def __init__(self, auth: Auth, server: ServerCore, metadata_url: str | None) -> None:
         self._auth = auth
-        self._methods = methods_of(publisher)
+        self._methods = methods_of(server)
         self._metadata_url = metadata_url
         self._repetitions = Repetitions()
 
@@ -124,7 +138,8 @@ class ToolScopeGuard:
 
     async def admit(self, request: HttpRequest) -> bool:
         """Check the scopes of a request."""
-        refused = self._refused(request) if request.scope["method"] == "POST" else None
+        may_call = request.scope["method"] == "POST" and not request.is_for_route
+        refused = self._refused(request) if may_call else None
         if refused is None:
             return True
         message, noun, target, name, missing = refused
@@ -146,7 +161,7 @@ class ToolScopeGuard:
 
 def _observe_refusal(request: HttpRequest, message: Json, noun: str, target: Target, caller: Caller | None) -> None:
     """Count, trace and audit a refused request."""
-    if (observer := switch.observer()) is None:
+    if (observer := current.observer()) is None:
         return
     params = message["params"]
     version = request.headers.get(b"mcp-protocol-version", b"").decode("latin-1")

@@ -1,19 +1,22 @@
-"""JWT access tokens (RFC 9068, RFC 8725) and the public keys of their issuer (RFC 7517)."""
+"""JWT access tokens (RFC 9068, RFC 8725) and the public keys of their issuer (RFC 7517), fetched or given."""
 
 from __future__ import annotations
 
 import logging
 import math
 import time
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import jwt
+from anyio.to_thread import run_sync
 from jwt import PyJWK, PyJWTError
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.issuer import Issuer, require_url
+from bridge.server.auth.local_keys import key_in_pem, keys_in_set
 from bridge.server.auth.tokens import (
     IssuerUnavailableError,
     TokenExpiredError,
@@ -24,6 +27,9 @@ from bridge.server.auth.tokens import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
+    from bridge.server.auth.local_keys import Keys
 
 _logger = logging.getLogger("bridge.server.auth")
 
@@ -60,13 +66,27 @@ _TYPES = frozenset({"jwt", "at+jwt", "application/jwt", "application/at+jwt"})
 
 
 class KeySet:
-    """Public keys of one issuer, fetched at start, periodically, and when a token names an unknown key."""
+    """Public keys of one issuer, fetched at start, periodically, and when a token names an unknown key.
 
-    def __init__(self, issuer: Issuer, url: str | None, refetch_seconds: float = REFETCH_SECONDS) -> None:
+    Args:
+        issuer: The issuer.
+        url: URL of its keys; None for the one in its metadata.
+        refetch_seconds: Minimum seconds between fetches that tokens with unknown keys cause.
+        read: Reads the keys, in a worker thread, instead of fetching them; None to fetch them.
+    """
+
+    def __init__(
+        self,
+        issuer: Issuer,
+        url: str | None,
+        refetch_seconds: float = REFETCH_SECONDS,
+        read: Callable[[], Keys] | None = None,
+    ) -> None:
         self._issuer = issuer
         self._url = url
+        self._read = read
         self._refetch_seconds = refetch_seconds
-        self._keys: tuple[Mapping[str, Any], ...] | None = None
+        self._keys: Keys | None = None
         self._parsed: dict[tuple[int, str], PyJWK] = {}
         self._lock = anyio.Lock()
         self._asked_at: float | None = None
@@ -113,7 +133,7 @@ class KeySet:
                 seconds = REFRESH_SECONDS if self._failure is None else self._pause_seconds
             await anyio.sleep(seconds)
 
-    async def _refetch(self, insufficient: tuple[Mapping[str, Any], ...] | None) -> None:
+    async def _refetch(self, insufficient: Keys | None) -> None:
         """Fetch the keys once for all waiting callers, unless they were fetched recently."""
         async with self._lock:
             now = monotonic()
@@ -127,7 +147,12 @@ class KeySet:
     def _pause_seconds(self) -> float:
         return min(RETRY_SECONDS, self._refetch_seconds) if self._keys is None else self._refetch_seconds
 
-    async def _fetched(self) -> tuple[Mapping[str, Any], ...]:
+    async def _fetched(self) -> Keys:
+        if self._read is not None:
+            try:
+                return await run_sync(self._read)
+            except DefinitionError as error:
+                raise IssuerUnavailableError(str(error)) from error
         url = self._url
         if url is None:
             found = (await self._issuer.metadata()).get("jwks_uri")
@@ -180,16 +205,23 @@ def _signs(key: Mapping[str, Any], algorithm: str) -> bool:
 class JwtVerifier:
     """Verifies signed tokens of one issuer: a `TokenVerifier` of the SDK.
 
+    Its keys are fetched, unless they are given. Files of keys are read again every ten minutes, and when a token names
+    an unknown key; if that fails, the previous keys stay in use.
+
     Args:
-        issuer: Identifier of the issuer; required ``iss`` of tokens.
+        issuer: Identifier of the issuer; required ``iss`` of tokens. A URL if the keys are fetched, else any text.
         audience: Required ``aud`` of tokens, usually the URL of this server.
+        public_key: The issuer's only key: PEM of a public key or certificate, or the path of a file with it. The key id
+            in tokens is ignored.
+        jwks: The issuer's keys: a set, ``{"keys": […]}``, or the path of a file with it.
         jwks_url: URL of the issuer's keys; None for the one in its metadata.
         algorithms: Accepted algorithms, out of `ALGORITHMS`.
         leeway_seconds: Tolerance for differences between the issuer's clock and this machine's.
         refetch_seconds: Minimum seconds between fetches that tokens with unknown keys cause.
 
     Raises:
-        DefinitionError: A URL is invalid, the audience is empty, or an algorithm is not one of `ALGORITHMS`.
+        DefinitionError: A URL is invalid, the issuer or audience is empty, an algorithm is not one of `ALGORITHMS`, a
+            key is invalid, private or a shared secret, or there are several sources of keys.
     """
 
     def __init__(
@@ -197,6 +229,8 @@ class JwtVerifier:
         issuer: str,
         audience: str,
         *,
+        public_key: str | bytes | Path | None = None,
+        jwks: Mapping[str, Any] | Path | None = None,
         jwks_url: str | None = None,
         algorithms: Collection[str] = ALGORITHMS,
         leeway_seconds: float = LEEWAY_SECONDS,
@@ -206,14 +240,27 @@ class JwtVerifier:
             raise DefinitionError(f"the algorithms {unsafe!r} are not accepted; choose among {sorted(ALGORITHMS)}")
         if not audience:
             raise DefinitionError("audience must be set: else tokens for any other service would be accepted")
-        self.issuer = require_url(issuer, "an issuer", asked="the issuer")
-        self.audience = audience
+        sources = {"public_key": public_key, "jwks": jwks, "jwks_url": jwks_url}
+        given = [name for name, source in sources.items() if source is not None]
+        if len(given) > 1:
+            raise DefinitionError(f"{' and '.join(given)} exclude each other: give one source of keys")
+        read = None if public_key is None else partial(key_in_pem, public_key)
+        read = read if jwks is None else partial(keys_in_set, jwks)
+        if read is None:
+            require_url(issuer, "an issuer", asked="the issuer")
+        elif not issuer:
+            raise DefinitionError("issuer must be set: the iss of the tokens")
+        else:
+            read()
         if jwks_url is not None:
             require_url(jwks_url, "jwks_url", asked="the keys of the issuer")
+        self.issuer = issuer
+        self.audience = audience
         self._algorithms = frozenset(algorithms)
         self._leeway_seconds = leeway_seconds
         self._issuer = Issuer(issuer)
-        self._keys = KeySet(self._issuer, jwks_url, refetch_seconds)
+        self._keys = KeySet(self._issuer, jwks_url, refetch_seconds, read)
+        self._has_one_key = public_key is not None
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
         """Verify a token.
@@ -239,7 +286,8 @@ class JwtVerifier:
             raise TokenRefusedError("the token is signed by an algorithm that is not accepted")
         if "crit" in header or str(header.get("typ", "jwt")).lower() not in _TYPES:
             raise TokenRefusedError("the token is not an access token")
-        key = await self._keys.find(key_id if isinstance(key_id, str) else None, algorithm)
+        is_named = isinstance(key_id, str) and not self._has_one_key
+        key = await self._keys.find(key_id if is_named else None, algorithm)
         claims = self._claims_of(token, key, algorithm)
         try:
             expires_at = math.ceil(float(claims["exp"]) + self._leeway_seconds)

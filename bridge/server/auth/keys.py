@@ -2,6 +2,7 @@
 
 # name   key, or sha256: and its digest   permissions, unless all
 alice    3q8f0c…
+guest    8d31e0…                          tags=public
 ci       sha256:9f86d081884c…             tools=search_*,get_booking  scopes=bookings:read
 """
 
@@ -15,7 +16,7 @@ from dataclasses import InitVar, dataclass, field
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.to_thread import run_sync
@@ -54,15 +55,18 @@ class ApiKey:
         key: The key, visible ASCII without spaces; or ``sha256:`` and its digest in hexadecimal digits.
         tools: Names and patterns (``search_*``) of the tools, resources and prompts that its bearer sees and may use;
             None for all.
+        tags: Tags, of which the tools, resources and prompts that its bearer sees and may use have at least one; None
+            for all.
         scopes: Scopes of its bearer; None for every scope of the server.
 
     Raises:
-        DefinitionError: The name, the key, a tool or a scope is invalid.
+        DefinitionError: The name, the key, a tool, a tag or a scope is invalid.
     """
 
     name: str
     key: InitVar[str]
     tools: tuple[str, ...] | None = field(default=None, kw_only=True)
+    tags: frozenset[str] | None = field(default=None, kw_only=True)
     scopes: frozenset[str] | None = field(default=None, kw_only=True)
     digest: bytes = field(init=False, repr=False)
     is_short: bool = field(init=False, repr=False, compare=False)
@@ -83,6 +87,10 @@ class ApiKey:
         object.__setattr__(self, "digest", digest)
         object.__setattr__(self, "is_short", not is_hashed and len(key) < MIN_KEY_CHARS)
         object.__setattr__(self, "tools", None if self.tools is None else tuple(sorted(set(self.tools))))
+        tags: Any = self.tags
+        if isinstance(tags, str) or not all(tags or ()):
+            raise DefinitionError(f"the tags of a key are a set of texts, such as {{'public'}}, not {tags!r}")
+        object.__setattr__(self, "tags", None if self.tags is None else frozenset(self.tags))
         object.__setattr__(self, "scopes", None if self.scopes is None else scopes_of(self.scopes))
 
 
@@ -133,6 +141,7 @@ class ApiKeys:
             scopes=sorted(found.scopes or ()),
             has_all_scopes=found.scopes is None,
             tools=found.tools,
+            tags=found.tags,
             keep_seconds=math.inf,
         )
 
@@ -243,7 +252,7 @@ def read_keys(path: Path) -> list[ApiKey]:
         lines.setdefault(key.digest, number)
         keys.append(key)
     if not keys and not problems:
-        problems.append("it contains no key; a line is NAME KEY [tools=…] [scopes=…]")
+        problems.append("it contains no key; a line is NAME KEY [tools=…] [tags=…] [scopes=…]")
     if problems:
         raise KeyFileError(path, problems)
     return keys
@@ -273,15 +282,15 @@ def _text_of(path: Path) -> str:
 def _key_of(fields: list[str]) -> ApiKey:
     """Parse a line. Error messages never contain its text, since the key may be in any field."""
     if len(fields) < 2:  # noqa: PLR2004 - a name and a key
-        raise DefinitionError("there is no key after the name: a line is NAME KEY [tools=…] [scopes=…]")
+        raise DefinitionError("there is no key after the name: a line is NAME KEY [tools=…] [tags=…] [scopes=…]")
     name, key, *options = fields
     found: dict[str, tuple[str, ...]] = {}
     for position, option in enumerate(options, start=3):
         label, _, value = option.partition("=")
-        if label not in {"tools", "scopes"} or label in found:
-            raise DefinitionError(f"its part {position} should be tools=… or scopes=…, each at most once")
+        if label not in {"tools", "tags", "scopes"} or label in found:
+            raise DefinitionError(f"its part {position} should be tools=…, tags=… or scopes=…, each at most once")
         found[label] = tuple(part for part in value.split(",") if part)
-        if label == "tools" and not found[label]:
-            raise DefinitionError("tools= names no tool; leave it out for all, or remove the line for none")
-    scopes = frozenset(found["scopes"]) if "scopes" in found else None
-    return ApiKey(name, key, tools=found.get("tools"), scopes=scopes)
+        if label != "scopes" and not found[label]:
+            raise DefinitionError(f"{label}= names no {label[:-1]}; leave it out for all, or remove the line for none")
+    tags, scopes = (frozenset(found[label]) if label in found else None for label in ("tags", "scopes"))
+    return ApiKey(name, key, tools=found.get("tools"), tags=tags, scopes=scopes)

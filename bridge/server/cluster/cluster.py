@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from bridge.server.core import ServerCore
     from bridge.server.http.sessions import Sessions
-    from bridge.server.listing import Listing
-    from bridge.server.publisher import Publisher
+    from bridge.server.lists.listing import Listing
+    from bridge.server.server import Server
     from bridge.types import Feature
 
 
@@ -32,31 +32,37 @@ class ClusterChanges:
     others notify their clients at once; their own, later change has the same fingerprint and is not notified again.
     """
 
-    def __init__(self, publisher: ServerCore, replica: Replica) -> None:
-        self._publisher = publisher
+    def __init__(self, server: ServerCore, replica: Replica) -> None:
+        self._server = server
         self._replica = replica
         self._changed = anyio.Event()
-        self._lists: dict[Feature, Mapping[str, Listing[Any]]] = {"tools": {"tools": publisher.catalog}}
-        for served in (publisher.resources, publisher.prompts):
-            if served is not None:
-                self._lists[served.feature] = served.views.whole.lists
         self._announced: dict[Feature, str] = {}
         self._waiting: dict[Change, None] = {}
         replica.on_message("changed", self._receive)
 
+    @property
+    def _lists(self) -> dict[Feature, Mapping[str, Listing[Any]]]:
+        lists: dict[Feature, Mapping[str, Listing[Any]]] = {"tools": {"tools": self._server.catalog}}
+        for served in (self._server.resources, self._server.prompts):
+            if served is not None:
+                lists[served.feature] = served.views.whole.lists
+        return lists
+
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Context in which this object, instead of the publisher, notifies clients of changes."""
+        """Context in which this object, instead of the server, notifies clients of changes."""
         self._announced = {feature: self._fingerprint(feature) for feature in self._lists}
-        self._publisher.changes.close()
-        own = Changes(self._publisher.features)
+        self._server.changes.close()
+        own = Changes(self._server.announced)
         end = own.listen(self._note_changes)
+        unhook = self._server.on_features(lambda: own.follow(self._server.features))
         try:
             yield
         finally:
+            unhook()
             end()
             own.close()
-            self._publisher.changes.start()
+            self._server.changes.start()
 
     def _note_changes(self, changes: frozenset[Change]) -> None:
         self._waiting.update(dict.fromkeys(changes))
@@ -86,7 +92,7 @@ class ClusterChanges:
         if is_new:
             if fingerprint is not None:
                 self._announced[change.feature] = fingerprint
-            self._publisher.changes.notify(change)
+            self._server.changes.notify(change)
         return is_new
 
     def _fingerprint(self, feature: Feature) -> str:
@@ -106,14 +112,14 @@ class ClusterChanges:
 class Cluster:
     """Sessions, rates and changes that the replicas of one server share through Redis; replicas have the same name."""
 
-    def __init__(self, url: str, publisher: Publisher, sessions: Sessions, idle_seconds: float | None) -> None:
+    def __init__(self, url: str, server: Server, sessions: Sessions, idle_seconds: float | None) -> None:
         # The braces put all keys on one node of a Redis Cluster.
-        self.replica = Replica(redis_at(url), f"bridge:{{{publisher.name}}}")
+        self.replica = Replica(redis_at(url), f"bridge:{{{server.name}}}")
         """This replica, and its connection to the others."""
-        self.sessions = ClusterSessions(publisher, sessions, self.replica, idle_seconds)
+        self.sessions = ClusterSessions(server, sessions, self.replica, idle_seconds)
         """The sessions that this replica serves."""
-        self._changes = ClusterChanges(publisher, self.replica)
-        self._rates = None if publisher.accounts is None else ClusterRates(publisher.accounts, self.replica)
+        self._changes = ClusterChanges(server, self.replica)
+        self._rates = None if server.accounts is None else ClusterRates(server.accounts, self.replica)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

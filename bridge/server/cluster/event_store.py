@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from bridge.protocol.replay import NOT_STORED, event_id_of, order_of, outcome_unknown
+from bridge.protocol.replay import NOT_STORED, event_id_of, order_of, outcome_unknown, quoted
 from bridge.server.http.event_store import MAX_EVENTS, SessionEvents
 
 if TYPE_CHECKING:
@@ -155,4 +155,4 @@ class RedisEvents(SessionEvents):
         return str(entry)
 
     def _key(self, stream_id: str) -> str:
-        return self._replica.key("events", self._session_id, stream_id)
+        return self._replica.key("events", self._session_id, quoted(stream_id))

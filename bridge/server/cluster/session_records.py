@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from bridge.server.auth.identity import principal_of
+from bridge.server.cluster.session_state import state_key
 from bridge.types import LOG_LEVELS
 
 if TYPE_CHECKING:
@@ -87,12 +88,12 @@ class SessionRecords:
         """Delete the record of a session, and mark it as ended for all replicas."""
         async with self._replica.redis.pipeline(transaction=True) as pipeline:
             pipeline.set(self._ended(session_id), "1", ex=self.seconds)
-            pipeline.delete(self._key(session_id))
+            pipeline.delete(self._key(session_id), state_key(self._replica, session_id))
             await pipeline.execute()
 
     async def drop(self, session_id: str) -> None:
         """Delete a record."""
-        await self._replica.redis.delete(self._key(session_id))
+        await self._replica.redis.delete(self._key(session_id), state_key(self._replica, session_id))
 
     async def renew(self, records: Iterable[SessionRecord]) -> list[str]:
         """Renew the records of used sessions, and store lost ones again; return the ids of sessions ended elsewhere."""
@@ -101,7 +102,8 @@ class SessionRecords:
             async with self._replica.redis.pipeline(transaction=False) as pipeline:
                 pipeline.exists(self._ended(record.id))
                 pipeline.expire(self._key(record.id), self.seconds)
-                is_ended, is_kept = await pipeline.execute()
+                pipeline.expire(state_key(self._replica, record.id), self.seconds)
+                is_ended, is_kept, _ = await pipeline.execute()
             if is_ended:
                 ended.append(record.id)
             elif not is_kept:

@@ -34,12 +34,13 @@ from bridge.server.cluster.session_records import (
     owner_digest,
     watched_message,
 )
+from bridge.server.cluster.session_state import ClusterStates
 from bridge.server.http.event_store import EventBytes
 from bridge.server.http.responses import Response, error_response
 from bridge.server.http.sessions import HttpSession
 from bridge.server.limits.accounts import caller_key
 from bridge.server.limits.memory import kept_bytes
-from bridge.telemetry import switch
+from bridge.telemetry import current
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -67,7 +68,7 @@ class ClusterSessions:
     """The sessions that this replica serves."""
 
     def __init__(self, core: ServerCore, sessions: Sessions, replica: Replica, idle_seconds: float | None) -> None:
-        self._resources = core.resources
+        self._resources, self._kept = core.resources, core.kept
         self._sessions = sessions
         self._replica = replica
         self._records = SessionRecords(replica, idle_seconds)
@@ -77,6 +78,7 @@ class ClusterSessions:
         self._dropping: dict[str, anyio.Event] = {}
         self._tasks: TaskGroup | None = None
         core.on_session_change = self._share_change
+        core.session_states = ClusterStates(replica, self._records.seconds, lambda session: session.id in self._alive)
         sessions.on_forget = self._forgotten
         replica.on_message("log_level", self._receive_change)
         replica.on_message("watched", self._receive_change)
@@ -274,6 +276,8 @@ class ClusterSessions:
                 if (alive := self._alive.get(session.id)) is not None:
                     await alive.events.drop_all()
             await self._replica.publish_and_wait({"kind": "ended", "session": session.id})
+            if self._kept is not None:
+                await self._kept.end_session(session.id)
         except self._replica.failures as error:
             self._replica.failed(error)
             return _unavailable(_UNREACHABLE)
@@ -333,7 +337,7 @@ class ClusterSessions:
 
 
 def _unavailable(message: str, code: int = INTERNAL_ERROR) -> Response:
-    if (observer := switch.observer()) is not None:
+    if (observer := current.observer()) is not None:
         observer.refused(_STATUS)
     error = ProtocolError(code, message, {"retryAfterSeconds": _RETRY_SECONDS})
     return error_response(error, _STATUS, headers=((b"retry-after", b"%d" % _RETRY_SECONDS),))

@@ -1,9 +1,11 @@
 """Serving over HTTP: an ASGI app with streamable HTTP and SSE behind one list of guards.
 
-GuardMiddleware ── HostOriginGuard, CorsGuard, BearerAuthGuard, RateLimitGuard, BodyLimitGuard, ToolScopeGuard
+GuardMiddleware ── HostOriginGuard, RouteGuard, CorsGuard, BearerAuthGuard, RateLimitGuard, BodyLimitGuard,
+  │                ToolScopeGuard
   ├── /mcp, /mcp/              Endpoint       both eras
   ├── /sse, /sse/              SseStream      handshake era
-  ╰── /messages, /messages/    SseMessages
+  ├── /messages, /messages/    SseMessages
+  ╰── routes of the server's own
 """
 
 from __future__ import annotations
@@ -13,12 +15,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
+from starlette.middleware import Middleware as HttpMiddleware
 from starlette.routing import Route
 
 from bridge.errors import DefinitionError
 from bridge.portal import runs_on_asyncio
-from bridge.server.features import Features
 from bridge.server.http.endpoint import Endpoint
 from bridge.server.http.guards import GuardMiddleware, PreAsgiHandler
 from bridge.server.http.host_origin import AllowedHosts, CorsGuard, HostOriginGuard
@@ -29,18 +30,19 @@ from bridge.server.http.requests import (
     BodyLimitGuard,
     shares_of_bodies,
 )
+from bridge.server.http.routes import RouteGuard, check_reachable
 from bridge.server.http.session_requests import SessionRequests
 from bridge.server.http.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
 from bridge.server.http.sse import SseMessages, SseSessions, SseStream
 from bridge.server.http.streams import OpenStreams
 from bridge.server.lifespans import lifespans_open
 from bridge.server.observed import dispatch_of
-from bridge.server.publisher import Publisher
 from bridge.server.running_calls import Drain
+from bridge.server.server import Server
 from bridge.server.tasks.lifespan import running_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from mcp.server.auth.provider import TokenVerifier
 
@@ -48,10 +50,13 @@ if TYPE_CHECKING:
     from bridge.server.auth.guards import AuthGuards
     from bridge.server.cluster import Cluster
     from bridge.server.http.guards import Guard, MessageEndpoint
+    from bridge.server.http.routes import OwnRoute
     from bridge.server.limits import Limits
+    from bridge.server.lists.search import ServerToolSearch
     from bridge.server.unmatched_names import UnmatchedNames
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.lifespan import Lifespan
+    from bridge.tools.middleware import Middleware
 
 
 _NAME, _PATH = "bridge", "/mcp"
@@ -71,7 +76,6 @@ def http_app(
     max_request_bytes: int = DEFAULT_MAX_REQUEST_BYTES,
     page_size: int | None = None,
     policy: ExecutionPolicy | None = None,
-    publisher: Publisher | None = None,
     session_idle_seconds: float | None = IDLE_SECONDS,
     auth: Auth | TokenVerifier | None = None,
     stateless: bool = False,
@@ -80,6 +84,8 @@ def http_app(
     max_sessions: int = DEFAULT_MAX_SESSIONS,
     instructions: str | None = None,
     lifespan: Lifespan[Any] | Callable[[], Any] | None = None,
+    middleware: Iterable[Middleware] = (),
+    tool_search: ServerToolSearch | None = None,
 ) -> BridgeApp:
     """Make a Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
 
@@ -87,7 +93,9 @@ def http_app(
     era that closes its request cancels the call; in the handshake era the call continues until it is cancelled.
 
     Args:
-        tools: A ToolBox, whose changes are announced to clients, or anything that a ToolBox takes.
+        tools: A `Server`, which has its own ``name``, ``version``, ``instructions``, ``page_size``, ``policy``,
+            ``limits``, ``lifespan``, ``middleware`` and ``tool_search``; or a ToolBox, whose changes are announced to
+            clients, or anything that a ToolBox takes.
         name: Name of the server.
         version: Version of the server; empty for none.
         path: Path of streamable HTTP, served with and without a trailing slash.
@@ -97,11 +105,8 @@ def http_app(
         allowed_hosts: Further allowed hosts; see `AllowedHosts` for their form.
         allowed_origins: Further origins whose pages may use the server (CORS); see `AllowedHosts` for their form.
         max_request_bytes: Maximum length of a request's body.
-        page_size: As for `Publisher`.
-        policy: As for `Publisher`.
-        publisher: A `Publisher` with further options, such as a title. It has the tools, so that ``tools`` is None or
-            the same, and its own ``name``, ``version``, ``instructions``, ``page_size``, ``policy``, ``limits`` and
-            ``lifespan``, which are not given here.
+        page_size: As for `Server`.
+        policy: As for `Server`.
         session_idle_seconds: Seconds after which an unused session of the handshake era is ended; None for never.
         auth: Authentication: `bridge.server.auth.Auth`, or one verifier such as `ApiKeys` or `JwtVerifier`; None to
             admit everyone.
@@ -109,11 +114,13 @@ def http_app(
             client may reach different processes. Tools cannot ask such clients, and changes are not announced to them.
         redis_url: URL of a Redis that replicas with the same server name share: each replica continues sessions of
             streamable HTTP, and rates are counted together. Needs the extra ``redis``, and a server on asyncio.
-        limits: Limits of each caller; a given publisher has its own.
+        limits: Limits of each caller.
         max_sessions: Maximum number of open sessions of the handshake era. At the maximum, a caller with fewer sessions
             than another gets the place of an idle session of that other.
         instructions: Instructions about the server for the model.
-        lifespan: As for `Publisher`; an app that is mounted opens it with the other app's own.
+        lifespan: As for `Server`; an app that is mounted opens it with the other app's own.
+        middleware: As for `Server`.
+        tool_search: As for `Server`.
 
     Returns:
         The app. A server such as uvicorn waits for its connections before it ends the lifespan: call ``shutdown()``
@@ -124,7 +131,7 @@ def http_app(
         DefinitionError: ``tools`` contains no tool, or ``auth`` cannot verify a credential.
         MissingExtraError: ``redis_url`` is given, and the package ``redis`` is not installed.
         ValueError: Neither transport is enabled, SSE is combined with ``stateless``, an argument is given that a
-            publisher has, or that nothing uses, or a path, host, origin or limit is invalid.
+            given `Server` has, or that nothing uses, or a path, host, origin or limit is invalid.
     """
     _check_transports(path, sse=sse, streamable=streamable, stateless=stateless, is_shared=redis_url is not None)
     if max_request_bytes < 1:
@@ -141,28 +148,36 @@ def http_app(
         "policy": policy,
         "limits": limits,
         "lifespan": lifespan,
+        "middleware": middleware,
+        "tool_search": tool_search,
     }
-    if publisher is None:
-        publisher = Publisher(tools, **options)
+    if isinstance(tools, Server):
+        server = tools
+        _check_unused(options)
     else:
-        _check_unused(publisher, tools, options)
+        server = Server(tools, **options)
+    server.session_idle_seconds = session_idle_seconds
     sessions, cluster = Sessions(session_idle_seconds, max_sessions, shares_of_bodies(max_request_bytes)), None
     if redis_url is not None:
         from bridge.server.cluster import Cluster  # noqa: PLC0415 - only for those who have replicas, and an extra
 
-        cluster = Cluster(redis_url, publisher, sessions, session_idle_seconds)
-        if publisher.task_options.store is None:
+        cluster = Cluster(redis_url, server, sessions, session_idle_seconds)
+        if server.task_options.store is None:
             from bridge.server.tasks.shared.redis_store import RedisTaskStore  # noqa: PLC0415 - as above
 
-            publisher.task_options = replace(publisher.task_options, store=RedisTaskStore(redis_url))
+            server.task_options = replace(server.task_options, store=RedisTaskStore(redis_url))
+        if server.kept is not None and server.kept.spill.store is None:
+            from bridge.tools.spill.redis_store import RedisResultStore  # noqa: PLC0415 - as above
+
+            server.kept.spill.use(RedisResultStore(redis_url, server.name))
     return BridgeApp(
-        publisher,
+        server,
         sessions,
         AllowedHosts(host, allowed_hosts, allowed_origins),
         path=path if streamable else None,
         sse=sse,
         max_request_bytes=max_request_bytes,
-        auth=None if auth is None else _auth_guards(auth, publisher),
+        auth=None if auth is None else _auth_guards(auth, server),
         stateless=stateless,
         cluster=cluster,
     )
@@ -183,19 +198,14 @@ def _check_transports(path: str, *, sse: bool, streamable: bool, stateless: bool
         raise ValueError(f"path={path!r} is that of streamable HTTP, which is not served; SSE is at {STREAM_PATH}")
 
 
-def _check_unused(publisher: Publisher, tools: object, options: Mapping[str, Any]) -> None:
-    """Refuse arguments that have no effect beside a publisher."""
-    given = [name for name, value in options.items() if value not in (None, "", _NAME)]
+def _check_unused(options: Mapping[str, Any]) -> None:
+    """Refuse arguments that have no effect beside a `Server`."""
+    given = [name for name, value in options.items() if value not in (None, "", _NAME, ())]
     if given:
-        raise ValueError(f"give {' and '.join(given)} to the Publisher: http_app(publisher=…) takes them from there")
-    if tools is None or tools is publisher.tools or tools is publisher.features:
-        return
-    served, named = ([each.name for each in box.tools] for box in (publisher.features, Features.of(tools)))
-    if served != named:
-        raise ValueError("the Publisher has other tools: http_app(None, publisher=…) serves its tools")
+        raise ValueError(f"give {' and '.join(given)} to the Server: http_app(server) takes them from there")
 
 
-def _auth_guards(auth: Auth | TokenVerifier, publisher: Publisher) -> AuthGuards:
+def _auth_guards(auth: Auth | TokenVerifier, server: Server) -> AuthGuards:
     if not hasattr(auth, "verify_token"):  # the value may be a secret: leave it out of the message
         raise DefinitionError(
             f"auth takes Auth(…) or one verifier, and got a {type(auth).__name__!r}; "
@@ -203,7 +213,7 @@ def _auth_guards(auth: Auth | TokenVerifier, publisher: Publisher) -> AuthGuards
         )
     from bridge.server.auth.guards import AuthGuards  # noqa: PLC0415 - only where a credential is required
 
-    return AuthGuards(auth, publisher)
+    return AuthGuards(auth, server)
 
 
 class BridgeApp(Starlette):
@@ -211,7 +221,7 @@ class BridgeApp(Starlette):
 
     def __init__(
         self,
-        publisher: Publisher,
+        server: Server,
         sessions: Sessions,
         names: AllowedHosts,
         *,
@@ -226,54 +236,61 @@ class BridgeApp(Starlette):
         """Routes that need no credential: the metadata of the issuers of tokens."""
         self.unmatched_names: UnmatchedNames | None = None if auth is None else auth.unmatched
         """Warns of configured names that match no tool; None without authentication."""
-        self.limits_requests = publisher.accounts is not None
+        self.limits_requests = server.accounts is not None
         """True when requests are limited by caller, who may be identified by address alone."""
         self.any_host_paths: set[str] = set()
         """Paths that are served under any host; may be changed until the app starts."""
+        self.own_routes: Sequence[OwnRoute] = server.final_routes()
+        """Routes of the server's own."""
         self._is_running = False
-        self._publisher = publisher
+        self._server = server
         self._auth = auth
         self._cluster = cluster
         self._streams = OpenStreams()
         self._sse = SseSessions()
         self._endpoint: Endpoint | None = None
         self._endpoints: list[MessageEndpoint] = []
-        self._dispatch = dispatch_of(publisher, has_sessions=not stateless)
-        routes = list(self.public_routes)
-        shutdown_steps = [self._dispatch.close, self._streams.end, publisher.drain_tasks]
-        self.drain = Drain(publisher.running, shutdown_steps)
+        self._dispatch = dispatch_of(server, has_sessions=not stateless)
+        routes = [*self.public_routes, *([] if auth is None else auth.page_routes(path or _PATH))]
+        shutdown_steps = [self._dispatch.close, self._streams.end, server.drain_tasks]
+        self.drain = Drain(server.running, shutdown_steps)
         """Ends streams, then waits for running calls; run it while the server waits for its connections."""
         if path is not None:
             shared = None if cluster is None else cluster.sessions
             paths = self._paths(path)
             handshake = SessionRequests(
-                publisher, self._dispatch, sessions, self._streams, stateless=stateless, shared=shared
+                server, self._dispatch, sessions, self._streams, stateless=stateless, shared=shared
             )
-            self._endpoint = Endpoint(self._dispatch, publisher.running, handshake, paths)
+            self._endpoint = Endpoint(self._dispatch, server.running, handshake, paths)
             self._endpoints.append(self._endpoint)
             routes += [Route(each, endpoint=self._endpoint) for each in paths]
         if sse:
-            stream = SseStream(publisher, self._dispatch, sessions, self._sse)
+            stream = SseStream(server, self._dispatch, sessions, self._sse)
             shutdown_steps.append(self._sse.end_when_answered)
             routes += [Route(each, endpoint=stream, methods=["GET"]) for each in self._paths(STREAM_PATH)]
             paths = self._paths(MESSAGES_PATH)
             messages = SseMessages(self._sse, paths)
             self._endpoints.append(messages)
             routes += [Route(each, endpoint=messages) for each in paths]
+        for own in self.own_routes:
+            check_reachable(own, routes)
 
         self.guards = self._guards(names, BodyLimitGuard(max_request_bytes, sessions.bodies))
         """Guards of all requests, in order; may be changed until the app starts."""
-        guarding = Middleware(GuardMiddleware, guards=self.guards, endpoints=self._endpoints)
-        super().__init__(routes=routes, middleware=[guarding], lifespan=lambda _: self._lifespan())
+        guarding = HttpMiddleware(GuardMiddleware, guards=self.guards, endpoints=self._endpoints)
+        super().__init__(routes=[*routes, *self.own_routes], middleware=[guarding], lifespan=lambda _: self._lifespan())
+        if self.own_routes:
+            self.guards.insert(1, RouteGuard(self.router.routes))  # before those that depend on the route
         self.router.redirect_slashes = False
         self.state.shutdown = self.shutdown
         self.state.drain = self.drain
 
     def _guards(self, names: AllowedHosts, body_limit: BodyLimitGuard) -> list[Guard]:
-        auth, accounts = self._auth, self._publisher.accounts
+        auth, accounts = self._auth, self._server.accounts
         guards: list[Guard] = [HostOriginGuard(names, lambda: self._is_running, self.any_host_paths)]
         if names.allows_some_origins:
-            guards.append(CorsGuard(names))
+            methods = {method for route in self.own_routes for method in route.methods or ()}
+            guards.append(CorsGuard(names, methods))
         if auth is not None:
             guards.append(auth.credential)
         if accounts is not None:
@@ -317,7 +334,10 @@ class BridgeApp(Starlette):
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(lifespans_open(self._publisher.features, self._publisher.lifespan))
+            await stack.enter_async_context(lifespans_open(self._server.features, self._server.lifespan))
+            for needed in {route.lifespan for route in self.own_routes}:
+                if needed is not None:
+                    await stack.enter_async_context(needed.opened())
             if self._cluster is not None:
                 if not runs_on_asyncio():
                     raise DefinitionError(
@@ -328,8 +348,8 @@ class BridgeApp(Starlette):
                 await stack.enter_async_context(self._endpoint.running())
             if self._auth is not None:
                 await stack.enter_async_context(self._auth.running())
-            self._is_running, self._publisher.running.is_over = True, False
-            await stack.enter_async_context(running_tasks(self._publisher))
+            self._is_running, self._server.running.is_over = True, False
+            await stack.enter_async_context(running_tasks(self._server))
             try:
                 yield
             finally:

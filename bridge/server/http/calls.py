@@ -16,11 +16,12 @@ import anyio
 from bridge.portal import runs_on_asyncio
 from bridge.protocol.messages import ErrorAnswer, ProtocolError
 from bridge.protocol.versions import INVALID_REQUEST, REQUEST_CANCELLED
+from bridge.server.http.requests import RequestContext
 from bridge.server.http.responses import HTTP_STATUS, JSON_HEADERS, Response, error_response
 from bridge.server.http.streams import EventStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from bridge.server.exchange import ServedExchange
     from bridge.server.http.requests import Request
@@ -80,6 +81,22 @@ class HttpCall:
         Args:
             step: As for `bridge.server.methods.method.Method.start`.
         """
+        in_context = self.request.in_context
+        if in_context is None:
+            return self._start(step)
+        response: Response | None = None
+        try:
+            with RequestContext(self.request):
+                # The coroutine runs in a context of its own.
+                response = self._start(lambda work: step(in_context(work)))
+        except BaseException:
+            self.request.end_usage()
+            raise
+        if response is not None:
+            self.request.end_usage()
+        return response
+
+    def _start(self, step: Step) -> Response | None:
         exchange = self._exchange
         answer = exchange.responder.start(exchange, step)
         if answer is None:
@@ -88,12 +105,12 @@ class HttpCall:
             self._answer = answer
             return None
         exchange.end()
-        return self._response(answer)
+        return self._response(answer, answer.code if isinstance(answer, ErrorAnswer) else 0)
 
     def send_at_once(self, receive: Callable[[Response | None], None]) -> bool:
         """Send the call of another server's tool; ``receive`` gets the response, or None if a task has to `run` it."""
         exchange = self._exchange
-        if exchange.direct is None:
+        if exchange.direct is None or self.request.in_context is not None:  # what is called then would not run in it
             return False
         exchange.sent = exchange.responder.send_at_once(exchange, self._received)
         if exchange.sent is None:
@@ -125,8 +142,18 @@ class HttpCall:
         if isinstance(outlet, EventStream):
             await outlet.keep_alive()
 
-    async def run(self) -> Response:
-        """Run the call, or the rest of it, once. Raises nothing but cancellation."""
+    def run(self) -> Coroutine[Any, Any, Response]:
+        """Run the call, or the rest of it, once. Raises nothing but cancellation from outside."""
+        return self._run() if self.request.in_context is None else self._run_in_context()
+
+    async def _run_in_context(self) -> Response:
+        try:
+            with RequestContext(self.request):
+                return await self._run()
+        finally:
+            self.request.end_usage()
+
+    async def _run(self) -> Response:
         return await self._ended(*await self._answered())
 
     async def _answered(self) -> tuple[bytes, int]:
@@ -197,8 +224,7 @@ class SessionCall(HttpCall):
         elif self._scope is not None:
             self._scope.cancel()
 
-    async def run(self) -> Response:
-        """Run the call, or the rest of it, once. Raises nothing but cancellation from outside."""
+    async def _run(self) -> Response:
         exchange, session, key = self._exchange, self.session, str(self._exchange.id)
         if (taken := session.id_problem(exchange.id)) is not None:  # by a request that arrived at the same time
             return error_response(ProtocolError(INVALID_REQUEST, taken), message_id=exchange.id)

@@ -8,25 +8,17 @@ does not answer goes to `GuardMiddleware`, which runs the same guards and answer
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
-from bridge.server.auth.identity import current_user
-from bridge.server.http.requests import REQUEST, Head, Request
+from bridge.server.http.requests import REQUEST, Head, Request, RequestContext
 from bridge.server.http.responses import Response
-from bridge.server.limits.accounts import current_account
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
-    from contextvars import Token
+    from collections.abc import Callable, Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.server.auth.identity import User
     from bridge.server.http.calls import HttpCall
-    from bridge.server.http.sessions import HttpSession
-    from bridge.server.http.streams import StreamBody
-    from bridge.server.limits.accounts import Account
-    from bridge.types import Step
 
 
 class Guard(Protocol):
@@ -106,7 +98,7 @@ class GuardMiddleware:
             for guard in self._guards:
                 if not await guard.admit(request):
                     return
-            with _RequestContext(request):
+            with RequestContext(request):
                 for endpoint in self._endpoints:
                     if endpoint.serves(request.scope):
                         await endpoint.answer(request)
@@ -133,7 +125,7 @@ class PreAsgiHandler:
         """The guards that do not depend on the head alone; determined once the app runs."""
         self._is_open = is_open
 
-    def begin(self, head: Head, body: bytes) -> Response | HttpCall | _AdmittedCall | None:
+    def begin(self, head: Head, body: bytes) -> Response | HttpCall | None:
         """Answer a POST, or prepare its call; None if the request has to go through ASGI.
 
         Args:
@@ -152,9 +144,11 @@ class PreAsgiHandler:
                 if not head.is_admitted:
                     head.is_admitted = True
                     self._guards_of_requests = [each for each in self._guards if not getattr(each, "is_of_head", False)]
-                if request.user is None and request.usage is None:
-                    return begun
-                return _admitted(begun, request)
+                if request.usage is not None:
+                    request.usage.begin()
+                    if isinstance(begun, Response):
+                        request.usage.end()
+                return begun
         request.forget_caller()
         if not head.is_admitted:  # otherwise the head is parsed again
             head.scope[REQUEST] = request  # `GuardMiddleware` need not parse the body again
@@ -165,109 +159,3 @@ class PreAsgiHandler:
             return False
         head.endpoint = next((each for each in self._endpoints if each.serves(head.scope)), None)
         return head.endpoint is not None
-
-
-def _admitted(begun: Response | HttpCall, request: Request) -> Response | _AdmittedCall:
-    """Count an admitted request, and wrap its call so that it runs in the request's context."""
-    if request.usage is not None:
-        request.usage.begin()
-    if not isinstance(begun, Response):
-        return _AdmittedCall(begun, request)
-    if request.usage is not None:
-        request.usage.end()
-    return begun
-
-
-class _AdmittedCall:
-    """A call that is run later, in the context of its request."""
-
-    __slots__ = ("_call", "ends_with_client", "request", "session")
-
-    def __init__(self, call: HttpCall, request: Request) -> None:
-        self._call = call
-        self.request = request
-        self.ends_with_client = call.ends_with_client
-        self.session: HttpSession | None = call.session
-
-    @property
-    def open_body(self) -> Callable[[], StreamBody] | None:
-        return self._call.open_body
-
-    @open_body.setter
-    def open_body(self, made: Callable[[], StreamBody] | None) -> None:
-        self._call.open_body = made
-
-    @property
-    def is_stream(self) -> bool:
-        return self._call.is_stream
-
-    def start(self, step: Step) -> Response | None:
-        """Start the call, in the context of its request."""
-
-        def step_in_context(work: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
-            return step(_in_context(self.request, work))  # the coroutine runs in a context of its own
-
-        answer: Response | None = None
-        try:
-            with _RequestContext(self.request):
-                answer = self._call.start(step_in_context)
-        except BaseException:
-            self._end()
-            raise
-        if answer is not None:
-            self._end()
-        return answer
-
-    def send_at_once(self, _receive: Callable[[Response | None], None]) -> bool:
-        return False  # what is called then would not run in the context
-
-    def cancel(self) -> None:
-        self._call.cancel()
-
-    async def keep_alive(self) -> None:
-        await self._call.keep_alive()
-
-    async def run(self) -> Response:
-        try:
-            with _RequestContext(self.request):
-                return await self._call.run()
-        finally:
-            self._end()
-
-    def _end(self) -> None:
-        if self.request.usage is not None:
-            self.request.usage.end()
-
-
-async def _in_context(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine in the context of a request."""
-    with _RequestContext(request):
-        return await work
-
-
-BegunCall: TypeAlias = "HttpCall | _AdmittedCall"
-"""A call that an HTTP server starts and runs."""
-
-
-class _RequestContext:
-    """Makes the user and the account of a request the current ones."""
-
-    __slots__ = ("_account", "_request", "_user")
-
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self._user: Token[User | None] | None = None
-        self._account: Token[Account | None] | None = None
-
-    def __enter__(self) -> None:
-        user, usage = self._request.user, self._request.usage
-        if user is not None:
-            self._user = current_user.set(user)
-        if usage is not None:
-            self._account = current_account.set(usage.account)
-
-    def __exit__(self, *_: object) -> None:
-        if self._user is not None:
-            current_user.reset(self._user)
-        if self._account is not None:
-            current_account.reset(self._account)

@@ -219,16 +219,21 @@ class HostOriginGuard:
 
 
 class CorsGuard:
-    """Guard that answers preflight requests, and adds CORS headers to other responses."""
+    """Guard that answers preflight requests, and adds CORS headers to other responses.
+
+    Args:
+        names: The allowed origins.
+        methods: HTTP methods of routes of the server's own.
+    """
 
     is_of_head = True
 
-    def __init__(self, names: AllowedHosts) -> None:
+    def __init__(self, names: AllowedHosts, methods: Iterable[str] = ()) -> None:
         self._names = names
         self._cors = CORSMiddleware(
             _unreached,
             allow_origin_regex=_ANY_ORIGIN,
-            allow_methods=_METHODS,
+            allow_methods=(*_METHODS, *sorted({*methods}.difference(_METHODS))),
             allow_headers=("*",),  # the names of Mcp-Param-… are those of tools' parameters
             allow_private_network=True,
             expose_headers=_EXPOSED,

@@ -32,6 +32,17 @@ METHODS = ("GET", "HEAD")
 _CLOSE = (b"connection", b"close")
 
 
+def check_paths(paths: Iterable[str]) -> None:
+    """Refuse paths that are those of operational pages.
+
+    Raises:
+        ValueError: One is.
+    """
+    for path in paths:
+        if path in PATHS:
+            raise ValueError(f"the path {path!r} is an operational page of the server; choose another")
+
+
 class HealthState:
     """State of a server: starting, ready, draining or failed.
 
@@ -51,6 +62,8 @@ class HealthState:
         is_held: bool = False,
     ) -> None:
         self._servers = servers
+        self.costs: Callable[[], Mapping[str, Any]] = dict
+        """Returns what models have to read, for `status`; set once there is a server."""
         self._has_required = has_required
         self._is_held = is_held
         self._settled = Event()
@@ -115,8 +128,8 @@ class HealthState:
         return {"ready": not missing, "missing": missing}
 
     def status(self) -> dict[str, Any]:
-        """Return readiness, the reasons against it, and the state of each server, as JSON."""
-        return self.readiness() | {"servers": list(self._servers())}
+        """Return readiness, the reasons against it, the state of each server, and its costs, as JSON."""
+        return self.readiness() | {"servers": list(self._servers()), **self.costs()}
 
 
 class StatusPage:

@@ -18,21 +18,24 @@ from bridge.protocol.messages import (
 )
 from bridge.protocol.versions import INVALID_REQUEST, LIMIT_EXCEEDED, PARSE_ERROR
 from bridge.server.auth.access import EVERYTHING
+from bridge.server.auth.identity import current_user
 from bridge.server.http.decoded_headers import DecodedHeaders
 from bridge.server.http.responses import send_error
-from bridge.server.limits.accounts import caller_key
+from bridge.server.limits.accounts import caller_key, current_account
 from bridge.server.limits.shares import Shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from contextlib import ExitStack
+    from contextvars import Token
 
     from starlette.types import Message, Receive, Scope, Send
 
     from bridge.server.auth.credentials import CachedCredential, RequestUser
+    from bridge.server.auth.identity import User
     from bridge.server.http.repeated_bodies import RepeatedBody
     from bridge.server.http.routing import Routing
-    from bridge.server.limits.accounts import Usage
+    from bridge.server.limits.accounts import Account, Usage
     from bridge.tools.caller import Caller
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
@@ -126,6 +129,10 @@ class Request:
     """Permissions of the caller."""
     usage: Usage | None = None
     """Usage of the caller's account; None without limits."""
+    is_for_route = False
+    """True if a route of the server's own answers it."""
+    needs_credential = True
+    """False if that route admits everyone."""
     _message: Any = _NOT_PARSED
 
     def __init__(self, head: Head, body: bytes = b"") -> None:
@@ -159,6 +166,20 @@ class Request:
         """The headers as texts, decoded when they are read."""
         return DecodedHeaders(self.headers)
 
+    @property
+    def in_context(self) -> Callable[[Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]] | None:
+        """Runs a coroutine with its user and its account as the current ones; None without them."""
+        return None if self.user is None and self.usage is None else self._run_in_context
+
+    async def _run_in_context(self, work: Coroutine[Any, Any, Any]) -> Any:
+        with RequestContext(self):
+            return await work
+
+    def end_usage(self) -> None:
+        """Count the request as answered, if it is counted."""
+        if self.usage is not None:
+            self.usage.end()
+
     def identify(self, credential: CachedCredential) -> None:
         """Set the verified caller, also in the scope, for other ASGI apps."""
         self.user, self.account, self.access = credential.user, credential.user.caller.name, credential.user.access
@@ -174,6 +195,30 @@ class Request:
         if body != self.body:
             self.body, self._message = body, _NOT_PARSED
         self.receive = replay_body(body, self.receive)
+
+
+class RequestContext:
+    """Makes the user and the account of a request the current ones."""
+
+    __slots__ = ("_account", "_request", "_user")
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._user: Token[User | None] | None = None
+        self._account: Token[Account | None] | None = None
+
+    def __enter__(self) -> None:
+        user, usage = self._request.user, self._request.usage
+        if user is not None:
+            self._user = current_user.set(user)
+        if usage is not None:
+            self._account = current_account.set(usage.account)
+
+    def __exit__(self, *_: object) -> None:
+        if self._user is not None:
+            current_user.reset(self._user)
+        if self._account is not None:
+            current_account.reset(self._account)
 
 
 def shares_of_bodies(max_bytes: int) -> Shares:
@@ -264,7 +309,7 @@ def message_problem(message: Any) -> ProtocolError | None:
 
 
 class BodyLimitGuard:
-    """Guard that reads the body of a POST, and refuses one of too many bytes or values with 413.
+    """Guard that reads the body of a POST or for a route, and refuses one of too many bytes or values with 413.
 
     A body counts for its length or, if that is more, for a tenth of the memory that its values may take, in the memory
     that callers share.
@@ -304,14 +349,15 @@ class BodyLimitGuard:
         return counted
 
     async def admit(self, request: Request) -> bool:
-        """Read and check the body of a POST."""
-        if request.scope["method"] != "POST":
+        """Read and check the body."""
+        if request.scope["method"] != "POST" and not request.is_for_route:
             return True
         length = request.headers.get(b"content-length", b"")
         take = request.exits.enter_context(self._bodies.growing(request.account))
         try:
             body = await read_body(request.receive, self._max_bytes, int(length) if length.isdigit() else None, take)
-            if (excess := self._bounds.excess(body)) is not None:
+            is_json = not request.is_for_route or b"json" in request.headers.get(b"content-type", b"").lower()
+            if is_json and (excess := self._bounds.excess(body)) is not None:
                 await send_error(request.send, 413, too_many_values(excess))
                 return False
             request.counted_bytes = self._count_values(body, take)

@@ -16,7 +16,7 @@ from bridge.protocol.versions import (
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
 )
-from bridge.telemetry import switch
+from bridge.telemetry import current
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,7 +109,7 @@ def error_response(
         body = answer(message_id, error)
     else:
         body = refusal(error)
-        if (observer := switch.observer()) is not None:
+        if (observer := current.observer()) is not None:
             observer.refused(status)
     return Response(body, status, (*JSON_HEADERS, *headers))
 
@@ -191,6 +191,6 @@ async def send_json(
 
 async def send_counted_error(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
     """Answer a refused request as `send_json`, and count it in the metrics."""
-    if (observer := switch.observer()) is not None:
+    if (observer := current.observer()) is not None:
         observer.refused(status)
     await send_json(send, status, body, headers)

@@ -16,7 +16,6 @@ from bridge.protocol.versions import (
     CAPABILITIES_KEY,
     HANDSHAKE_VERSIONS,
     HEADER_MISMATCH,
-    INVALID_REQUEST,
     MODERN_VERSIONS,
     PROTOCOL_VERSION_KEY,
 )
@@ -113,11 +112,6 @@ class Routing:
         if param == "taskId" and self.name is None:  # FastMCP 4.1 sends none
             return
         raise ProtocolError(HEADER_MISMATCH, f"mcp-name header does not match the request body's {param!r} parameter")
-
-
-def session_missing() -> ProtocolError:
-    """Return the error for a request of the handshake era without its session."""
-    return ProtocolError(INVALID_REQUEST, "Bad Request: Missing session ID")
 
 
 def _text(value: bytes | None) -> str | None:

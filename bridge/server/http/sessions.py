@@ -18,7 +18,7 @@ from bridge.protocol.versions import LIMIT_EXCEEDED
 from bridge.server.auth.identity import principal_of
 from bridge.server.http.requests import DEFAULT_MAX_REQUEST_BYTES, shares_of_bodies
 from bridge.server.http.responses import CONTENT_TYPE, error_response
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
@@ -108,6 +108,10 @@ class HttpSession(Session):
     def is_over(self) -> bool:
         """True before it is open, and once it was ended."""
         return self.sessions is None
+
+    def keep(self, count: int) -> bool:
+        """Count further bytes that are kept for the client; return False if they are too many, or it has ended."""
+        return self.sessions is not None and self.sessions.keep(self, count)
 
     def use(self) -> None:
         """Note that a request of the session was answered."""
@@ -264,7 +268,7 @@ class Sessions:
     def _forget(self, session: HttpSession, *, is_over: bool = False) -> None:
         """Remove a session, unless it was removed before, and close it."""
         if self._open.pop(session.id, None) is not None:
-            if (observer := switch.observer()) is not None:
+            if (observer := current.observer()) is not None:
                 observer.session_closed(Peer("http", session.version), monotonic() - session.opened_at)
             if self.on_forget is not None:
                 self.on_forget(session, is_over)
@@ -283,7 +287,7 @@ class Sessions:
         self._open[session.id] = session
         session.sessions = self
         self._kept += session.kept
-        if (observer := switch.observer()) is not None:
+        if (observer := current.observer()) is not None:
             observer.session_opened()
 
     def find(self, session_id: str) -> HttpSession | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 from uuid import uuid4
@@ -19,7 +20,7 @@ import anyio
 
 from bridge.server.connection import StreamConnection
 from bridge.server.http.asgi_calls import serve_stream
-from bridge.server.http.requests import MESSAGES_PATH, REQUEST, message_problem
+from bridge.server.http.requests import MESSAGES_PATH, REQUEST, RequestContext, message_problem
 from bridge.server.http.responses import RefusedError, Response, error_response, refused, send_response
 from bridge.server.http.routing import Routing
 from bridge.server.http.session_requests import KEPT_METHODS
@@ -33,7 +34,7 @@ from bridge.server.http.sessions import (
 from bridge.server.http.streams import OpenStreams, event, stream_headers
 from bridge.server.limits.accounts import caller_key
 from bridge.server.limits.memory import kept_bytes
-from bridge.telemetry.switch import observed_session
+from bridge.telemetry.current import observed_session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 _ID = re.compile("[0-9a-f]{32}")
 _ACCEPTED = Response(b"Accepted", 202, ((b"content-type", b"text/plain; charset=utf-8"),))
+_NOTHING = nullcontext()
 _FULL_BYTES = 64 * 1024
 """Length of the messages that wait to be sent from which on notifications and questions wait."""
 
@@ -118,7 +120,7 @@ class _SseSession:
         self._path = path
         self._waiting: deque[tuple[bytes, object]] = deque()
         self._waiting_bytes = 0
-        self._changed = anyio.Event()
+        self._changed: anyio.Event | None = None
         self._is_ending = False
 
     def end_when_answered(self) -> None:
@@ -131,9 +133,11 @@ class _SseSession:
         sessions = self.session.sessions
         assert sessions is not None, "it is open"
         request.transport = "sse"
-        body = sessions.bodies.taking(request.account, request.counted_bytes)  # the guard has found room for it
+        counted = request.counted_bytes
+        body = sessions.bodies.taking(request.account, counted) if counted else _NOTHING  # the guard has found room
         self.connection.receive(request.message, request, body)
-        self._note_change()
+        if self._is_ending:
+            self._note_change()
 
     async def produce(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         """Write the URL for messages, then the messages of the server."""
@@ -144,8 +148,7 @@ class _SseSession:
 
     async def _produce(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         await write(b"event: endpoint\ndata: %b\n\n" % self._path.encode())
-        async with self.connection.running(), anyio.create_task_group() as group:
-            group.start_soon(self._end_once_settled)
+        async with self.connection.running():
             while True:
                 while self._waiting:
                     message, key = self._waiting.popleft()
@@ -156,13 +159,10 @@ class _SseSession:
                         if self.session.sessions is not None:
                             self.session.sessions.sent(self.session, key)
                     self._note_change()
+                if self._is_ending and not self.connection.unanswered:
+                    break
                 await self._change()
-
-    async def _end_once_settled(self) -> None:
-        """End the stream once it is to end, every request is answered, and every message is sent."""
-        while not (self._is_ending and not self.connection.unanswered and not self._waiting_bytes):
-            await self._change()
-        self.ended.set()
+            self.ended.set()
 
     def _put(self, message: bytes) -> None:
         if self.ended.is_set():
@@ -179,11 +179,13 @@ class _SseSession:
             await self._change()
 
     async def _change(self) -> None:
+        self._changed = self._changed or anyio.Event()
         await self._changed.wait()
 
     def _note_change(self) -> None:
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
 
 class SseMessages:
@@ -208,8 +210,10 @@ class SseMessages:
         """Receive a message."""
         await send_response(request.send, self._received(request))
 
-    def begin(self, request: Request) -> None:
-        """Leave the message to `answer`: its task is started by a task, in the context of the request."""
+    def begin(self, request: Request) -> Response:
+        """Receive a message, whose call starts at once."""
+        with RequestContext(request):
+            return self._received(request)
 
     def _received(self, request: Request) -> Response:
         try:

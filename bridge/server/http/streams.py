@@ -13,14 +13,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from anyio import Event
+from anyio.lowlevel import checkpoint
 
 from bridge.server.auth.identity import ending_with_credential
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bridge.server.contents_stream import ResponseContents
     from bridge.server.http.sessions import HttpSession
+    from bridge.server.results.contents_stream import ResponseContents
 
 Header = tuple[bytes, bytes]
 
@@ -30,6 +31,8 @@ RETRY_MILLISECONDS = 1_000
 """Time after which a client connects again when its stream was closed."""
 KEEP_ALIVE = b": ping\n\n"
 
+_MAX_IN_A_ROW = 16
+"""Messages after which a call lets others run, and can be cancelled, though its client reads."""
 _RESUMABLE_FROM = "2025-11-25"
 _HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream"),
@@ -91,6 +94,7 @@ class EventStream:
         self._json_headers = json_headers
         self._contents: ResponseContents | None = None
         self._is_closed = False
+        self._in_a_row = 0
         self.is_begun = False
         """True once the response is an event stream."""
 
@@ -103,6 +107,10 @@ class EventStream:
         if self._events is not None:
             event_id = await self._events.store(self._id, message, is_notification=is_notification)
         await self._write(event(message, event_id))
+        self._in_a_row += 1
+        if self._in_a_row == _MAX_IN_A_ROW:  # code that only reports progress must not block others
+            self._in_a_row = 0
+            await checkpoint()
 
     async def keep_alive(self) -> None:
         """Send a comment, unless the response is a result in parts."""
@@ -152,7 +160,7 @@ class EventStream:
 
 
 class _ContentsBody:
-    """Body of a result that is sent in parts: a `bridge.server.contents_stream.ResponseBody`."""
+    """Body of a result that is sent in parts: a `bridge.server.results.contents_stream.ResponseBody`."""
 
     def __init__(self, body: StreamBody, headers: tuple[Header, ...]) -> None:
         self._body = body

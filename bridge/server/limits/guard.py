@@ -46,7 +46,7 @@ class RateLimitGuard:
     async def admit(self, request: Request) -> bool:
         """Count a request in its caller's account, or refuse it with 429."""
         scope = request.scope
-        if scope["method"] != "POST" and scope["path"].endswith(_OPEN_PATHS):
+        if scope["method"] != "POST" and scope["path"].endswith(_OPEN_PATHS) and not request.is_for_route:
             return True
         account, now, is_stream = self._accounts.of(scope), self._accounts.clock(), _is_stream(request)
         if (refusal := _refusal(account, now, request, is_stream=is_stream)) is not None:
@@ -86,4 +86,6 @@ def _refusal(account: Account, now: float, request: Request, *, is_stream: bool)
 def _is_stream(request: Request) -> bool:
     """True for a request that opens a stream, judged by its headers."""
     method: str = request.scope["method"]
-    return method == "GET" or (method == "POST" and request.headers.get(b"mcp-method") == b"subscriptions/listen")
+    if method == "GET":
+        return not request.is_for_route
+    return method == "POST" and request.headers.get(b"mcp-method") == b"subscriptions/listen"

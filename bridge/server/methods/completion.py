@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from bridge.protocol.envelope import invalid_params
+from bridge.server.channel import context_of
 from bridge.server.methods.method import Method, optional_object, required_text
-from bridge.tools.completion import NO_COMPLETION
+from bridge.server.middleware import run_around
+from bridge.tools.completion import NO_COMPLETION, Completion
+from bridge.tools.middleware import CompleteRequest
 from bridge.wire.prompts import completion_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
-    from bridge.server.methods.method import Written
+    from bridge.server.lists.prompts import ServedPrompts
+    from bridge.server.lists.resources import ServedResources
     from bridge.tools.context import InvocationContext
-    from bridge.types import Json
 
 _NAMES = {"ref/prompt": "name", "ref/resource": "uri"}
 
@@ -24,6 +27,7 @@ class Complete(Method):
     """Values for an argument of a prompt, or a variable of a resource template."""
 
     name = "completion/complete"
+    hook = "complete"
 
     @property
     def is_served(self) -> bool:
@@ -40,21 +44,30 @@ class Complete(Method):
         known = optional_object(optional_object(params, "context"), "arguments")
         if not all(type(each) is str for each in known.values()):
             raise invalid_params("the 'arguments' of 'context' must be texts")
-        exchange.found = (
-            kind,
+        exchange.found = CompleteRequest(
+            "prompts" if kind == "ref/prompt" else "resources",
             required_text(ref, _NAMES[kind]),
             required_text(argument, "name"),
             required_text(argument, "value"),
             known,
         )
 
-    async def run(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Written:
+    async def run(self, exchange: ServedExchange) -> bytes:
         """Complete."""
-        core, access = self._core, exchange.access
-        kind, *asked = exchange.found
-        features: Any = core.prompts if kind == "ref/prompt" else core.resources
-        completion = NO_COMPLETION if features is None else await features.complete(*asked, context, access)
+        context, complete = context_of(exchange), partial(self._complete, exchange.access)
+        if self._layers:
+            context = self._core.prepared(context)
+            completion: Completion = await run_around(self._layers, exchange.found, context, complete)
+        else:
+            completion = await complete(exchange.found, context)
         wire = completion_to_wire(completion)
-        return write(wire | {"resultType": "complete"} if exchange.modern else wire)
+        return exchange.write(wire | {"resultType": "complete"} if exchange.modern else wire)
+
+    async def _complete(self, access: Access, request: CompleteRequest, context: InvocationContext) -> Completion:
+        features: ServedPrompts | ServedResources | None
+        features = self._core.prompts if request.feature == "prompts" else self._core.resources
+        if features is None:
+            return NO_COMPLETION
+        return await features.complete(
+            request.name, request.argument, request.value, request.arguments, context, access
+        )

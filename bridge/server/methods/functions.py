@@ -1,7 +1,7 @@
 """Methods that run a function: a tool's, a resource's or a prompt's; in the turn in which its request is read.
 
 start ─┬─> bytes     the function has ended without waiting
-       ╰─> None      it waits, or was not started: `run` continues it, or `run_without_context`
+       ╰─> None      it waits, or was not started: `run` continues it
 """
 
 from __future__ import annotations
@@ -10,28 +10,31 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from pydantic_core import from_json
 
 from bridge.protocol.messages import result_message
 from bridge.server.channel import context_of
 from bridge.server.failures import reported
-from bridge.server.methods.method import Method, Written
-from bridge.tools.context import InvocationContext
+from bridge.server.methods.method import Method
 from bridge.tools.execution import ExecutionPolicy, result_of_failure
+from bridge.tools.questions import InputRequired
+from bridge.tools.spill.usage import UNLIMITED
+from bridge.wire.tools import result_from_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
     from bridge.server.core import ServerCore
     from bridge.server.exchange import ServedExchange
     from bridge.tools.calls import ToolExecutionResult
     from bridge.tools.executors import FunctionExecutor
-    from bridge.types import Json, Step
+    from bridge.types import Step
 
 
 class FunctionMethod(Method):
     """Base of the methods that run functions.
 
-    `ServedExchange.tool` is set for a function that nothing limits or observes, if `ServerCore.is_plain`.
+    `ServedExchange.tool` is set for a function that nothing limits, observes or surrounds.
     """
 
     may_ask = True
@@ -39,6 +42,8 @@ class FunctionMethod(Method):
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
         self._running = core.running
+        self._is_plain = core.is_plain and not self._layers
+        """True if plain functions may be called without `Calls.call`."""
 
     @property
     @abstractmethod
@@ -46,15 +51,11 @@ class FunctionMethod(Method):
         """The policy of its calls."""
 
     @abstractmethod
-    def _write(
-        self, exchange: ServedExchange, result: ToolExecutionResult, write: Callable[[Json], Written]
-    ) -> Written:
+    def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
         """Write a result; raises `ProtocolError` if the answer is an error."""
 
     @abstractmethod
-    def _run(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Awaitable[Written]:
+    def _run(self, exchange: ServedExchange) -> Awaitable[bytes]:
         """Run a request that was not started; see `run`."""
 
     def _reported(self, exchange: ServedExchange, error: BaseException) -> BaseException:
@@ -62,16 +63,16 @@ class FunctionMethod(Method):
         assert exchange.tool is not None, "it was planned"
         return reported(exchange.tool.name, error, self._running)
 
-    def run(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Awaitable[Written]:
+    def run(self, exchange: ServedExchange) -> Awaitable[bytes]:
         """Run the function, or continue it."""
-        if exchange.started is None:
-            return self._run(exchange, context, write)
-        return self._resume(exchange, context, write, exchange.started)
+        return self._run(exchange) if exchange.started is None else self._resume(exchange, exchange.started)
 
     def start(self, exchange: ServedExchange, step: Step) -> bytes | None:
-        """Start the function, if nothing limits or observes it."""
+        """Start the function, if nothing limits or observes it.
+
+        Raises:
+            InputRequired: The function asks its client a question.
+        """
         if exchange.tool is None or not self._running.has_room(self._core.plain_places):
             return None
         if not exchange.takes_context:
@@ -92,59 +93,51 @@ class FunctionMethod(Method):
                 result = executor.write_json(value)
             except Exception:  # noqa: BLE001 - raised again by what continues the call
                 result = b""
-            if result and isinstance(result, bytes):
-                return result_message(exchange.id, b"{%b%b}" % (result, exchange.ending))
+            if isinstance(result, bytes) and 0 < len(result) <= exchange.max_chars:
+                return result_message(exchange.id, self._counted(exchange, result))
             exchange.started = _ended(value)
+        except InputRequired:
+            raise
         except BaseException as error:  # noqa: BLE001 - as above
             exchange.started = _ended(None, error)
         return None
 
-    async def run_without_context(self, exchange: ServedExchange) -> bytes:
-        """Run the function without a context, or continue it."""
-        started, executor, account = exchange.started, _executor_of(exchange), exchange.origin.account
-        if started is None and not self._running.has_room(self._core.plain_places):
-            return await self._run(exchange, InvocationContext(account=account), exchange.write)
+    async def _resume(self, exchange: ServedExchange, started: Awaitable[Any]) -> bytes:
+        """Continue a function that was started."""
         try:
-            if started is None:
-                result = await executor.execute_plain(exchange.arguments, account)
-            else:
-                result = executor.write_json(await started)
+            result = _executor_of(exchange).write_json(await started)
         except BaseException as raised:  # noqa: BLE001 - as in `execute`
-            return await self._failed(exchange, raised, exchange.write)
+            return await self._failed(exchange, raised)
         if isinstance(result, bytes):
-            return b"{%b%b}" % (result, exchange.ending)
-        return self._write(exchange, result, exchange.write)
+            if len(result) <= exchange.max_chars:
+                return self._counted(exchange, result)
+            result = result_from_wire(from_json(b"{%b}" % result))
+        return self._write(exchange, result) if exchange.max_chars == UNLIMITED else await self._fit(exchange, result)
 
-    async def _resume(
-        self,
-        exchange: ServedExchange,
-        context: InvocationContext,
-        write: Callable[[Json], Written],
-        started: Awaitable[Any],
-    ) -> Written:
-        """Continue a function with a context."""
-        try:
-            result = _executor_of(exchange).write(await started)
-        except BaseException as raised:  # noqa: BLE001 - as in `execute`
-            return await self._failed(exchange, raised, write, context)
-        return self._write(exchange, result, write)
+    @staticmethod
+    def _counted(exchange: ServedExchange, result: bytes) -> bytes:
+        """Count the length of a result that is sent as it is, and return it with its ending."""
+        if exchange.count is not None:
+            exchange.count(len(result))
+        return b"{%b%b}" % (result, exchange.ending)
 
-    async def _failed(
-        self,
-        exchange: ServedExchange,
-        raised: BaseException,
-        write: Callable[[Json], Written],
-        context: InvocationContext | None = None,
-    ) -> Written:
+    async def _fit(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
+        """Write the result of a tool that has a limit; a large one is kept aside (`bridge.Spill`)."""
+        kept, tool = self._core.kept, exchange.tool
+        assert kept is not None, "there is a limit"
+        assert tool is not None, "it was planned"
+        return self._write(exchange, await kept.fitted(tool, result, context_of(exchange)))
+
+    async def _failed(self, exchange: ServedExchange, raised: BaseException) -> bytes:
         """Write the result of a function that has raised an exception, or raise the error to answer."""
         assert exchange.tool is not None, "it was planned"
         try:
             result = await result_of_failure(raised, exchange.tool, exchange.arguments, self._policy)
-        except BaseException as error:  # noqa: BLE001 - as by `ServerCore.call`
-            if context is not None and isinstance(error, anyio.get_cancelled_exc_class()):
-                context.cancel()
+        except BaseException as error:  # noqa: BLE001 - as by `Calls.call`
+            if exchange.context is not None and isinstance(error, anyio.get_cancelled_exc_class()):
+                exchange.context.cancel()
             raise self._reported(exchange, error) from None
-        return self._write(exchange, result, write)
+        return self._write(exchange, result) if exchange.max_chars == UNLIMITED else await self._fit(exchange, result)
 
 
 def _executor_of(exchange: ServedExchange) -> FunctionExecutor:

@@ -36,7 +36,7 @@ class Initialize(Method):
         negotiated = session or Session()
         negotiated.initialize(exchange.params)
         exchange.version = version = negotiated.version
-        varying = dict(core.features.extensions), core.instructions, session is None
+        varying = dict(core.features.extensions), tuple(core.features.boxes), core.instructions, session is None
         if varying != self._varying:
             self._varying, self._results = varying, {}
         if version not in self._results:
@@ -71,11 +71,11 @@ class Discover(Method):
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
         self._result: bytes | None = None
-        self._varying: tuple[Json, str | None] | None = None
+        self._varying: tuple[Json, tuple[str, ...], str | None] | None = None
 
     def plan(self, exchange: ServedExchange) -> bytes:
         """Return the description of the server, which is written again when what it tells has changed."""
-        varying = self._core.extensions, self._core.instructions
+        varying = self._core.extensions, tuple(self._core.features.boxes), self._core.instructions
         if self._result is None or varying != self._varying:
             self._result, self._varying = exchange.write(self._core.discovery), varying
         return self._result

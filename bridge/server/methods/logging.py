@@ -9,12 +9,7 @@ from bridge.server.methods.method import HANDSHAKE, Method
 from bridge.types import LOG_LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bridge.server.exchange import ServedExchange
-    from bridge.server.methods.method import Written
-    from bridge.tools.context import InvocationContext
-    from bridge.types import Json
 
 
 class SetLevel(Method):
@@ -33,15 +28,10 @@ class SetLevel(Method):
         session.log_level = level
         return b"{}" if self._core.on_session_change is None else None
 
-    async def run(
-        self,
-        exchange: ServedExchange,
-        context: InvocationContext,  # noqa: ARG002 - the base's
-        write: Callable[[Json], Written],
-    ) -> Written:
+    async def run(self, exchange: ServedExchange) -> bytes:
         """Store the level with the session."""
         if exchange.session is not None and self._core.on_session_change is not None:
             await self._core.on_session_change(
                 exchange.session, {"kind": "log_level", "level": exchange.params["level"]}
             )
-        return write({})
+        return exchange.write({})

@@ -10,7 +10,7 @@ Each method is a class in a module of this folder; `registry` names them all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bridge.protocol.envelope import invalid_params
 from bridge.protocol.messages import ProtocolError
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from bridge.server.core import ServerCore
     from bridge.server.direct_calls import DirectCall
     from bridge.server.exchange import ServedExchange
-    from bridge.tools.context import InvocationContext
+    from bridge.server.session_states import SessionStates
+    from bridge.tools.caller import Caller
+    from bridge.tools.middleware import Hook
     from bridge.types import Json, Step
 
 Era = Literal["handshake", "modern"]
@@ -35,7 +37,6 @@ HANDSHAKE: frozenset[Era] = frozenset({"handshake"})
 MODERN: frozenset[Era] = frozenset({"modern"})
 ERAS = HANDSHAKE | MODERN
 
-Written = TypeVar("Written")
 """A written result: bytes, and what telemetry reads from it."""
 
 
@@ -49,6 +50,8 @@ class Target:
     """Name of the target; None if there is no such target."""
     upstream: str | None
     """Upstream server of the target; None for a target in this process."""
+    grant: str | None = None
+    """Way by which each caller has a credential of its own for that server; None if all have the same."""
 
 
 class Method:
@@ -69,8 +72,18 @@ class Method:
     may_ask: ClassVar[bool] = False
     """True if its result may ask the client, in the modern era."""
 
+    hook: ClassVar[Hook | None] = None
+    """Method of `bridge.Middleware` for its requests; None for no middleware."""
+
     def __init__(self, core: ServerCore) -> None:
         self._core = core
+        self._layers = () if self.hook is None else core.layers_of(self.hook)
+        """The middleware around its requests; empty for none."""
+
+    @property
+    def session_states(self) -> SessionStates:
+        """State of the sessions of the server."""
+        return self._core.session_states
 
     @property
     def is_served(self) -> bool:
@@ -88,9 +101,7 @@ class Method:
         """
         raise NotImplementedError
 
-    def run(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Awaitable[Written]:
+    def run(self, exchange: ServedExchange) -> Awaitable[bytes]:
         """Run a request.
 
         Raises:
@@ -99,16 +110,15 @@ class Method:
         """
         raise NotImplementedError(f"{self.name!r} plans requests that it cannot run")
 
-    def run_without_context(self, exchange: ServedExchange) -> Awaitable[bytes]:
-        """Run a request with a tool that takes no context, like `run`; return the result."""
-        raise NotImplementedError(f"{self.name!r} plans no calls of tools")
-
     def start(self, exchange: ServedExchange, step: Step) -> bytes | None:  # noqa: ARG002 - for subclasses
         """Run the first step of a function, and return the answer if it has ended; otherwise `run` continues it.
 
         Args:
             exchange: The request.
             step: Runs the first step of a coroutine; returns the rest, or raises StopIteration with its value.
+
+        Raises:
+            InputRequired: As by `run`.
         """
         return None
 
@@ -164,12 +174,18 @@ class Method:
         name = None if self.target_param is None else params.get(self.target_param)
         return name if isinstance(name, str) else None
 
-    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target | None:  # noqa: ARG002 - subclasses
+    def target(
+        self,
+        params: Mapping[str, Any],  # noqa: ARG002 - for subclasses
+        access: Access = EVERYTHING,  # noqa: ARG002
+        caller: Caller | None = None,  # noqa: ARG002
+    ) -> Target | None:
         """Return the target of a request; None for no target.
 
         Args:
             params: The parameters of the request, which may be malformed.
             access: Permissions of the caller; a target outside of them has no name.
+            caller: The caller; None without authentication.
         """
         return None
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.protocol.envelope import invalid_params
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import INVALID_PARAMS
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.listing import CursorError
+from bridge.server.channel import context_of
+from bridge.server.lists.listing import CursorError
 from bridge.server.methods.method import Method
+from bridge.server.middleware import run_around
+from bridge.tools.middleware import ListRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
-    from bridge.server.listing import Listing
+    from bridge.server.lists.listing import Listing
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.middleware import Hook
 
 
 class PagedList(Method):
     """A list; its first page is written once, until the list changes."""
+
+    hook: ClassVar[Hook]
 
     @property
     def is_served(self) -> bool:
@@ -29,15 +38,57 @@ class PagedList(Method):
         """Return the list that a caller sees; None if the server does not have this feature."""
         raise NotImplementedError
 
-    def plan(self, exchange: ServedExchange) -> bytes:
-        """Return a page."""
-        listing, cursor = self.listing(exchange.access), exchange.params.get("cursor")
-        assert listing is not None, "it is served"
+    def plan(self, exchange: ServedExchange) -> bytes | None:
+        """Return a page, unless the list has to be loaded, or there is middleware around it."""
+        cursor = exchange.params.get("cursor")
+        if cursor is not None and type(cursor) is not str:
+            raise invalid_params("'cursor' must be text")
+        listing = None if self._layers or self._surrounds_part() else self._ready(exchange)
+        if listing is None:
+            return None
         if cursor is None:
             return listing.first_page_as_json(exchange.write, modern=exchange.modern)
-        if type(cursor) is not str:
-            raise invalid_params("'cursor' must be text")
         try:
             return exchange.write(dict(listing.page(cursor, modern=exchange.modern)))
         except CursorError as error:
             raise ProtocolError(INVALID_PARAMS, str(error)) from None
+
+    def _surrounds_part(self) -> bool:
+        """True if a mounted server has middleware around its part of the list."""
+        parts = self._core.features.parts()
+        return bool(parts) and any(part.surroundings.surrounds_list(self.hook) for part in parts)
+
+    def _ready(self, exchange: ServedExchange) -> Listing[Any] | None:
+        """Return the list that the caller sees; None if it has to be loaded."""
+        return self.listing(exchange.access)
+
+    async def _loaded(self, exchange: ServedExchange) -> Listing[Any]:
+        """Return the list that the caller sees, loaded if it has to be."""
+        listing = self.listing(exchange.access)
+        assert listing is not None, "it is served"
+        return listing
+
+    async def run(self, exchange: ServedExchange) -> bytes:
+        """Return a page of the items that the middleware leaves."""
+        listing = await self._loaded(exchange)
+        edition = listing.current()
+        items = tuple(edition.items.values())
+
+        async def last(request: ListRequest, context: InvocationContext) -> Sequence[Any]:
+            parts = self._core.features.parts()
+            if not parts:
+                return items
+            from bridge.server.composition.surrounded import listed_by
+
+            return await listed_by(parts, self.hook, request, items, context)
+
+        request = ListRequest(self.name, revision=edition.version)
+        found = await run_around(self._layers, request, self._core.prepared(context_of(exchange)), last)
+        if found is not items:
+            edition = listing.edition_of(found)
+        cursor = exchange.params.get("cursor")
+        try:
+            start = 0 if cursor is None else edition.position(cursor)
+        except CursorError as error:
+            raise ProtocolError(INVALID_PARAMS, str(error)) from None
+        return exchange.write(dict(edition.page(start, modern=exchange.modern)))

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.protocol.envelope import invalid_params
 from bridge.server.auth.access import EVERYTHING
+from bridge.server.channel import context_of
 from bridge.server.methods.functions import FunctionMethod
-from bridge.server.methods.method import Target, Written, optional_object, required_text
+from bridge.server.methods.method import Target, optional_object, required_text
 from bridge.server.methods.pages import PagedList
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Mapping
 
     from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
-    from bridge.server.listing import Listing
-    from bridge.server.served.prompts import ServedPrompts
+    from bridge.server.lists.listing import Listing
+    from bridge.server.lists.prompts import ServedPrompts
+    from bridge.tools.caller import Caller
     from bridge.tools.calls import ToolExecutionResult
-    from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.types import Json
 
 _TEXT = frozenset({str})
 
@@ -29,6 +29,7 @@ class PromptsList(PagedList):
     """The list of prompts."""
 
     name = "prompts/list"
+    hook = "list_prompts"
 
     def listing(self, access: Access = EVERYTHING) -> Listing[Any] | None:
         """Return the prompts."""
@@ -40,6 +41,7 @@ class PromptsGet(FunctionMethod):
     """The messages of a prompt."""
 
     name = "prompts/get"
+    hook = "get_prompt"
     noun = "prompt"
     target_param = "name"
 
@@ -55,36 +57,52 @@ class PromptsGet(FunctionMethod):
 
     def plan(self, exchange: ServedExchange) -> None:
         """Read the name and the arguments, which are texts, and find the prompt."""
-        params, core = exchange.params, self._core
+        params = exchange.params
         name, arguments = required_text(params, "name"), optional_object(params, "arguments")
         if not _TEXT.issuperset(map(type, arguments.values())):
             raise invalid_params("the 'arguments' of a prompt must be texts")
-        prompt = self._prompts.required(name, exchange.access)
-        exchange.found, exchange.arguments = prompt, arguments
+        exchange.arguments = arguments
+        if self._layers:  # which may name another, so that it is looked up when it is rendered
+            return
+        prompt = exchange.found = self._prompts.required(name, exchange.access, exchange.meta)
         exchange.ending = prompt.ending + exchange.ending
-        if prompt.is_plain and core.is_plain:
+        if prompt.is_plain and self._is_plain:
             exchange.tool, exchange.takes_context = prompt.tool, prompt.takes_context
 
     @property
     def _policy(self) -> ExecutionPolicy:
         return self._core.producing
 
-    def _run(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Awaitable[Written]:
+    def _run(self, exchange: ServedExchange) -> Awaitable[bytes]:
         """Render the prompt."""
-        return self._prompts.render(exchange.found, exchange.arguments, context, write, modern=exchange.modern)
+        if self._layers:
+            return self._prompts.render_within(
+                self._layers,
+                exchange.params["name"],
+                exchange.arguments,
+                context_of(exchange),
+                exchange.write,
+                access=exchange.access,
+                meta=exchange.meta,
+                modern=exchange.modern,
+            )
+        return self._prompts.render(
+            exchange.found, exchange.arguments, context_of(exchange), exchange.write, modern=exchange.modern
+        )
 
-    def _write(
-        self, exchange: ServedExchange, result: ToolExecutionResult, write: Callable[[Json], Written]
-    ) -> Written:
-        return self._prompts.write(exchange.found, result, write, modern=exchange.modern)
+    def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
+        return self._prompts.write(exchange.found, result, exchange.write, modern=exchange.modern)
 
     def _reported(self, exchange: ServedExchange, error: BaseException) -> BaseException:
         refusal = self._prompts.refusal(exchange.found, error)
         return super()._reported(exchange, error) if refusal is None else refusal
 
-    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
+    def target(
+        self,
+        params: Mapping[str, Any],
+        access: Access = EVERYTHING,
+        caller: Caller | None = None,  # noqa: ARG002
+    ) -> Target:
         """Return the prompt."""
         requested, prompts = self.target_in(params), self._core.prompts
         prompt = None if prompts is None or requested is None else prompts.find(requested, access)

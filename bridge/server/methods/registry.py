@@ -21,7 +21,7 @@ from bridge.server.methods.resources import (
 from bridge.server.methods.subscriptions import Listen
 from bridge.server.methods.tasks import TasksCancel, TasksGet, TasksUpdate
 from bridge.server.methods.tools import ToolsCall, ToolsList
-from bridge.telemetry import switch
+from bridge.telemetry import current
 
 if TYPE_CHECKING:
     from bridge.server.core import ServerCore
@@ -55,6 +55,6 @@ METHODS: dict[str, type[Method]] = {
 
 def methods_of(core: ServerCore) -> dict[str, Method]:
     """Create the methods of a server, by name, and register them with the observer."""
-    if (observer := switch.observer()) is not None:
+    if (observer := current.observer()) is not None:
         observer.methods.update(METHODS)
     return {name: method(core) for name, method in METHODS.items()}

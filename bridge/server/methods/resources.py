@@ -12,23 +12,23 @@ from pydantic_core import to_json
 
 from bridge.protocol.messages import result_beginning
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.contents_stream import ResponseContents
+from bridge.server.channel import context_of
+from bridge.server.lists.resources import CACHING
 from bridge.server.methods.functions import FunctionMethod
-from bridge.server.methods.method import HANDSHAKE, Method, Target, Written, required_text
+from bridge.server.methods.method import HANDSHAKE, Method, Target, required_text
 from bridge.server.methods.pages import PagedList
-from bridge.server.served.resources import CACHING
+from bridge.server.results.contents_stream import ResponseContents
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Mapping
 
     from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
-    from bridge.server.listing import Listing
-    from bridge.server.served.resources import ServedResources
+    from bridge.server.lists.listing import Listing
+    from bridge.server.lists.resources import ServedResources
+    from bridge.tools.caller import Caller
     from bridge.tools.calls import ToolExecutionResult
-    from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.types import Json
 
 _CACHING = b"," + to_json(CACHING)[1:-1]
 
@@ -37,6 +37,7 @@ class ResourcesList(PagedList):
     """The list of resources."""
 
     name = "resources/list"
+    hook = "list_resources"
 
     def listing(self, access: Access = EVERYTHING) -> Listing[Any] | None:
         """Return the resources."""
@@ -48,6 +49,7 @@ class ResourceTemplatesList(PagedList):
     """The list of resource templates."""
 
     name = "resources/templates/list"
+    hook = "list_resource_templates"
 
     def listing(self, access: Access = EVERYTHING) -> Listing[Any] | None:
         """Return the templates."""
@@ -59,6 +61,7 @@ class ResourcesRead(FunctionMethod):
     """The content of a resource."""
 
     name = "resources/read"
+    hook = "read_resource"
     noun = "resource"
     target_param = "uri"
 
@@ -74,15 +77,17 @@ class ResourcesRead(FunctionMethod):
 
     def plan(self, exchange: ServedExchange) -> None:
         """Read the URI, and find the resource."""
-        uri, core = required_text(exchange.params, "uri"), self._core
-        found = self._resources.required(uri, exchange.access, modern=exchange.modern)
+        uri = required_text(exchange.params, "uri")
+        if self._layers:  # which may name another, so that it is looked up when it is read
+            return
+        found = self._resources.required(uri, exchange.access, modern=exchange.modern, meta=exchange.meta)
         resource = found.resource
         exchange.found, exchange.arguments = found, found.arguments
-        if resource.is_plain and core.is_plain:
+        if resource.is_plain and self._is_plain:
             exchange.tool, exchange.takes_context = found.tool, resource.takes_context
         if exchange.modern:
             exchange.ending = _CACHING + exchange.ending
-        if resource.server is not None:
+        if resource.server is not None and getattr(resource.reader, "streams_contents", True):
             exchange.contents = self._contents
 
     def _contents(self, exchange: ServedExchange) -> ResponseContents:
@@ -94,22 +99,35 @@ class ResourcesRead(FunctionMethod):
     def _policy(self) -> ExecutionPolicy:
         return self._core.producing
 
-    def _run(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Awaitable[Written]:
+    def _run(self, exchange: ServedExchange) -> Awaitable[bytes]:
         """Read the resource."""
-        return self._resources.read(exchange.params["uri"], exchange.found, context, write, modern=exchange.modern)
+        if self._layers:
+            return self._resources.read_within(
+                self._layers,
+                exchange.params["uri"],
+                context_of(exchange),
+                exchange.write,
+                access=exchange.access,
+                meta=exchange.meta,
+                modern=exchange.modern,
+            )
+        return self._resources.read(
+            exchange.params["uri"], exchange.found, context_of(exchange), exchange.write, modern=exchange.modern
+        )
 
-    def _write(
-        self, exchange: ServedExchange, result: ToolExecutionResult, write: Callable[[Json], Written]
-    ) -> Written:
-        return self._resources.write(exchange.found, result, write, modern=exchange.modern)
+    def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
+        return self._resources.write(exchange.found, result, exchange.write, modern=exchange.modern)
 
     def _reported(self, exchange: ServedExchange, error: BaseException) -> BaseException:
         refusal = self._resources.refusal(exchange.params["uri"], error, modern=exchange.modern)
         return super()._reported(exchange, error) if refusal is None else refusal
 
-    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
+    def target(
+        self,
+        params: Mapping[str, Any],
+        access: Access = EVERYTHING,
+        caller: Caller | None = None,  # noqa: ARG002
+    ) -> Target:
         """Return the resource."""
         requested, resources = self.target_in(params), self._core.resources
         found = None if resources is None or requested is None else resources.find(requested, access)
@@ -133,12 +151,7 @@ class _Watching(Method):
         """Read the URI."""
         required_text(exchange.params, "uri")
 
-    async def run(
-        self,
-        exchange: ServedExchange,
-        context: InvocationContext,  # noqa: ARG002 - the base's
-        write: Callable[[Json], Written],
-    ) -> Written:
+    async def run(self, exchange: ServedExchange) -> bytes:
         """Begin or end the notifications, and tell it to the replicas of the session."""
         resources, session, share = self._core.resources, exchange.session, self._core.on_session_change
         assert resources is not None, "it is served"
@@ -147,7 +160,7 @@ class _Watching(Method):
         change = await self._change(resources, exchange, uri)
         if share is not None:
             await share(session, {"kind": "watched", "added": [], "removed": [], change: [uri]})
-        return write({})
+        return exchange.write({})
 
     async def _change(self, resources: ServedResources, exchange: ServedExchange, uri: str) -> str:
         """Begin or end the notifications; return the member of the change that has the URI."""

@@ -13,6 +13,7 @@ from bridge.protocol.messages import ProtocolError
 from bridge.protocol.subscriptions import Filter, Subscription
 from bridge.protocol.versions import INVALID_PARAMS, LIMIT_EXCEEDED
 from bridge.server.auth.identity import current_access, ending_with_credential
+from bridge.server.channel import context_of
 from bridge.server.limits.memory import kept_bytes
 from bridge.server.limits.shares import Shares
 from bridge.server.methods.method import MODERN, Method
@@ -26,10 +27,8 @@ if TYPE_CHECKING:
     from bridge.server.changes import Change
     from bridge.server.core import ServerCore
     from bridge.server.exchange import ServedExchange
-    from bridge.server.methods.method import Written
     from bridge.tools.context import InvocationContext
     from bridge.tools.task import Task
-    from bridge.types import Json
 
 MAX_SUBSCRIPTIONS = 1024
 """Maximum number of open subscriptions, which callers share."""
@@ -74,14 +73,13 @@ class Listen(Method):
             raise missing_tasks_extension("a subscription with 'taskIds'")
         exchange.found = wanted
 
-    async def run(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Written:
+    async def run(self, exchange: ServedExchange) -> bytes:
         """Serve a subscription until its client disconnects, it is ended, or its credential is no longer valid.
 
         The acknowledgement leaves out what the server does not have, and what the caller cannot read.
         """
         pending, subscription = Pending(), Subscription(exchange.id)
+        context = context_of(exchange)
         self._open.add(pending)
         try:
             with (
@@ -98,7 +96,7 @@ class Listen(Method):
                         await self._serve(exchange, subscription, honoured, context, pending, access)
         finally:
             self._open.discard(pending)
-        return write({"resultType": "complete", "_meta": subscription.meta})
+        return exchange.write({"resultType": "complete", "_meta": subscription.meta})
 
     async def _honoured(self, exchange: ServedExchange, context: InvocationContext) -> Filter:
         """Return what a caller may be notified of."""

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import INVALID_PARAMS, METHOD_NOT_FOUND
+from bridge.server.channel import context_of
 from bridge.server.methods.method import MODERN, Method
 from bridge.wire.tasks import missing_tasks_extension, supports_tasks, written_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from bridge.server.exchange import ServedExchange
-    from bridge.server.methods.method import Written
     from bridge.tools.context import InvocationContext
     from bridge.tools.task import Task
     from bridge.types import Json
@@ -37,12 +37,10 @@ class _TaskMethod(Method):
         if not isinstance(exchange.params.get(_TASK_ID), str):
             raise ProtocolError(INVALID_PARAMS, f"{_TASK_ID!r} must be a string")
 
-    async def run(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Written:
+    async def run(self, exchange: ServedExchange) -> bytes:
         """Answer the request."""
-        task = await self._answer(exchange.params[_TASK_ID], context, exchange.params)
-        return write(dict(_DONE) if task is None else written_task(task))
+        task = await self._answer(exchange.params[_TASK_ID], context_of(exchange), exchange.params)
+        return exchange.write(dict(_DONE) if task is None else written_task(task))
 
     async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Task | None:
         """Return the task to answer with; None for an empty result."""
@@ -56,7 +54,11 @@ class TasksGet(_TaskMethod):
 
     async def _answer(self, task_id: str, context: InvocationContext, params: Mapping[str, Any]) -> Task:  # noqa: ARG002 - it has no further parameters
         if (forwarded := self._core.forwarded(task_id)) is not None:
-            return await forwarded.get(task_id, context)
+            task = await forwarded.get(task_id, context)
+            tool = self._core.tools.find(forwarded.tool_of(task_id, context))
+            if self._core.kept is None or tool is None or task.status != "completed":
+                return task
+            return await self._core.kept.fitted_task(tool, task, context)
         return await self._core.tasks.get(task_id, context.caller)
 
 

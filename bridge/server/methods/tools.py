@@ -8,11 +8,13 @@ from bridge.protocol.envelope import ENVELOPE_KEYS
 from bridge.protocol.param_headers import check_param_headers
 from bridge.protocol.versions import LOG_LEVEL_KEY
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.core import write_result
+from bridge.server.calls import write_result
+from bridge.server.channel import context_of
 from bridge.server.methods.functions import FunctionMethod
-from bridge.server.methods.method import Target, Written, optional_object, required_text
+from bridge.server.methods.method import Target, optional_object, required_text
 from bridge.server.methods.pages import PagedList
 from bridge.tools.calls import ToolExecutionRequest
+from bridge.tools.spill.usage import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -21,27 +23,38 @@ if TYPE_CHECKING:
     from bridge.server.core import ServerCore
     from bridge.server.direct_calls import DirectCall
     from bridge.server.exchange import ServedExchange
-    from bridge.server.tool_list import ToolList
+    from bridge.server.lists.tools import ListedTool, ToolList
+    from bridge.tools.caller import Caller
     from bridge.tools.calls import ToolExecutionResult
-    from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
-    from bridge.types import Json
 
 
 class ToolsList(PagedList):
     """The list of tools."""
 
     name = "tools/list"
+    hook = "list_tools"
 
     def listing(self, access: Access = EVERYTHING) -> ToolList:
         """Return the tools."""
-        return self._core.views.of(access).catalog
+        return self._core.views.of(access).listed
+
+    def _ready(self, exchange: ServedExchange) -> ToolList | None:
+        """Return the list that the caller sees; None if it has to be loaded."""
+        views = self._core.views_for(exchange.origin.caller, current=True)
+        return None if views is None else views.of(exchange.access).listed
+
+    async def _loaded(self, exchange: ServedExchange) -> ToolList:
+        """Return the list that the caller sees, loaded if it has to be."""
+        views = await self._core.load_views(context_of(exchange))
+        return views.of(exchange.access).listed
 
 
 class ToolsCall(FunctionMethod):
     """A call of a tool."""
 
     name = "tools/call"
+    hook = "call_tool"
     target_param = "name"
 
     def __init__(self, core: ServerCore) -> None:
@@ -56,22 +69,36 @@ class ToolsCall(FunctionMethod):
             name = required_text(params, "name")
         arguments = params.get("arguments")
         exchange.arguments = arguments if type(arguments) is dict else optional_object(params, "arguments")
-        core, views = self._core, self._core.views
-        listed = (views.whole if access.tools is None else views.of(access)).catalog.find(name)
+        core, listed = self._core, self._listed(exchange, name)
         if listed is None or (access is not EVERYTHING and access.missing(name)):
-            return  # refused when it is run
-        if listed.headers and exchange.modern and exchange.origin.headers is not None:
+            return  # refused when it is run, after the caller's tools are loaded
+        if listed.headers and exchange.modern and not exchange.is_resolved and exchange.origin.headers is not None:
             check_param_headers(listed.headers, exchange.arguments, exchange.origin.headers)
         tool = listed.tool
+        if core.kept is not None:
+            exchange.max_chars, exchange.count = listed.max_chars, listed.count
         if (tool.task is not None or self._may_all_be_tasks) and core.tasks.takes(
             tool, exchange.capabilities, modern=exchange.modern
         ):
             exchange.found = tool
-        elif core.is_plain:
+        elif self._is_plain:
             if listed.is_plain:
                 exchange.tool, exchange.takes_context = tool, listed.takes_context
             elif listed.direct is not None:
                 exchange.direct = listed
+
+    def _listed(self, exchange: ServedExchange, name: str) -> ListedTool | None:
+        """Return the tool that the caller names, in the version that it wants; None if it is not known now."""
+        access, views = exchange.access, self._core.views_for(exchange.origin.caller)
+        if views is None:
+            return None
+        catalog = (views.whole if access.sees_all else views.of(access)).catalog
+        listed = catalog.find(name)
+        if listed is not None and listed.has_versions:
+            other = catalog.in_version(listed, exchange.meta)
+            if other is not listed:
+                listed, exchange.older = other, other.tool
+        return listed
 
     def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> DirectCall | None:
         """Send the call to its server in this turn; see `bridge.server.direct_calls`."""
@@ -91,13 +118,15 @@ class ToolsCall(FunctionMethod):
         name = listed.tool.name
 
         def received(result: ToolExecutionResult | None) -> None:
-            receive(None if result is None else write_result(name, result, exchange.write, None, modern=True))
+            written = None if result is None else write_result(name, result, exchange.write, None, modern=True)
+            if written is not None and exchange.count is not None:
+                exchange.count(len(written))
+            receive(written)
 
-        return listed.direct.begin(exchange.arguments, exchange.capabilities, received)
+        caller = exchange.origin.caller
+        return listed.direct.begin(exchange.arguments, exchange.capabilities, caller, received, exchange.max_chars)
 
-    async def _continue(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Written:
+    async def _continue(self, exchange: ServedExchange) -> bytes:
         """Continue a call that was sent at once."""
         assert exchange.direct is not None
         assert exchange.direct.direct is not None
@@ -105,48 +134,49 @@ class ToolsCall(FunctionMethod):
         sent, exchange.sent = exchange.sent, None
         call = ToolExecutionRequest(exchange.tool.name, exchange.arguments)
         try:
-            result = await executor.execute(call, context, sent)
+            result = await executor.execute(call, context_of(exchange), sent)
         except BaseException as raised:  # noqa: BLE001 - as in `execute`
-            return await self._failed(exchange, raised, write, context)
-        return self._write(exchange, result, write)
+            return await self._failed(exchange, raised)
+        return self._write(exchange, result) if exchange.max_chars == UNLIMITED else await self._fit(exchange, result)
 
-    def _run(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Awaitable[Written]:
+    def _run(self, exchange: ServedExchange) -> Awaitable[bytes]:
         """Call the tool."""
         if exchange.sent is not None:
-            return self._continue(exchange, context, write)
+            return self._continue(exchange)
         if exchange.found is not None:
-            return self._call_as_task(exchange, context, write)
+            return self._call_as_task(exchange)
         return self._core.call(
             exchange.params["name"],
             exchange.arguments,
-            context,
-            write,
+            context_of(exchange),
+            exchange.write,
             modern=exchange.modern,
             access=exchange.access,
+            older=exchange.older,
         )
 
-    async def _call_as_task(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Written:
+    async def _call_as_task(self, exchange: ServedExchange) -> bytes:
         """Call the tool; the result may be a task."""
-        return write(await self._core.tasks.call(exchange.found, exchange.arguments, context, exchange.access))
+        return exchange.write(
+            await self._core.tasks.call(exchange.found, exchange.arguments, context_of(exchange), exchange.access)
+        )
 
     @property
     def _policy(self) -> ExecutionPolicy:
         return self._core.policy
 
-    def _write(
-        self, exchange: ServedExchange, result: ToolExecutionResult, write: Callable[[Json], Written]
-    ) -> Written:
+    def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
         assert exchange.tool is not None, "it was planned"
-        return write_result(exchange.tool.name, result, write, None, modern=exchange.modern)
+        return write_result(exchange.tool.name, result, exchange.write, None, modern=exchange.modern)
 
-    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
+    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING, caller: Caller | None = None) -> Target:
         """Return the tool."""
+        views = self._core.views_for(caller) or self._core.views
+        tools = views.of(access).tools
+        if views.search is not None:
+            params = views.search.resolved(dict(params), tools)
         requested = self.target_in(params)
-        if requested is None:
-            return Target(None, None, None)
-        tool = self._core.views.of(access).tools.find(requested)
-        return Target(requested, None, None) if tool is None else Target(requested, tool.name, tool.server)
+        tool = None if requested is None else tools.find(requested)
+        if tool is None:
+            return Target(requested, None, None)
+        return Target(requested, tool.name, tool.server, getattr(tool.executor, "grant", None))

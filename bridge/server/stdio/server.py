@@ -31,7 +31,7 @@ from bridge.server.observed import dispatch_of
 from bridge.server.stdio.pipes import open_input, open_output
 from bridge.server.stdio.process import Watchdog
 from bridge.server.tasks.lifespan import running_tasks
-from bridge.telemetry.switch import observed_session
+from bridge.telemetry.current import observed_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ KEPT_BYTES = 1024
 
 
 def serve_stdio(
-    publisher: ServerCore,
+    server: ServerCore,
     streams: ProtocolStreams,
     *,
     max_line_bytes: int = MAX_LINE_BYTES,
@@ -68,7 +68,7 @@ def serve_stdio(
     stopped, the `Watchdog` ends the process.
 
     Args:
-        publisher: The tools.
+        server: The server.
         streams: The result of `bridge.server.stdio.process.take_standard_streams`.
         max_line_bytes: Maximum length of a message; a longer one is refused without being kept in memory.
         lifespan: Context that is entered before the first message is read.
@@ -77,12 +77,12 @@ def serve_stdio(
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        server = StdioServer(publisher, streams, max_line_bytes=max_line_bytes)
+        serving = StdioServer(server, streams, max_line_bytes=max_line_bytes)
         opening = anyio.CancelScope()
 
         def stop() -> None:
             opening.cancel()
-            server.stop()
+            serving.stop()
 
         def stop_from_thread() -> None:
             with suppress(RuntimeError):  # the loop has ended already
@@ -92,10 +92,10 @@ def serve_stdio(
         async with AsyncExitStack() as stack:
             with opening:
                 await stack.enter_async_context(lifespan())
-                await stack.enter_async_context(lifespans_open(publisher.features, publisher.lifespan))
-                await stack.enter_async_context(running_tasks(publisher))
+                await stack.enter_async_context(lifespans_open(server.features, server.lifespan))
+                await stack.enter_async_context(running_tasks(server))
             with observed_session("stdio"):
-                await server.serve(on_ending=watchdog.end)
+                await serving.serve(on_ending=watchdog.end)
 
     anyio.run(serve, backend="asyncio")
 
@@ -103,16 +103,14 @@ def serve_stdio(
 class StdioServer:
     """One connection over two pipes, on an asyncio loop."""
 
-    def __init__(
-        self, publisher: ServerCore, streams: ProtocolStreams, *, max_line_bytes: int = MAX_LINE_BYTES
-    ) -> None:
+    def __init__(self, server: ServerCore, streams: ProtocolStreams, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._streams = streams
         self._max_line_bytes = max_line_bytes
         self._bounds = value_bounds(max_line_bytes)
         self._lines = LineSplitter(max_line_bytes)
         self._connection = StreamConnection(
-            publisher,
-            dispatch_of(publisher),
+            server,
+            dispatch_of(server),
             LocalOrigin(EVERYTHING),
             self._write,
             self._drained,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from bridge.tools.channel import LogLevel
     from bridge.tools.questions import Answer, Question
+    from bridge.tools.session import SessionState
     from bridge.types import Json
 
 MAX_MESSAGE_CHARS = 1000
@@ -59,6 +60,8 @@ class TaskChannel(Channel):
         """Set when the function calls `start_task`."""
         self.message: str | None = None
         """The last progress."""
+        self.state: SessionState | None = None
+        """State of the session of the client; None if it has none."""
 
     # --- in the call --------------------------------------------------------------------------------------------------
 
@@ -225,6 +228,11 @@ class TaskChannel(Channel):
     def wants_logs(self) -> bool:
         """True if the client may want log messages."""
         return self._request is not None and self._request.wants_logs
+
+    @property
+    def session(self) -> SessionState | None:
+        """State of the session of the client; None if it has none."""
+        return self.state
 
     @property
     def peer(self) -> object | None:

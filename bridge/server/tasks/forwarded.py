@@ -36,6 +36,14 @@ class ForwardedTasks(Protocol):
         """
         ...
 
+    def tool_of(self, task_id: str, context: InvocationContext) -> str:
+        """Return the name of the tool whose call is a task; empty if it is not known.
+
+        Raises:
+            ProtocolError: There is no such task of this caller.
+        """
+        ...
+
     async def update(self, task_id: str, context: InvocationContext, answers: Mapping[str, Json]) -> None:
         """Give a task answers to its questions.
 

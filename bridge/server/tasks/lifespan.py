@@ -1,9 +1,11 @@
-"""Lifespan of the tasks of a server."""
+"""Lifespan of what a server keeps for its callers: tasks, and large results."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+
+from anyio import CancelScope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -15,9 +17,22 @@ if TYPE_CHECKING:
 async def running_tasks(core: ServerCore) -> AsyncIterator[None]:
     """Context in which a server has its tasks: their store is open, and tasks that still run are ended at its end.
 
+    The store of large results is closed at its end, too.
+
     Raises:
         TaskStoreError: The store cannot be opened.
     """
+    try:
+        async with _tasks(core):
+            yield
+    finally:
+        if core.kept is not None:
+            with CancelScope(shield=True):
+                await core.kept.spill.aclose()
+
+
+@asynccontextmanager
+async def _tasks(core: ServerCore) -> AsyncIterator[None]:
     if core.task_options.is_shared:  # by what other processes run, too
         async with core.tasks.opened():
             yield

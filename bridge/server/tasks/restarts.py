@@ -62,7 +62,6 @@ def rerun_request(
         headers: Headers of the request to keep, which should contain no credentials.
         trace: Trace context of the request.
     """
-    caller = context.caller
     request = {
         "arguments": arguments,
         "capabilities": dict(context.client_capabilities),
@@ -70,14 +69,22 @@ def rerun_request(
         "headers": dict(headers),
         "trace": dict(trace),
         "parameters": dict(context.parameters),
-        "caller": None
-        if caller is None
-        else {"name": caller.name, "scopes": sorted(caller.scopes), "claims": dict(caller.claims)},
+        "caller": None if context.caller is None else _written(context.caller),
     }
     try:
         return to_json(request)
     except ValueError:
         return b""
+
+
+def _written(caller: Caller) -> dict[str, Any]:
+    return {
+        "name": caller.name,
+        "scopes": sorted(caller.scopes),
+        "claims": dict(caller.claims),
+        "issuer": caller.issuer,
+        "subject": caller.subject,
+    }
 
 
 def read_rerun(record: TaskRecord) -> Rerun | None:
@@ -87,7 +94,7 @@ def read_rerun(record: TaskRecord) -> Rerun | None:
     try:
         request = from_json(record.request)
         given = request["caller"]
-        caller = None if given is None else Caller(given["name"], frozenset(given["scopes"]), given["claims"])
+        caller = None if given is None else Caller(**given | {"scopes": frozenset(given["scopes"])})
         context = InvocationContext(
             memory_id=None if caller is None else caller.name,
             caller=caller,

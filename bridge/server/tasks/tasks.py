@@ -31,7 +31,7 @@ from bridge.server.tasks.restarts import may_run_again, read_rerun, rerun_reques
 from bridge.server.tasks.running_task import RunningTask, failed_record, outcome_unknown, without_room
 from bridge.server.tasks.store import TaskRecord
 from bridge.server.tasks.work import TaskCall, start_work
-from bridge.telemetry import switch
+from bridge.telemetry import current
 from bridge.tools.task import Task
 from bridge.wire.tasks import created_task_to_wire, missing_tasks_extension, supports_tasks
 
@@ -67,7 +67,7 @@ class Tasks:
         self._changes: set[asyncio.Task[Any]] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self._is_closing = False
-        self._watched = None if (observer := switch.observer()) is None else observer.tasks
+        self._watched = None if (observer := current.observer()) is None else observer.tasks
 
     def takes(self, tool: Tool, capabilities: Mapping[str, Any], *, modern: bool) -> bool:
         """Return True if a call of a tool may become a task.
@@ -101,6 +101,7 @@ class Tasks:
         self._calls.running.check_open(tool.name)
         call = TaskCall(tool, arguments, context, access, TaskChannel(context.client_capabilities, {}))
         request = context.connect(call.channel)
+        call.channel.state = request.session
         if not call.policy.starts_at_once:
             call.channel.connect(request)
             return await self._call_first(call)
@@ -326,6 +327,7 @@ class Tasks:
             again, context = replace(record, runs=record.runs + 1), rerun.context
             await self._kept.save(again)
             channel = TaskChannel(context.client_capabilities, record.answers)
+            channel.state = self._calls.session_states.of_rerun(context.caller)
             context.connect(channel)
             work = start_work(self._calls, record.tool, rerun.arguments, context, EVERYTHING, self._watched)
             self._started(again, channel, work)

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bridge.server.auth.access import EVERYTHING
+from bridge.tools.labels import version_in
 from bridge.tools.task import TaskPolicy
 from bridge.wire.received import write_result
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.access import Access
     from bridge.server.running_calls import RunningCalls
+    from bridge.server.session_states import SessionStates
     from bridge.server.tasks.channel import TaskChannel
     from bridge.telemetry.tasks import TaskTelemetry
     from bridge.tools.context import InvocationContext
@@ -28,11 +30,16 @@ _AFTER = TaskPolicy(starts_at_once=False)
 
 
 class Calls(Protocol):
-    """Runs the calls of a server: a `bridge.server.core.ServerCore`."""
+    """Runs the calls of a server: a `bridge.server.calls.Calls`."""
 
     name: str
     tools: ToolBox
     running: RunningCalls
+
+    @property
+    def session_states(self) -> SessionStates:
+        """State of the sessions of its clients."""
+        ...
 
     async def call(
         self,
@@ -43,6 +50,7 @@ class Calls(Protocol):
         *,
         modern: bool,
         access: Access = EVERYTHING,
+        older: Tool | None = None,
     ) -> tuple[bytes, Json]:
         """Run a call.
 
@@ -80,7 +88,7 @@ def start_work(
     access: Access,
     watched: TaskTelemetry | None,
 ) -> Work:
-    """Start a call.
+    """Start a call, of the version that the request names if there still is one.
 
     Args:
         calls: Runs it.
@@ -90,7 +98,9 @@ def start_work(
         access: Access of the caller.
         watched: Observes the call as the work of a task; None for no observation.
     """
-    call = calls.call(name, arguments, context, _written, modern=True, access=access)
+    version = version_in(context.meta)
+    older = None if version is None else calls.tools.versions_of(name).get(version)
+    call = calls.call(name, arguments, context, _written, modern=True, access=access, older=older)
     if watched is not None:
         call = _observed(call, name, watched)
     return asyncio.get_running_loop().create_task(call)

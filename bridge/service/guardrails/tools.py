@@ -68,7 +68,7 @@ def guarded(
     """Check the arguments and results of a tool.
 
     A guardrail returns None to accept, ``Rewrite(value)`` with other arguments or another result, or
-    ``Refuse(reason)``. Exceptions of the tool are not checked; see ``reveal_errors`` of `ai_service`.
+    ``Refuse(reason)``. Exceptions of the tool are not checked; see `ExecutionPolicy.reveal_errors`.
 
     Args:
         source: A Tool or a function.

@@ -33,6 +33,7 @@ from bridge.errors import DefinitionError
 from bridge.redis import is_redis_url
 from bridge.service.memory.store import DEFAULT_MEMORY_ID, InMemoryStore, memory_key
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
+from bridge.text import estimated_tokens
 from bridge.tools.checks import require_callable, require_count, require_methods, require_type
 from bridge.tools.content import File, Text
 
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
 TokenEstimator = Callable[["ChatMessage"], int]
 """Returns the number of tokens of a message."""
-CHARS_PER_TOKEN = 4
-"""Average for English according to OpenAI and Anthropic; a token of other scripts holds fewer characters."""
 _MESSAGE_TOKENS = 4
 """Tokens of a message's frame in a provider's format."""
 _MEDIA_TOKENS = 1_000
@@ -62,7 +61,7 @@ MAX_PROVIDED_MEMORIES = 10_000
 
 def estimate_tokens(message: ChatMessage) -> int:
     """Estimate the tokens of a message: one per four ASCII characters, one per other character."""
-    return _counted(message, _tokens_by_characters)
+    return _counted(message, estimated_tokens)
 
 
 def by_encoding(encode: Callable[[str], Sized]) -> TokenEstimator:
@@ -96,13 +95,6 @@ def _counted_block(block: Content, count: Callable[[str], int]) -> int:
     if isinstance(block, File) and isinstance(block.content, str):
         return count(block.content)
     return _MEDIA_TOKENS
-
-
-def _tokens_by_characters(text: str) -> int:
-    if text.isascii():
-        return -(-len(text) // CHARS_PER_TOKEN)
-    wide = sum(not character.isascii() for character in text)
-    return wide - (wide - len(text)) // CHARS_PER_TOKEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from bridge import (
     message_window,
     tools_from,
 )
+from bridge.service.loop import InvocationLimits
 from tests.benchmarks.agents.conversation import ANSWER, QUESTION, adders, called
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Agent:
             tools=tools,
             memory=self._memory,
             execute_tools_concurrently=execute_tools_concurrently,
-            max_tool_calls_per_response=None,
+            limits=InvocationLimits(max_tool_calls_per_response=None),
         )
 
     async def prepared(self, calls: tuple[int, ...]) -> Callable[[], Coroutine[Any, Any, object]]:

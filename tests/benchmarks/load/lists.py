@@ -12,7 +12,7 @@ from bridge.protocol.session import Session
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.dispatch import Dispatch
 from bridge.server.exchange import LocalOrigin
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from tests.benchmarks.http_server import serving
 from tests.benchmarks.load.section import Section
 from tests.benchmarks.load.stopwatch import best_seconds
@@ -64,7 +64,7 @@ def measure(many: int) -> Section:
 
 def _list_in_process(count: int) -> tuple[int, float]:
     """Measure the length of a list, and the time to answer with it, without the first time."""
-    dispatch = Dispatch(Publisher(ToolBox([numbered(number) for number in range(count)]), name="many"))
+    dispatch = Dispatch(Server(ToolBox([numbered(number) for number in range(count)]), name="many"))
     session, origin = Session(), LocalOrigin(EVERYTHING)
     dispatch.handshake(INITIALIZE, session, origin, "")
     message = request(Era.HANDSHAKE, "tools/list")

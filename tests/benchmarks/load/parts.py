@@ -23,7 +23,7 @@ from bridge.server.http.responses import Response
 from bridge.server.http.session_requests import SessionRequests
 from bridge.server.http.sessions import Sessions
 from bridge.server.http.streams import OpenStreams
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.arguments.reader import ArgumentReader
 from bridge.tools.results import ResultWriter
 from bridge.tools.schema.signature import signature_of
@@ -34,7 +34,8 @@ from tests.benchmarks.tools import add
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from bridge.server.http.guards import BegunCall, Guard
+    from bridge.server.http.calls import HttpCall
+    from bridge.server.http.guards import Guard
 
 _CALLS = 1000
 _MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -57,10 +58,10 @@ async def http_parts(raw: bytes) -> list[Part]:
         raw: The request as received.
     """
     scope, body = _parsed(raw)
-    publisher = Publisher(ToolBox([add]), name="parts")
-    dispatch = Dispatch(publisher)
-    handshake = SessionRequests(publisher, dispatch, Sessions(), OpenStreams())
-    endpoint = Endpoint(dispatch, publisher.running, handshake, [_PATH])
+    server = Server(ToolBox([add]), name="parts")
+    dispatch = Dispatch(server)
+    handshake = SessionRequests(server, dispatch, Sessions(), OpenStreams())
+    endpoint = Endpoint(dispatch, server.running, handshake, [_PATH])
     guards: list[Guard] = [
         HostOriginGuard(AllowedHosts("127.0.0.1"), lambda: True),
         BodyLimitGuard(_MAX_BODY_BYTES, shares_of_bodies(_MAX_BODY_BYTES)),
@@ -86,10 +87,10 @@ async def http_parts(raw: bytes) -> list[Part]:
 
 async def stdio_parts() -> list[Part]:
     """Return the parts of a call of the handshake era, from the line that was read to the line that is written."""
-    publisher = Publisher(ToolBox([add]), name="parts")
-    dispatch, origin = Dispatch(publisher), LocalOrigin(EVERYTHING)
+    server = Server(ToolBox([add]), name="parts")
+    dispatch, origin = Dispatch(server), LocalOrigin(EVERYTHING)
     answers: list[bytes] = []
-    connection = StreamConnection(publisher, dispatch, origin, answers.append)
+    connection = StreamConnection(server, dispatch, origin, answers.append)
     text = line(call(Era.HANDSHAKE, "add"))
     message = read_message(text)
     assert message is not None
@@ -156,7 +157,7 @@ def _parsed(raw: bytes) -> tuple[dict[str, Any], bytes]:
     return {"type": "http", "method": "POST", "path": _PATH, "root_path": "", "headers": headers}, body
 
 
-def _check(begun: Response | BegunCall | None) -> None:
+def _check(begun: Response | HttpCall | None) -> None:
     """Complete a call, and check its response."""
     assert begun is not None, "the request has to go through ASGI"
     response = begun if isinstance(begun, Response) else begun.start(_first_step)

@@ -5,7 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from jwt.algorithms import ECAlgorithm
 
+from bridge.testing import TokenSigner
 from tests import forks
 from tests.cli.test_serve_http import LIST, SERVE, post
 from tests.server.auth.issuer import AUDIENCE, CLIENT, issuing
@@ -63,6 +67,24 @@ def test_tokens_of_an_issuer_let_their_bearers_in(start: Start) -> None:
             assert status(url, issuer.token(scope="tools", aud="https://other.example.org")) == 401
 
 
+@pytest.mark.parametrize("is_set", [True, False])
+def test_tokens_are_verified_by_a_key_in_a_file(start: Start, directory: Path, is_set: bool) -> None:
+    signer = TokenSigner("my-app", "my-tools")
+    content = signer.public_key
+    if is_set:
+        key = load_pem_public_key(content.encode())
+        assert isinstance(key, EllipticCurvePublicKey)
+        content = json.dumps({"keys": [ECAlgorithm.to_jwk(key, as_dict=True)]})
+    (directory / "issuer.key").write_text(content, encoding="ascii")
+    options = ("--oauth-issuer", "my-app", "--oauth-audience", "my-tools", "--required-scope", "tools")
+    with start(*HTTP, *options, env={"BRIDGE_OAUTH_PUBLIC_KEY": "issuer.key"}) as process:
+        url = process.url()
+        assert status(url, signer.token("ada", scopes=["tools"])) == 400
+        assert status(url, signer.token("ada")) == 403
+        assert status(url, signer.token("ada", scopes=["tools"], aud="others")) == 401
+        assert status(url, TokenSigner("my-app", "my-tools").token("ada", scopes=["tools"])) == 401
+
+
 def test_tokens_that_only_the_issuer_can_read_are_asked_for(start: Start) -> None:
     with issuing() as issuer:
         issuer.active["t"] = {"active": True, "sub": "ada", "aud": AUDIENCE}
@@ -95,6 +117,15 @@ def test_tokens_that_only_the_issuer_can_read_are_asked_for(start: Start) -> Non
         ((*OAUTH, "--oauth-introspection-url", "https://x/i"), "needs --oauth-client-id and --oauth-client-secret"),
         (("--oauth-issuer", "login", "--resource-url", AUDIENCE), "an issuer is an http(s) URL"),
         (("--tool-scope", "a=b"), "scopes need credentials: give --oauth-issuer"),
+        (("--oauth-public-key", ""), "--oauth-public-key is empty"),
+        (("--oauth-public-key", "calculator.py"), "--oauth-public-key needs --oauth-issuer"),
+        ((*OAUTH, "--oauth-public-key", "calculator.py"), "public_key is not in PEM"),
+        ((*OAUTH, "--oauth-public-key", "nowhere"), "cannot be read"),
+        (("--oauth-issuer", "x", "--oauth-public-key", "calculator.py"), "--oauth-public-key needs --resource-url"),
+        (
+            (*OAUTH, "--oauth-public-key", "calculator.py", "--oauth-jwks-url", "https://x"),
+            "--oauth-jwks-url and --oauth-public-key exclude each other",
+        ),
         ((*OAUTH, "--tool-scope", "a"), "--tool-scope has the form TOOL=SCOPE"),
         ((*OAUTH, "--required-scope", 'a"b'), "a scope is visible ASCII"),
     ],

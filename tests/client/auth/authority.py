@@ -48,6 +48,7 @@ class Authority:
         scopes: Scopes that the user was asked for, in order.
         registered: Clients that were registered.
         revoked: Tokens that are no longer valid.
+        issued: Access tokens, in order.
         judge: Verifier of proofs, to whose keys tokens are bound (DPoP); None to bind none.
     """
 
@@ -66,6 +67,7 @@ class Authority:
         self.scopes: list[str | None] = []
         self.registered: dict[str, dict[str, Any]] = {}
         self.revoked: set[str] = set()
+        self.issued: list[str] = []
         self.judge: Judge | None = None
         self.client_key = ec.generate_private_key(ec.SECP256R1())
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -195,6 +197,7 @@ class Authority:
         }
         thumbprint = asked.get("dpop_jkt") if self.judge is not None else None
         token = jwt.encode(claims | ({"cnf": {"jkt": thumbprint}} if thumbprint else {}), self._key, "ES256")
+        self.issued.append(token)
         answer: dict[str, Any] = {
             "access_token": token,
             "token_type": "DPoP" if thumbprint else "Bearer",

@@ -14,7 +14,7 @@ from bridge import Connection, ConnectionState, HttpTransport, OAuthLogin, Serve
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import LoginStore, login_key
-from bridge.client.transports import limits
+from bridge.client.transports import received_data
 from tests.client.auth import authority as authorities
 from tests.client.auth.conftest import DEADLINE_SECONDS, age, browse, log_in, stored_login
 
@@ -222,7 +222,7 @@ async def test_a_token_that_is_still_good_is_used_where_it_cannot_be_renewed(
 async def test_a_token_that_is_still_good_is_used_while_an_authorization_server_hangs(
     authority: Authority, resource: Resource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "AUTHORITY_SECONDS", 600.0)
+    monkeypatch.setattr(received_data, "AUTHORITY_SECONDS", 600.0)
     await log_in(resource.url)
     await age(resource.url, ends_at=time.time() + 20)
     old = (await stored_login(resource.url)).access_token

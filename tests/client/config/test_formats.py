@@ -50,6 +50,14 @@ def test_when_the_servers_name_stands_first_is_said_for_all_servers() -> None:
         parse_config({"mcpServers": SERVERS, "prefix": "a_"}, environ={})
 
 
+def test_the_listing_of_tools_is_that_of_the_configuration() -> None:
+    config = parse_config({"mcpServers": SERVERS, "tools": "search"}, environ={})
+    assert {server.tool_listing for server in config.servers.values()} == {"search"}
+    assert (config.warnings, parse_config(SERVERS, environ={}).servers["a"].tool_listing) == ((), None)
+    with pytest.raises(ConfigError, match="'tools': must be 'all', 'search' or 'auto'"):
+        parse_config({"mcpServers": SERVERS, "tools": ["read"]}, environ={})
+
+
 def test_a_mode_in_the_place_of_a_text_earns_a_warning() -> None:
     config = parse_config({"mcpServers": {"a": {"command": "x", "prefix": "always"}}}, environ={})
     (warning,) = config.warnings

@@ -102,6 +102,7 @@ def test_every_key_of_a_child_reaches_the_value(tmp_path: Path) -> None:
             "exclude_resources": ["notes://secret"],
             "includePrompts": ["plan*"],
             "excludePrompts": ["plan_all"],
+            "alwaysVisible": ["read_*"],
             "extensions": {"com.example/colours": {"palette": 16}},
             "protocol": "2026-07-28",
         },
@@ -128,6 +129,7 @@ def test_every_key_of_a_child_reaches_the_value(tmp_path: Path) -> None:
         exclude_resources=("notes://secret",),
         include_prompts=("plan*",),
         exclude_prompts=("plan_all",),
+        always_visible=("read_*",),
         extensions={"com.example/colours": {"palette": 16}},
         protocol="2026-07-28",
     )

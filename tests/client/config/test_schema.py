@@ -44,11 +44,13 @@ EVERYTHING: dict[str, Any] = {
             "excludeResources": ["notes://secret"],
             "includePrompts": ["plan*"],
             "excludePrompts": ["plan_all"],
+            "alwaysVisible": ["a*"],
             "extensions": {"com.example/colours": {"palette": 16}},
             "protocol": "legacy",
             "pins": "child.lock.json",
             "pinMode": "flag",
             "unjudgedResults": "refuse",
+            "spillChars": 10_000,
         },
         "remote": {
             "type": "http",
@@ -56,6 +58,7 @@ EVERYTHING: dict[str, Any] = {
             "headers": {"A": "${input:key}"},
             "auth": {"clientId": "me", "scopes": "a b", "redirectUri": "http://localhost:8765/callback"},
             "inheritEnv": "all",
+            "listPer": "caller",
         },
         "file": {"command": "x", "envFile": "${MISSING}", "disabled": True},
     },
@@ -63,6 +66,7 @@ EVERYTHING: dict[str, Any] = {
     "pins": "mcp.lock.json",
     "pinMode": "refuse",
     "prefix": "on_collision",
+    "tools": "search",
 }
 
 

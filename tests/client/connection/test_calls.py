@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from bridge.errors import (
     ServerTimeoutError,
     ServerUnavailableError,
 )
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.channel import Channel
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import ElicitationAnswer
@@ -90,13 +91,23 @@ async def test_a_call_without_progress_ends_in_time_and_the_server_is_told(
 async def test_progress_begins_the_time_anew_and_the_cap_ends_the_call_all_the_same() -> None:
     config = ServerConfig(
         name="slow",
-        transport=MemoryTransport(Publisher(interop.TOOLS, name="x")),
+        transport=MemoryTransport(Server(interop.TOOLS, name="x")),
         timeout_seconds=30,
         max_call_seconds=0.3,
     )
     async with opened(config) as connection:
         with pytest.raises(ServerTimeoutError, match=r"no answer within 0\.3 seconds; it was cancelled"):
             await connection.call_tool("meet", {"place": "nowhere", "people": 2})
+
+
+def test_progress_arrives_in_a_program_whose_event_loop_anyio_has_not_started(steady: RemoteServer) -> None:
+    async def main() -> list[object]:
+        hearing = Hearing()
+        async with opened(config_of("http", steady)) as connection:
+            await connection.call_tool("steps", {"to": 2}, context=InvocationContext(channel=hearing))
+        return hearing.heard
+
+    assert asyncio.run(main()) == [(1, 2, None), (2, 2, None)]
 
 
 @ERAS
@@ -106,7 +117,7 @@ async def test_a_question_that_a_person_thinks_about_is_no_lack_of_progress(pin:
             await connection.call_tool("meet", {"place": f"thoughts {pin}", "people": 2})
         return ElicitationAnswer("accept", {"dish": "soup"})
 
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
+    transport = MemoryTransport(Server(interop.TOOLS, name="x"))
     config = ServerConfig(name="asks", transport=transport, timeout_seconds=0.3, protocol=pin)
     async with opened(config, handlers=ClientHandlers(elicitation=think)) as connection:
         result = await connection.call_tool("order", {})
@@ -174,7 +185,7 @@ async def test_closing_a_connection_ends_the_calls_under_way(steady: RemoteServe
 async def test_progress_and_log_messages_reach_the_callers_context_in_their_order(pin: Any) -> None:
     channel = Hearing()
     context = InvocationContext(channel=channel)
-    config = ServerConfig(name="x", transport=MemoryTransport(Publisher(interop.TOOLS, name="x")), protocol=pin)
+    config = ServerConfig(name="x", transport=MemoryTransport(Server(interop.TOOLS, name="x")), protocol=pin)
     async with opened(config) as connection:
         await connection.call_tool("steps", {}, context=context)
         await connection.call_tool("chatter", {}, context=context)
@@ -206,7 +217,7 @@ async def test_a_caller_that_cannot_be_told_harms_nobody(caplog: pytest.LogCaptu
         async def progress(self, progress: float, total: float | None, message: str | None) -> None:
             raise OSError("gone")
 
-    config = ServerConfig(name="x", transport=MemoryTransport(Publisher(interop.TOOLS, name="x")))
+    config = ServerConfig(name="x", transport=MemoryTransport(Server(interop.TOOLS, name="x")))
     async with opened(config) as connection:
         result = await connection.call_tool("steps", {}, context=InvocationContext(channel=Deaf()))
     assert result["isError"] is False

@@ -18,7 +18,7 @@ from bridge.client import (
     StdioTransport,
 )
 from bridge.errors import ArgumentsError, ServerRefusedError, ServerUnavailableError
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from tests.client import served
 from tests.client.conftest import DEADLINE_SECONDS, opened, stdio_config
 
@@ -39,7 +39,7 @@ def config_of(route: str, steady: RemoteServer, **settings: Any) -> ServerConfig
         "http-unsaid": HttpTransport(steady.url),
         "sse": HttpTransport(steady.sse_url, kind="sse"),
         "sse-unsaid": HttpTransport(steady.sse_url),
-        "memory": MemoryTransport(Publisher(served.TOOLS, name="served")),
+        "memory": MemoryTransport(Server(served.TOOLS, name="served")),
     }
     return stdio_config(**(settings if route == "stdio" else {"transport": transports[route]} | settings))
 
@@ -210,5 +210,5 @@ async def test_a_child_gets_the_environment_that_was_asked_for(
 
 
 def memory_config(*, page_size: int | None = None) -> ServerConfig:
-    publisher = Publisher(ToolBox(list(served.TOOLS)), name="memory", page_size=page_size)
-    return ServerConfig(name="memory", transport=MemoryTransport(publisher))
+    server = Server(ToolBox(list(served.TOOLS)), name="memory", page_size=page_size)
+    return ServerConfig(name="memory", transport=MemoryTransport(server))

@@ -9,15 +9,37 @@ import pytest
 
 from bridge.client import CallOptions, ClientHandlers, HttpTransport, MemoryTransport, ServerConfig
 from bridge.errors import ServerAnswerError, ServerRefusedError
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, SamplingAnswer
-from tests.client.conftest import RemoteServer, opened, stdio_config
+from tests.client.conftest import RemoteServer, opened, python_config, stdio_config
 from tests.interop import tools as interop
 
 pytestmark = pytest.mark.anyio
 
 ERAS = pytest.mark.parametrize("pin", ["auto", "legacy"])
+REPEATING = """
+import json, sys
+
+def say(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+form = {"message": "?", "requestedSchema": {"type": "object"}}
+question = {"id": "q", "method": "elicitation/create", "params": form}
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "initialize":
+        told = {"capabilities": {"tools": {}}, "serverInfo": {"name": "repeating", "version": "1"}}
+        say({"id": message["id"], "result": {"protocolVersion": "2025-11-25", **told}})
+    elif message.get("method") == "tools/call":
+        call, answers = message["id"], []
+        say(question)
+        say(question)
+    elif message.get("id") == "q":
+        answers.append(message)
+        if len(answers) == 2:
+            say({"id": call, "result": {"content": [], "structuredContent": {"answers": answers}}})
+"""
 
 
 class Answers:
@@ -46,7 +68,7 @@ class Answers:
 @ERAS
 async def test_questions_reach_the_programs_handlers_with_the_context_of_their_call(pin: Any) -> None:
     answers = Answers()
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
+    transport = MemoryTransport(Server(interop.TOOLS, name="x"))
     config = ServerConfig(name="x", transport=transport, protocol=pin)
     async with opened(config, handlers=answers.handlers()) as connection:
         order = await connection.call_tool("order", {}, context=InvocationContext(memory_id="me"))
@@ -60,7 +82,7 @@ async def test_questions_reach_the_programs_handlers_with_the_context_of_their_c
 
 
 async def test_what_has_no_handler_is_not_declared_to_a_modern_server() -> None:
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
+    transport = MemoryTransport(Server(interop.TOOLS, name="x"))
     async with opened(ServerConfig(name="x", transport=transport)) as connection:
         with pytest.raises(ServerRefusedError) as caught:
             await connection.call_tool("order", {})
@@ -69,7 +91,7 @@ async def test_what_has_no_handler_is_not_declared_to_a_modern_server() -> None:
 
 
 async def test_what_has_no_handler_is_not_declared_to_an_older_server() -> None:
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
+    transport = MemoryTransport(Server(interop.TOOLS, name="x"))
     async with opened(ServerConfig(name="x", transport=transport, protocol="legacy")) as connection:
         result = await connection.call_tool("order", {})
     assert result["isError"] is True
@@ -77,7 +99,7 @@ async def test_what_has_no_handler_is_not_declared_to_an_older_server() -> None:
 
 
 async def test_questions_can_be_handed_on_and_their_answers_brought_back() -> None:
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
+    transport = MemoryTransport(Server(interop.TOOLS, name="x"))
     async with opened(ServerConfig(name="x", transport=transport), handlers=Answers().handlers()) as connection:
         asked = await connection.call_tool("order", {}, options=CallOptions(hands_on_questions=True))
         (key,) = asked["inputRequests"]
@@ -98,7 +120,7 @@ async def test_a_handler_that_fails_fails_the_call_and_not_the_connection(caplog
     async def fail(question: Any, context: InvocationContext) -> ElicitationAnswer:
         raise RuntimeError("the password is hunter2")
 
-    transport = MemoryTransport(Publisher(interop.TOOLS, name="x"))
+    transport = MemoryTransport(Server(interop.TOOLS, name="x"))
     async with opened(ServerConfig(name="x", transport=transport), handlers=ClientHandlers(elicitation=fail)) as it:
         with pytest.raises(ServerAnswerError, match="it requests input that cannot be provided") as caught:
             await it.call_tool("order", {})
@@ -136,3 +158,23 @@ async def test_where_it_cannot_be_told_who_is_asked_for_nobody_is() -> None:
             tasks.start_soon(order)
             tasks.start_soon(order)
     assert answers.asked_by == ["alone", None, None]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_requests_of_a_server_with_the_same_id_are_both_answered() -> None:
+    """A server must not repeat an ID, and its session survives it."""
+    asked, both = 0, anyio.Event()
+
+    async def elicit(question: Any, context: InvocationContext) -> ElicitationAnswer:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            both.set()
+        await both.wait()
+        return ElicitationAnswer("accept", {"number": asked})
+
+    config = python_config(REPEATING, protocol="legacy")
+    async with opened(config, handlers=ClientHandlers(elicitation=elicit)) as connection:
+        for _ in range(2):
+            result = await connection.call_tool("twice", {})
+            assert [each["result"]["action"] for each in result["structuredContent"]["answers"]] == ["accept"] * 2

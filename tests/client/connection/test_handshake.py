@@ -9,8 +9,8 @@ import pytest
 from bridge.client import Connection, ReconnectPolicy, StdioTransport
 from bridge.errors import OutcomeUnknownError, ServerUnavailableError
 from bridge.telemetry.conventions import CLIENT_OPERATION_DURATION
+from bridge.telemetry.current import enabled
 from bridge.telemetry.observer import Observer
-from bridge.telemetry.switch import enabled
 from tests.client.clock import Clock
 from tests.client.conftest import opened, python_config
 from tests.client.connection.test_connection import config_of

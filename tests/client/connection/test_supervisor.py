@@ -19,8 +19,8 @@ from bridge.client import (
 )
 from bridge.errors import OutcomeUnknownError, ServerAuthError, ServerUnavailableError
 from bridge.telemetry.conventions import CONNECTED, CONNECTS, RECONNECTS
+from bridge.telemetry.current import enabled
 from bridge.telemetry.observer import Observer
-from bridge.telemetry.switch import enabled
 from tests.client.clock import Clock
 from tests.client.conftest import DEADLINE_SECONDS, opened, proxied, stdio_config
 from tests.telemetry.measured import Measured

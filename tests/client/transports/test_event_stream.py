@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.client.transports import event_stream
 from bridge.client.transports.event_stream import EventReader
-from bridge.client.transports.limits import ResponseTooLongError
+from bridge.client.transports.received_data import ResponseTooLongError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

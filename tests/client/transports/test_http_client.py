@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 
 from bridge.client import HttpTransport, ServerConfig
+from bridge.client.transports.http_client import MessageClient
 from bridge.errors import ServerAuthError, ServerRefusedError, ServerUnavailableError
 from bridge.server.http.app import http_app
 from tests.client import served
@@ -293,3 +294,10 @@ async def test_a_redirect_to_another_origin_is_not_followed(kind: str, guard: Gu
             async with opened(config):
                 pass
     assert guard.seen == []
+
+
+async def test_a_closed_client_sends_nothing() -> None:
+    client = MessageClient("http://127.0.0.1:9/mcp", {}, None, None, 1)  # type: ignore[arg-type]  # not used
+    await client.aclose()
+    with pytest.raises(httpx2.ConnectError, match="the session has ended"):
+        await client.send(client.request("POST", {}, b"{}"))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import tracemalloc
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
-from bridge.errors import BridgeError, OutcomeUnknownError, ServerRefusedError
+from bridge.errors import BridgeError, OutcomeUnknownError, ServerAuthError, ServerRefusedError
 from tests.client.conftest import DEADLINE_SECONDS
 from tests.client.http_client import sent_by
 from tests.client.raw_http import DONE, MODERN, Request, event, http, json_of, opened, raw_server, response
@@ -185,6 +186,21 @@ async def test_a_refusal_has_the_reason_of_its_body(
         with pytest.raises(ServerRefusedError, match=rf": {words} \(-32603\), HTTP 403") as error:
             await connection.call_tool("add", {})
     assert "\x1b" not in error.value.message
+
+
+@ERAS
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("headers", [{"Content_Length": "99"}, {"Content_Encoding": "gzip"}], ids=["cut", "spoiled"])
+async def test_a_refusal_is_reported_though_its_body_cannot_be_read(
+    headers: dict[str, str], own: bool, era: str
+) -> None:
+    answer = http(401, b'{"jsonrpc": "2.0"}', Content_Type="application/json", **headers)
+    async with raw_server(era, lambda _: [answer, None]) as server:
+        config = server.config()
+        config = replace(config, transport=config.transport.with_headers({"Authorization": "Bearer key"}))
+        async with opened(sent_by(config, own=own)) as connection:
+            with pytest.raises(ServerAuthError, match=r"it asks for credentials \(HTTP 401\)"):
+                await connection.call_tool("add", {})
 
 
 @ERAS

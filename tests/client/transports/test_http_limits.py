@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from bridge import InvocationContext, tool
 from bridge.client import CallOptions, HttpTransport, ServerConfig
-from bridge.client.transports import http_client, http_connections, http_exchange, limits, streamable_http
+from bridge.client.transports import http_client, http_connections, http_exchange, received_data, streamable_http
 from bridge.errors import OutcomeUnknownError, ServerAnswerError, ServerRefusedError
 from bridge.server.http.app import http_app
 from bridge.tools.channel import LocalChannel
@@ -146,13 +146,13 @@ async def test_a_long_result_arrives_as_it_came_and_is_parsed_once(
     async def pay(message: Json) -> Response:
         return form(bytes(result_of(message, result).body))
 
-    large_json = limits.large_json
+    large_json = received_data.large_json
 
     def parse(text: bytes, **options: Any) -> Any:
         parsed.append(len(text))
         return large_json(text, **options)
 
-    monkeypatch.setattr(limits, "large_json", parse)
+    monkeypatch.setattr(received_data, "large_json", parse)
     with endpoint(era, pay=pay) as server:
         async with opened(server.config()) as connection:
             answer = await connection.call_tool("pay", {})
@@ -195,8 +195,8 @@ async def test_an_event_of_too_many_values_over_sse_ends_the_connection_and_the_
         """Answer many lists."""
         return [[]] * 2**11
 
-    monkeypatch.setattr(limits, "_COLLECTED_BYTES", 2**10)
-    monkeypatch.setattr(limits, "BOUNDS", ValueBounds(containers=2**10, entries=2**20))
+    monkeypatch.setattr(received_data, "_COLLECTED_BYTES", 2**10)
+    monkeypatch.setattr(received_data, "BOUNDS", ValueBounds(containers=2**10, entries=2**20))
     with http_server.serving(http_app([many], name="many")) as origin:
         over_sse = HttpTransport(f"{origin}/sse", kind="sse")
         async with opened(ServerConfig(name="many", transport=over_sse)) as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import ssl
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from bridge.client.connection.running_call import CallOptions
-from bridge.client.transports.limits import default_ssl_context
+from bridge.client.transports.received_data import default_ssl_context
 from bridge.errors import BridgeError, ServerUnavailableError
 from bridge.tools.context import InvocationContext
 from tests.client.http_client import sent_by
@@ -42,6 +43,8 @@ from tests.client.raw_http import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from bridge.types import Json
 
 
 pytestmark = pytest.mark.anyio
@@ -241,3 +244,23 @@ async def test_a_number_in_capabilities_that_is_too_large_is_written_as_null() -
         (asked,) = server.calls
     declared = asked.message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
     assert declared == {"elicitation": {"x": None}}
+
+
+def test_progress_and_requests_of_the_server_arrive_in_a_program_run_by_asyncio(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Unlike `anyio.run`, it does not tell sniffio of its event loop, which anyio asks outside of tasks."""
+    heard = Heard()
+
+    def answer(request: Request) -> list[bytes | None]:
+        asked = {"jsonrpc": "2.0", "id": "q", "method": "ping"}
+        messages = [progress(request.token, 1), asked, response(request.call_id, DONE)]
+        return stream(*map(event, messages))
+
+    async def call() -> Json:
+        async with raw_server("legacy", answer) as server, opened(server.config()) as connection:
+            return await connection.call_tool("add", {}, context=InvocationContext(channel=heard))
+
+    assert asyncio.run(call())["content"] == DONE["content"]
+    assert heard.progressed == [(1, 2, "on")]
+    assert caplog.records == []

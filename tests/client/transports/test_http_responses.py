@@ -153,14 +153,17 @@ FOUND = [
     GOOD._replace(headers=["Content-Type: text/plain"], size=1),
     GOOD._replace(headers=["Content-Encoding: identity", "Content-Encoding: br"]),
     GOOD._replace(body={"result": DONE, "method": None}),
+    GOOD._replace(status=202, framing="longer"),
+    GOOD._replace(status=401),
 ]
 """Responses whose outcomes once differed."""
 
 
 @ERAS
-async def test_every_answer_has_the_same_outcome_by_the_http_client(era: str) -> None:
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer key"}], ids=["login", "key"])
+async def test_every_answer_has_the_same_outcome_by_the_http_client(era: str, headers: dict[str, str]) -> None:
     """Random responses; `make fuzz FUZZ=answers` tries thousands."""
-    async with Pair.serving(era) as pair:
+    async with Pair.serving(era, **headers) as pair:
         for answer in [*FOUND, *(Answer.of(Random(seed)) for seed in range(ANSWERS))]:
             own, by_client = await pair.outcomes(answer)
             assert own == by_client, answer

@@ -1,4 +1,4 @@
-"""A publisher in the same process, connected without bytes of a transport."""
+"""A server in the same process, connected without bytes of a transport."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from bridge import InvocationContext, tool
 from bridge.client import ClientHandlers, Connection, MemoryTransport, ServerConfig
 from bridge.errors import ServerError
-from bridge.server import Publisher
+from bridge.server import Server
 from bridge.tools.channel import Channel
 from bridge.tools.questions import ElicitationAnswer
 
@@ -51,8 +51,8 @@ async def by_caller(_question: Any, context: InvocationContext) -> ElicitationAn
     return ElicitationAnswer("accept", {"name": context.peer.name})
 
 
-def connection_to(publisher: Publisher, era: Any, **options: Any) -> Connection:
-    config = ServerConfig(name="greeter", transport=MemoryTransport(publisher), protocol=era)
+def connection_to(server: Server, era: Any, **options: Any) -> Connection:
+    config = ServerConfig(name="greeter", transport=MemoryTransport(server), protocol=era)
     return Connection(config, **options)
 
 
@@ -66,7 +66,7 @@ async def test_each_question_reaches_the_call_that_asks_and_code_has_the_context
         result = await connection.call_tool("greet", {}, context=InvocationContext(channel=caller))
         texts[caller.name] = result["content"][0]["text"]
 
-    connection = connection_to(Publisher(greet, name="greeter"), era, handlers=ClientHandlers(elicitation=by_caller))
+    connection = connection_to(Server(greet, name="greeter"), era, handlers=ClientHandlers(elicitation=by_caller))
     with anyio.fail_after(DEADLINE_SECONDS):
         async with connection, anyio.create_task_group() as tasks:
             for caller in callers:
@@ -92,7 +92,7 @@ async def test_calls_that_run_when_the_connection_closes_are_cancelled(era: str)
         with pytest.raises(ServerError):
             await connection.call_tool("wait", {})
 
-    connection = connection_to(Publisher(wait, name="waiter"), era)
+    connection = connection_to(Server(wait, name="waiter"), era)
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as tasks, connection:
             tasks.start_soon(call)

@@ -14,7 +14,7 @@ from bridge.client.transports.link import Cause, Link, LinkOptions, TransportFai
 from bridge.client.transports.memory import MemoryLink
 from bridge.client.transports.transport import Transport
 from bridge.errors import ServerUnavailableError
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from tests.client.conftest import opened
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class DirectRelay(MemoryLink):
     kind = "relay"
 
     def __init__(self, transport: RelayTransport, options: LinkOptions) -> None:
-        super().__init__(Publisher(ToolBox([add]), name="relayed"), options)
+        super().__init__(Server(ToolBox([add]), name="relayed"), options)
         self._transport = transport
 
     def open(self) -> Any:

@@ -155,6 +155,7 @@ FOUND = [
     b'{"jsonrpc":"2.0","id":"@id","result":' + b"[" * 300 + b"]" * 300 + b"}\n",
     b'{"jsonrpc":"2.0","id":"@id","result":{"content":[],"resultType":"complete","x":"' + b"x" * 300_000 + b'"}}\n',
     b'{"jsonrpc": "2.0", "id": "@id", "error": {"code": 1, "message": "' + b"x" * 300_000 + b'"}}\n',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}\n',
 ]
 
 

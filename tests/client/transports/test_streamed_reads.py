@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge.client.connection.running_call import Call, Deadlines
-from bridge.client.transports.limits import LARGE_BYTES
+from bridge.client.transports.received_data import LARGE_BYTES
 from bridge.client.transports.streamed_reads import StreamedRead
 from bridge.protocol.peer import PendingRequest
 from bridge.tools.context import InvocationContext

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
@@ -14,6 +12,8 @@ from tests.server import http_server as http
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import httpx
 
 ADA = "ada-ada-ada-ada-ada-ada"
 BOB = "bob-bob-bob-bob-bob-bob"
@@ -121,7 +121,7 @@ KINDS: dict[str, type[Modern]] = {"modern": Modern, "handshake": Handshake, "sse
 @contextmanager
 def talking(kind: str, origin: str, token: str) -> Iterator[Modern]:
     """Return a client of one kind, with a credential."""
-    with httpx.Client(timeout=20) as client:
+    with http.whole_client() as client:
         peer = KINDS[kind](client, origin, bearer(token))
         try:
             yield peer

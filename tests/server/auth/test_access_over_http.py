@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth, JwtVerifier, KeyFile
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEYS = ApiKeys(ApiKey("all", ADA), ApiKey("some", BOB, tools=("add", "who*")))
-EVERY_WAY = [(kind, way) for kind in ("modern", "handshake") for way in ("direct", "h11")] + [("sse", "h11")]
+EVERY_WAY = [(kind, way) for kind in ("modern", "handshake", "sse") for way in ("direct", "h11")]
 
 
 def names(peer: Modern) -> list[str]:
@@ -187,8 +187,8 @@ def test_keys_that_change_are_taken_up_without_dropping_anybody(
     path.touch(mode=0o600)
     path.write_text(f"ada {ADA}\nbob {BOB} tools=add\n")
     box = toolbox()
-    publisher = Publisher(box, name="tests")
-    origin = serving(http_app(box, publisher=publisher, auth=KeyFile(path, check_seconds=0.05)))
+    server = Server(box, name="tests")
+    origin = serving(http_app(server, auth=KeyFile(path, check_seconds=0.05)))
     with talking(kind, origin, BOB) as bob:
         assert names(bob) == ["add"]
         with news(bob) as heard:

@@ -47,11 +47,12 @@ def replace(path: Path, text: str | None) -> None:
 def test_each_line_is_a_key(path: Path) -> None:
     digest = "sha256:" + sha256(BOB.encode()).hexdigest()
     path.write_text(
-        f"\ufeff# who\tkey\n\n  ada\t{ADA}\r\nbob {digest} scopes=x,y tools=search_*,add\n", encoding="utf-8"
+        f"\ufeff# who\tkey\n\n  ada\t{ADA}\r\nbob {digest} scopes=x,y tools=search_*,add tags=public,b\n",
+        encoding="utf-8",
     )
     assert read_keys(path) == [
         ApiKey("ada", ADA),
-        ApiKey("bob", BOB, tools=("search_*", "add"), scopes=frozenset({"x", "y"})),
+        ApiKey("bob", BOB, tools=("search_*", "add"), tags=frozenset({"public", "b"}), scopes=frozenset({"x", "y"})),
     ]
 
 
@@ -66,7 +67,7 @@ def test_one_name_may_have_two_keys_while_one_replaces_the_other(path: Path) -> 
         ("", "it contains no key"),
         ("# nobody\n", "it contains no key"),
         (f"ada {ADA}\n{BOB}\n", "line 2: there is no key after the name: a line is NAME KEY"),
-        (f"ada {ADA} admin\n", "line 1: its part 3 should be tools=… or scopes=…"),
+        (f"ada {ADA} admin\n", "line 1: its part 3 should be tools=…, tags=… or scopes=…"),
         (f"ada {ADA} tools=a tools=b\n", "line 1: its part 4 should be"),
         (f"ada {ADA} tools=\n", "line 1: tools= names no tool"),
         (f"a,b {ADA}\n", "line 1: the name of a key has"),

@@ -9,7 +9,7 @@ from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.http.app import http_app
 from bridge.server.limits import Limits, Rate
 from bridge.telemetry.conventions import REFUSALS, SERVER_OPERATION_DURATION
-from bridge.telemetry.switch import enabled
+from bridge.telemetry.current import enabled
 from tests.server.auth.guarded import ADA, bearer, talking, toolbox
 from tests.server.http_server import call, serving
 from tests.server.test_observed import PARENT_ID, TRACED, Watched

@@ -13,7 +13,7 @@ from bridge import ToolBox, tool
 from bridge.server import http_app
 from bridge.server.cluster import Cluster
 from bridge.server.http.sessions import Sessions
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.transform import renamed
 from tests.server.cluster.speaking import Talk, events
 
@@ -46,15 +46,15 @@ class Replica:
 
     def __init__(self, name: str, url: str) -> None:
         self.tools = ToolBox([one])
-        self.publisher = Publisher(self.tools, name=name)
-        self.shared = Cluster(url, self.publisher, Sessions(), None)
+        self.server = Server(self.tools, name=name)
+        self.shared = Cluster(url, self.server, Sessions(), None)
         self.told = 0
         self._heard = anyio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with self.shared.running():
-            end = self.publisher.changes.listen(self._tell)
+            end = self.server.changes.listen(self._tell)
             yield
             end()
 

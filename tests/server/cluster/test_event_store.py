@@ -142,6 +142,14 @@ async def test_events_stay_in_redis_until_they_are_dropped(replica: Replica) -> 
     assert (events.size, await replica.redis.keys(pattern)) == (0, [])
 
 
+async def test_ids_of_requests_may_be_any_text(replica: Replica) -> None:
+    events = events_of(replica)
+    start = await events.store("\ud800:/", None)
+    await events.store("\ud800:/", ANSWER, is_answer=True)
+    ((_, answer),) = await replayed(events, start)
+    assert answer == ANSWER
+
+
 async def test_what_could_not_be_stored_is_stored_later_and_following_ends_meanwhile(tmp_path: Path) -> None:
     with redis_server(tmp_path) as server:
         replica = Replica(redis_at(server.url), "bridge:{away}")

@@ -15,7 +15,7 @@ from bridge.server.cluster import Cluster
 from bridge.server.cluster import replica as link_module
 from bridge.server.cluster.replica import Replica
 from bridge.server.http.sessions import Sessions
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from tests.redis_server import redis_server
 from tests.server.cluster.speaking import Talk, message_in, text_of
 from tests.server.cluster.tools import TOOLS
@@ -132,7 +132,7 @@ async def test_redis_is_gone_where_it_was_late_twice_for_once_may_be_this_proces
 
 
 def test_all_keys_of_a_server_are_on_one_node_of_a_cluster(redis: RedisServer) -> None:
-    link = Cluster(redis.url, Publisher(TOOLS, name="one"), Sessions(), None).replica
+    link = Cluster(redis.url, Server(TOOLS, name="one"), Sessions(), None).replica
     assert {key_slot(link.key(*parts).encode()) for parts in (("session", "a"), ("ended", "b"), ("rate", "c"))} == {
         key_slot(b"{one}")
     }

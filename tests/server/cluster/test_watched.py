@@ -18,7 +18,7 @@ from bridge.redis import redis_at
 from bridge.server import http_app
 from bridge.server.cluster.replica import Replica
 from bridge.server.cluster.session_records import SessionRecords, watched_message
-from bridge.server.served import resources
+from bridge.server.lists import resources
 from tests.server.cluster.speaking import DEADLINE_SECONDS, Replicas, Talk, events, message_in
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import anyio.to_thread
 import httpx
 import pytest
 
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server
 from tests.server.http_server import (
@@ -261,8 +261,8 @@ def test_what_a_client_carries_is_opened_by_every_process_with_the_same_keys(
     client: httpx.Client, serving: Callable[..., str]
 ) -> None:
     def url(*keys: bytes) -> str:
-        publisher = Publisher(ToolBox(GREET), name="tests", state_keys=keys)
-        return serving(http_app(publisher.tools, publisher=publisher)) + "/mcp"
+        server = Server(ToolBox(GREET), name="tests", state_keys=keys)
+        return serving(http_app(server)) + "/mcp"
 
     first, second, stranger = url(b"k" * 32), url(b"n" * 32, b"k" * 32), url(b"s" * 32)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.testclient import TestClient
 
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.server.limits import Limits
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.toolbox import ToolBox
@@ -22,7 +22,7 @@ from tests.server.http_server import (
     modern_headers,
     open_session,
 )
-from tests.server.tools import ADD, GREET
+from tests.server.tools import ADD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,20 +70,18 @@ def test_an_app_that_cannot_be_meant_is_refused(options: dict[str, Any], complai
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"name": "other"}, "give name to the Publisher"),
-        ({"version": "1"}, "give version to the Publisher"),
-        ({"instructions": "Add.", "page_size": -5}, "give instructions and page_size to the Publisher"),
-        ({"policy": ExecutionPolicy()}, "give policy to the Publisher"),
-        ({"limits": Limits()}, "give limits to the Publisher"),
-        ({"tools": ToolBox(GREET)}, "the Publisher has other tools"),
+        ({"name": "other"}, "give name to the Server"),
+        ({"version": "1"}, "give version to the Server"),
+        ({"instructions": "Add.", "page_size": -5}, "give instructions and page_size to the Server"),
+        ({"policy": ExecutionPolicy()}, "give policy to the Server"),
+        ({"limits": Limits()}, "give limits to the Server"),
     ],
 )
-def test_arguments_that_a_publisher_has_are_refused_beside_it(options: dict[str, Any], complaint: str) -> None:
-    publisher = Publisher(ADD, name="own")
-    for same in (None, ADD, publisher.tools):
-        http_app(same, publisher=publisher)
+def test_arguments_that_a_server_has_are_refused_beside_it(options: dict[str, Any], complaint: str) -> None:
+    server = Server(ADD, name="own")
+    http_app(server)
     with pytest.raises(ValueError, match=complaint):
-        http_app(**{"tools": None, **options}, publisher=publisher)
+        http_app(server, **options)
 
 
 @pytest.mark.parametrize(("sse", "streamable"), [(True, False), (False, True)])

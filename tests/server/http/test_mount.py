@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from bridge.errors import DefinitionError
-from bridge.server import Publisher, http_app, mount
+from bridge.server import Server, http_app, mount
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.tools.toolbox import ToolBox
 from tests.server.auth.guarded import ADA
@@ -63,20 +63,21 @@ def test_what_a_toolbox_takes_can_be_served(serving: Callable[..., str], tools: 
 
 
 @pytest.mark.parametrize(
-    ("options", "title"),
+    ("served", "options", "title"),
     [
-        ({"name": "numbers", "instructions": "Sums."}, {}),
+        (double, {"name": "numbers", "instructions": "Sums."}, {}),
         (
-            {"publisher": Publisher(double, name="numbers", title="N", version="2", instructions="Sums.")},
+            Server(double, name="numbers", title="N", version="2", instructions="Sums."),
+            {},
             {"title": "N", "version": "2"},
         ),
     ],
 )
 def test_clients_are_told_what_the_server_is(
-    serving: Callable[..., str], options: dict[str, Any], title: dict[str, str]
+    serving: Callable[..., str], served: object, options: dict[str, Any], title: dict[str, str]
 ) -> None:
     app = Starlette()
-    mount(app, "/tools", double, **options)
+    mount(app, "/tools", served, **options)
     reply = httpx.post(serving(app) + "/tools", json=initialize(), headers=HEADERS)
     told = answer(reply)["result"]
     assert (told["serverInfo"], told["instructions"]) == ({"name": "numbers", "version": ""} | title, "Sums.")

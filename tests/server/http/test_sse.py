@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -13,10 +14,14 @@ from mcp.client.sse import sse_client
 from mcp_types import ElicitResult, TextContent
 
 from bridge.server import http_app
+from bridge.server.auth import ApiKey, ApiKeys
+from bridge.server.eager_tasks import EagerTasks
+from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server
+from tests.server.auth.guarded import ADA, BOB, Sse, bearer, talking
 from tests.server.http.test_app import BROKEN
-from tests.server.http_server import HEADERS, call, events, initialize, modern, notification, request
+from tests.server.http_server import HEADERS, call, events, initialize, modern, notification, request, whole_client
 from tests.server.tools import ADD, GREET, Holding, made
 
 if TYPE_CHECKING:
@@ -30,10 +35,22 @@ if TYPE_CHECKING:
 DEADLINE_SECONDS = 10
 
 
+@pytest.fixture(scope="module", params=["direct", "h11"])
+def http(request: pytest.FixtureRequest) -> str:
+    """Messages are received before ASGI, and in ASGI."""
+    kind: str = request.param
+    return kind
+
+
 @pytest.fixture(scope="module")
-def origin() -> Iterator[str]:
-    with http_server.serving(http_app(ToolBox(ADD, GREET))) as origin:
+def origin(http: str) -> Iterator[str]:
+    with http_server.serving(http_app(ToolBox(ADD, GREET)), http=http) as origin:
         yield origin
+
+
+@pytest.fixture
+def serving(serving: Callable[..., str], http: str) -> Callable[..., str]:
+    return partial(serving, http=http)
 
 
 class Session:
@@ -63,7 +80,7 @@ class Session:
 
 @contextmanager
 def session(origin: str) -> Iterator[Session]:
-    with httpx.Client(timeout=DEADLINE_SECONDS) as client, client.stream("GET", f"{origin}/sse") as stream:
+    with whole_client() as client, client.stream("GET", f"{origin}/sse") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         yield Session(client, origin, stream.iter_lines())
 
@@ -105,6 +122,48 @@ def test_a_request_at_the_wrong_door_is_refused(
     body = json.dumps(initialize()) if method == "POST" else None
     assert httpx.request(method, origin + path, content=body, headers=HEADERS).status_code == status
     assert errors() == []
+
+
+def test_every_message_is_checked_by_the_guards(serving: Callable[..., str]) -> None:
+    app = http_app(ToolBox(ADD), auth=ApiKeys(ApiKey("ada", ADA), ApiKey("bob", BOB)))
+    with talking("sse", serving(app), ADA) as ada:
+        assert isinstance(ada, Sse)
+        message, headers = call("add", {"a": 1, "b": 2}), HEADERS | ada.credential
+        wrong = [
+            {"authorization": ""},
+            bearer("nobody"),
+            bearer(BOB),
+            {"host": "evil.example"},
+            {"origin": "https://evil.example"},
+            {"content-type": "text/plain"},
+        ]
+        found = [ada.client.post(ada.messages_url, json=message, headers=headers | each).status_code for each in wrong]
+        assert found == [401, 401, 404, 421, 403, 415]
+        assert ada.ask(message)["result"]["isError"] is False
+
+
+def test_a_call_starts_in_the_turn_of_its_message(
+    serving: Callable[..., str], http: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, step = list[str](), EagerTasks.step
+
+    def noted(self: EagerTasks, work: Any) -> Any:
+        steps.append(work.__name__)
+        return step(self, work)
+
+    monkeypatch.setattr(EagerTasks, "step", noted)
+
+    @tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    with session(serving(http_app(ToolBox(add)))) as opened:
+        opened.open()
+        for number in (1, 2, 3):
+            assert opened.ask(call("add", {"a": 1, "b": number}))["result"]["structuredContent"] == {
+                "result": 1 + number
+            }
+    assert ("add" in steps) is (http == "direct")
 
 
 def test_the_handshake_era_is_pinned(origin: str) -> None:

@@ -11,7 +11,8 @@ from bridge.server import http_app
 from bridge.server.http import asgi_calls
 from bridge.server.http.asgi_calls import serve_stream
 from bridge.server.http.requests import Head, Request
-from bridge.server.http.streams import KEEP_ALIVE, OpenStreams, stream_headers
+from bridge.server.http.responses import AsgiBody
+from bridge.server.http.streams import KEEP_ALIVE, EventStream, OpenStreams, stream_headers
 from bridge.tools.toolbox import ToolBox
 from tests.server import http_server
 from tests.server.http_server import events, modern, modern_headers, open_session, request
@@ -109,6 +110,22 @@ async def test_a_stream_is_ended_by_its_server_by_others_and_by_its_client(endin
             {"server": streams.end, "others": ends[0], "client": client.gone.set}[ending]()
     assert (b"".join(client.parts), client.is_complete) == (b"one", ending != "client")
     assert (len(streams), ends) == (0, [])
+
+
+@pytest.mark.anyio
+async def test_a_call_that_only_reports_lets_others_run_and_is_cancelled_though_its_client_reads() -> None:
+    stream, sent = EventStream(AsgiBody(Client().request().send), None, "1", None), 0
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel, scope)
+            while sent < 1000:
+                await stream.send(b"{}")
+                sent += 1
+    assert sent < 1000
+
+
+async def cancel(scope: anyio.CancelScope) -> None:
+    scope.cancel()
 
 
 @pytest.mark.anyio

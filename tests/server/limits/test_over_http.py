@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.limits import Limits, Rate, guard
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
@@ -197,9 +197,9 @@ def test_calls_that_wait_are_limited_for_all_callers_together_and_who_has_many_l
     kind: str, http_kind: str
 ) -> None:
     held = Held()
-    publisher = Publisher(ToolBox(add, held.tool()), name="limited", max_calls=4)
+    server = Server(ToolBox(add, held.tool()), name="limited", max_calls=4)
     with (
-        http.serving(http_app(publisher.tools, publisher=publisher, auth=KEYS), http=http_kind) as origin,
+        http.serving(http_app(server, auth=KEYS), http=http_kind) as origin,
         talking("modern", origin, ADA) as ada,
         talking("handshake", origin, ADA) as ada_too,
         talking(kind, origin, ADA) as ada_again,
@@ -226,13 +226,13 @@ def test_calls_that_wait_are_limited_for_all_callers_together_and_who_has_many_l
 @BOTH_WAYS
 def test_without_keys_who_calls_from_one_address_leaves_calls_to_other_addresses(http_kind: str) -> None:
     held = Held()
-    publisher = Publisher(ToolBox(add, held.tool()), name="limited", max_calls=4)
+    server = Server(ToolBox(add, held.tool()), name="limited", max_calls=4)
 
     def client_at(address: str) -> httpx.Client:
         return httpx.Client(timeout=20, transport=httpx.HTTPTransport(local_address=address))
 
     with (
-        http.serving(http_app(publisher.tools, publisher=publisher), http=http_kind) as origin,
+        http.serving(http_app(server), http=http_kind) as origin,
         client_at("127.0.0.1") as here,
         client_at("127.0.0.2") as there,
         anyio.from_thread.start_blocking_portal() as portal,

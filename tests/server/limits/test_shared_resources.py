@@ -16,7 +16,7 @@ import pytest
 
 from bridge.server import http_app
 from bridge.server.http import requests
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.function import tool
 from bridge.tools.threads import DEFAULT_THREADS, set_thread_limit
 from bridge.tools.toolbox import ToolBox
@@ -93,7 +93,7 @@ def test_while_all_threads_are_busy_addresses_take_turns(http_kind: str) -> None
     def client_at(address: str) -> httpx.Client:
         return httpx.Client(timeout=20, transport=httpx.HTTPTransport(local_address=address))
 
-    publisher = Publisher(ToolBox(hold), name="threads")
+    server = Server(ToolBox(hold), name="threads")
 
     @contextmanager
     def one_thread() -> Iterator[None]:
@@ -105,7 +105,7 @@ def test_while_all_threads_are_busy_addresses_take_turns(http_kind: str) -> None
 
     with (
         one_thread(),
-        http.serving(http_app(publisher.tools, publisher=publisher), http=http_kind) as origin,
+        http.serving(http_app(server), http=http_kind) as origin,
         client_at("127.0.0.1") as here,
         client_at("127.0.0.2") as there,
         ThreadPoolExecutor(8) as threads,
@@ -114,7 +114,7 @@ def test_while_all_threads_are_busy_addresses_take_turns(http_kind: str) -> None
         calls = []
         for number, (peer, name) in enumerate([*[(one, f"one {each}") for each in range(4)], (other, "other")], 11):
             calls.append(threads.submit(peer.send, http.call("hold", {"name": name}) | {"id": number}))
-            while len(publisher.running) < len(calls):  # it waits for a thread, after those before it
+            while len(server.running) < len(calls):  # it waits for a thread, after those before it
                 assert not calls[-1].done()
         assert started.acquire(timeout=DEADLINE_SECONDS)
         go_on.set()

@@ -12,7 +12,7 @@ from mcp_types import PromptReference, ResourceTemplateReference
 
 from bridge import InvocationContext, ToolError, prompt, resource
 from bridge.protocol.messages import ProtocolError
-from bridge.server import Publisher
+from bridge.server import Server
 from bridge.server.auth.access import Access, ToolScopes
 from bridge.server.changes import Change, Changes
 from bridge.server.features import Features
@@ -76,7 +76,7 @@ TEMPLATE = ResourceTemplateReference(type="ref/resource", uri="x://{name}")
 
 
 async def test_completions_fail_like_what_they_belong_to() -> None:
-    async with Client(memory(Publisher([by_name, greeting], name="tests"))) as client:
+    async with Client(memory(Server([by_name, greeting], name="tests"))) as client:
         assert (await client.complete(PROMPT, {"name": "name", "value": "a"})).completion.values == ["a0", "a1", "a2"]
         for ref in (PROMPT, TEMPLATE):
             assert await error_of(client.complete(ref, {"name": "name", "value": "refuse"})) == (-32603, "not these")
@@ -87,7 +87,7 @@ async def test_completions_fail_like_what_they_belong_to() -> None:
 
 async def test_limits_hold_for_results_and_completions() -> None:
     limits = Limits(max_result_bytes=100, tool_rates={"greeting": Rate(2, 1000)})
-    async with Client(memory(Publisher([by_name, greeting], name="tests", limits=limits))) as client:
+    async with Client(memory(Server([by_name, greeting], name="tests", limits=limits))) as client:
         code, message = await error_of(client.read_resource("x://a"))
         assert code == -32603
         assert "bytes, and may have 100" in message
@@ -107,7 +107,7 @@ async def test_the_policy_holds_for_reads_and_prompts() -> None:
         return ""
 
     policy = ExecutionPolicy(timeout_seconds=0.05, before=(lambda request, _: seen.append(request.name),))
-    async with Client(memory(Publisher([slow], name="tests", policy=policy))) as client:
+    async with Client(memory(Server([slow], name="tests", policy=policy))) as client:
         with anyio.fail_after(DEADLINE_SECONDS):
             code, message = await error_of(client.read_resource("x://slow"))
     assert (code, seen) == (-32603, ["slow"])
@@ -115,7 +115,7 @@ async def test_the_policy_holds_for_reads_and_prompts() -> None:
 
 
 async def test_completions_need_the_scope_of_their_prompt() -> None:
-    publisher = Publisher([by_name, greeting], name="tests")
+    publisher = Server([by_name, greeting], name="tests")
     assert publisher.prompts is not None
     assert publisher.resources is not None
     access = Access(tool_scopes=ToolScopes({"*": {"read"}}))

@@ -30,10 +30,10 @@ from bridge import (
     resource,
     tool,
 )
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits, Rate
-from bridge.server.served.resources import MAX_WATCHED
+from bridge.server.lists.resources import MAX_WATCHED
 from tests.server import http_server as http
 from tests.server.memory import memory
 
@@ -214,7 +214,7 @@ async def test_a_key_sees_what_its_names_allow_and_scopes_are_needed() -> None:
 
 async def test_limits_hold_for_reads_and_prompts() -> None:
     limits = Limits(tool_rates={"today": Rate(1, 1000), "review": Rate(1, 1000)})
-    async with Client(memory(Publisher(EVERYTHING, name="tests", limits=limits))) as client:
+    async with Client(memory(Server(EVERYTHING, name="tests", limits=limits))) as client:
         await client.read_resource("notes://today")
         await client.get_prompt("review", {"code": "x"})
         for request in (client.read_resource("notes://today"), client.get_prompt("review", {"code": "x"})):
@@ -239,7 +239,7 @@ async def test_changes_are_notified(era: Any) -> None:
             heard.set()
 
     async with Client(
-        memory(Publisher(Features(resources=resources, prompts=prompts), name="tests")),
+        memory(Server(Features(resources=resources, prompts=prompts), name="tests")),
         mode=era,
         message_handler=listen,
     ) as client:
@@ -273,7 +273,7 @@ async def test_changes_are_notified(era: Any) -> None:
 
 
 async def test_a_server_without_them_says_so() -> None:
-    async with Client(memory(Publisher(add, name="tests")), mode="legacy") as client:
+    async with Client(memory(Server(add, name="tests")), mode="legacy") as client:
         for request in (
             client.list_resources(),
             client.list_prompts(),
@@ -282,7 +282,7 @@ async def test_a_server_without_them_says_so() -> None:
         ):
             assert (await error_of(request))[0] == -32601
     with pytest.raises(DefinitionError, match="there are no tools, resources or prompts in"):
-        Publisher([], name="tests")
+        Server([], name="tests")
 
 
 async def test_a_combined_box_follows_its_sources(caplog: pytest.LogCaptureFixture) -> None:

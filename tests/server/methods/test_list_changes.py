@@ -14,7 +14,7 @@ from mcp import Client
 from mcp.client.sse import sse_client
 from mcp_types import ToolListChangedNotification
 
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.connection import StreamConnection
 from bridge.server.exchange import LocalOrigin
@@ -73,8 +73,8 @@ async def add_in_thread(tools: ToolBox) -> None:
 @pytest.mark.parametrize("transport", ["memory", "http", "sse"])
 async def test_a_session_of_the_handshake_era_is_told(serving: Callable[..., str], transport: str) -> None:
     tools = ToolBox(ADD)
-    publisher = Publisher(tools, name="tests")
-    origin = serving(http_app(tools, publisher=publisher))
+    publisher = Server(tools, name="tests")
+    origin = serving(http_app(publisher))
     server: Any = {"memory": memory(publisher), "http": f"{origin}/mcp", "sse": sse_client(f"{origin}/sse")}[transport]
     news = News()
     async with Client(server, mode="legacy", message_handler=news) as client:
@@ -92,8 +92,8 @@ async def test_a_session_of_the_handshake_era_is_told(serving: Callable[..., str
 @pytest.mark.parametrize("transport", ["memory", "http"])
 async def test_a_subscription_of_the_modern_era_is_told(serving: Callable[..., str], transport: str) -> None:
     tools = ToolBox(ADD)
-    publisher = Publisher(tools, name="tests")
-    server: Any = memory(publisher) if transport == "memory" else serving(http_app(tools, publisher=publisher)) + "/mcp"
+    publisher = Server(tools, name="tests")
+    server: Any = memory(publisher) if transport == "memory" else serving(http_app(publisher)) + "/mcp"
     async with Client(server) as client:
         assert client.server_capabilities.tools is not None
         assert client.server_capabilities.tools.list_changed is True
@@ -108,8 +108,8 @@ async def test_a_subscription_of_the_modern_era_is_told(serving: Callable[..., s
 
 async def test_a_session_that_has_ended_is_forgotten(serving: Callable[..., str]) -> None:
     tools = ToolBox(ADD)
-    publisher = Publisher(tools, name="tests")
-    url = serving(http_app(tools, publisher=publisher)) + "/mcp"
+    publisher = Server(tools, name="tests")
+    url = serving(http_app(publisher)) + "/mcp"
 
     def open_and_delete() -> None:
         with httpx.Client() as client:
@@ -127,7 +127,7 @@ async def test_a_session_that_has_ended_is_forgotten(serving: Callable[..., str]
 
 
 async def test_a_client_that_greets_again_and_again_is_told_once() -> None:
-    publisher = Publisher(ToolBox(ADD), name="tests")
+    publisher = Server(ToolBox(ADD), name="tests")
     written: list[bytes] = []
     connection = StreamConnection(publisher, dispatch_of(publisher), LocalOrigin(EVERYTHING), written.append)
     async with connection.running():
@@ -144,7 +144,7 @@ async def test_a_client_that_greets_again_and_again_is_told_once() -> None:
 
 async def test_a_session_that_does_not_read_holds_up_nobody() -> None:
     tools, news = ToolBox(ADD), News()
-    publisher = Publisher(tools, name="tests")
+    publisher = Server(tools, name="tests")
     written, waiting, reads = list[bytes](), list[bool](), anyio.Event()
 
     async def drained() -> None:

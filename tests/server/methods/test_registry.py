@@ -11,12 +11,13 @@ from bridge import prompt, resource
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND
 from bridge.server.auth.access import EVERYTHING, Access
+from bridge.server.channel import context_of
 from bridge.server.core import ServerCore
 from bridge.server.http.app import http_app
 from bridge.server.methods.method import MODERN, Method, Target, required_text
 from bridge.server.methods.registry import METHODS, methods_of
 from bridge.telemetry.conventions import SERVER_OPERATION_DURATION
-from bridge.telemetry.switch import enabled
+from bridge.telemetry.current import enabled
 from bridge.tools.toolbox import ToolBox
 from bridge.wire.received import SERVER_INFO_KEY
 from tests.server.http_server import answer, modern, modern_headers, open_session, request, serving
@@ -24,11 +25,10 @@ from tests.server.test_observed import PROTOCOLS, Watched
 from tests.server.tools import ADD
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from bridge.server.exchange import ServedExchange
-    from bridge.server.methods.method import Written
-    from bridge.tools.context import InvocationContext
+    from bridge.tools.caller import Caller
     from bridge.types import Json
 
 SHOUT = "test/shout"
@@ -58,17 +58,12 @@ class Surroundings(Method):
     def plan(self, exchange: ServedExchange) -> None:
         required_text(exchange.params, "name")
 
-    def run(
-        self, exchange: ServedExchange, context: InvocationContext, write: Callable[[Json], Written]
-    ) -> Awaitable[Written]:
+    async def run(self, exchange: ServedExchange) -> bytes:
         WAYS.append("run")
-        return self._written(context, write, modern=exchange.modern)
+        surroundings: Json = {"agent": context_of(exchange).headers["user-agent"]}
+        return exchange.write(surroundings | ({"resultType": "complete"} if exchange.modern else {}))
 
-    async def _written(self, context: InvocationContext, write: Callable[[Json], Written], *, modern: bool) -> Written:
-        surroundings: Json = {"agent": context.headers["user-agent"]}
-        return write(surroundings | ({"resultType": "complete"} if modern else {}))
-
-    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING) -> Target:
+    def target(self, params: Mapping[str, Any], access: Access = EVERYTHING, caller: Caller | None = None) -> Target:
         return Target(params["name"], params["name"], None)
 
 

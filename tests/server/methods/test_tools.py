@@ -16,7 +16,7 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.server.channel import context_of
 from bridge.server.dispatch import Dispatch
 from bridge.server.exchange import LocalOrigin, ServedExchange
-from bridge.server.publisher import Publisher
+from bridge.server.server import Server
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.function import tool
 from bridge.tools.questions import Elicitation, InputRequired
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.anyio
 
 def dispatched(*tools: Any, **options: Any) -> tuple[Dispatch, ToolBox]:
     toolbox = ToolBox(*tools)
-    return Dispatch(Publisher(toolbox, name="tests", version="1", **options)), toolbox
+    return Dispatch(Server(toolbox, name="tests", version="1", **options)), toolbox
 
 
 def exchange_of(dispatch: Dispatch, name: str, *, is_modern: bool = True) -> ServedExchange:

@@ -10,7 +10,7 @@ from uuid import uuid4
 import anyio
 
 from bridge import InvocationContext, TaskPolicy, ToolError, tool
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tasks.shared.redis_store import RedisTaskStore
 from tests.server import http_server
@@ -108,16 +108,16 @@ def served(
 ) -> Iterator[str]:
     """Serve the tools; gives the origin."""
     gate = gate or Gate()
-    publisher = publisher_of(tools(gate), limits, **options)
+    server = publisher_of(tools(gate), limits, **options)
     try:
-        with http_server.serving(http_app(publisher.tools, publisher=publisher, auth=auth), http=http) as origin:
+        with http_server.serving(http_app(server, auth=auth), http=http) as origin:
             yield origin
     finally:
         gate.open()
 
 
-def publisher_of(functions: object, limits: Limits | None = None, **options: Any) -> Publisher:
+def publisher_of(functions: object, limits: Limits | None = None, **options: Any) -> Server:
     """A server of its own name, with tasks in one of the places."""
     if redis_urls:
         options["store"] = RedisTaskStore(redis_urls[0])
-    return Publisher(functions, name=f"tests-{uuid4().hex}", tasks=TaskOptions(**options), limits=limits)
+    return Server(functions, name=f"tests-{uuid4().hex}", tasks=TaskOptions(**options), limits=limits)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from bridge import Caller, InvocationContext, TaskPolicy, tool
-from bridge.server import Publisher, SqliteTaskStore, TaskOptions, http_app
+from bridge.server import Server, SqliteTaskStore, TaskOptions, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.tasks import running_task
 from bridge.server.tasks.restarts import MAX_RUNS, rerun_request
@@ -31,7 +31,7 @@ KEY = "a-key-of-tests-that-is-long-enough"
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
-class Server:
+class TaskServer:
     """A server whose functions record what they do."""
 
     def __init__(self, store: TaskStore) -> None:
@@ -65,12 +65,12 @@ class Server:
             self.began.set()
             await anyio.sleep_forever()
 
-        self._publisher = Publisher([add, add_again, wait, wait_again], name="tests", tasks=TaskOptions(store=store))
+        self._publisher = Server([add, add_again, wait, wait_again], name="tests", tasks=TaskOptions(store=store))
 
     @contextmanager
     def serving(self) -> Iterator[TaskClient]:
         auth = Auth(ApiKeys(ApiKey(name="ada", key=KEY)))
-        app = http_app(self._publisher.tools, publisher=self._publisher, auth=auth)
+        app = http_app(self._publisher, auth=auth)
         with http_server.serving(app, http="direct") as origin, TaskClient(origin, KEY) as client:
             yield client
 
@@ -102,15 +102,15 @@ NAME = {"action": "accept", "content": {"name": "Ada"}}
 
 def test_a_result_is_found_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
-    with Server(SqliteTaskStore(path)).serving() as client:
+    with TaskServer(SqliteTaskStore(path)).serving() as client:
         before = client.settled(task_id := client.created("add", a=1, b=2))
-    with Server(SqliteTaskStore(path)).serving() as client:
+    with TaskServer(SqliteTaskStore(path)).serving() as client:
         assert client.get(task_id) == before
 
 
 def test_an_unfinished_task_fails_with_an_unknown_outcome_and_is_not_run_again(tmp_path: Path) -> None:
     anyio.run(left, tmp_path / "tasks.db", unfinished("add", a=1, b=2))
-    server = Server(SqliteTaskStore(tmp_path / "tasks.db"))
+    server = TaskServer(SqliteTaskStore(tmp_path / "tasks.db"))
     with server.serving() as client:
         found = client.get("the-id-of-add")
     assert (found["status"], found["error"]) == ("failed", UNKNOWN)
@@ -119,7 +119,7 @@ def test_an_unfinished_task_fails_with_an_unknown_outcome_and_is_not_run_again(t
 
 def test_an_unfinished_task_of_an_idempotent_tool_runs_again_for_its_caller(tmp_path: Path) -> None:
     anyio.run(left, tmp_path / "tasks.db", unfinished("add_again", a=1, b=2))
-    with Server(SqliteTaskStore(tmp_path / "tasks.db")).serving() as client:
+    with TaskServer(SqliteTaskStore(tmp_path / "tasks.db")).serving() as client:
         task_id = "the-id-of-add_again"
         client.state(task_id, "input_required")
         client.update(task_id, name=NAME)
@@ -129,14 +129,14 @@ def test_an_unfinished_task_of_an_idempotent_tool_runs_again_for_its_caller(tmp_
 def test_a_task_that_runs_again_keeps_the_answers_to_its_questions(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     anyio.run(left, path, unfinished("add_again", a=1, b=2, answers={"name": NAME}))
-    with Server(SqliteTaskStore(path)).serving() as client:
+    with TaskServer(SqliteTaskStore(path)).serving() as client:
         found = client.settled("the-id-of-add_again")
     assert found["result"]["content"] == [{"type": "text", "text": "3 for ada, Ada"}]
 
 
 def test_a_task_that_ended_several_processes_does_not_run_again(tmp_path: Path) -> None:
     anyio.run(left, tmp_path / "tasks.db", unfinished("add_again", a=1, b=2, runs=MAX_RUNS))
-    server = Server(SqliteTaskStore(tmp_path / "tasks.db"))
+    server = TaskServer(SqliteTaskStore(tmp_path / "tasks.db"))
     with server.serving() as client:
         assert client.get("the-id-of-add_again")["status"] == "failed"
     assert server.runs == []
@@ -144,11 +144,11 @@ def test_a_task_that_ended_several_processes_does_not_run_again(tmp_path: Path) 
 
 def test_a_server_that_ends_stores_unknown_outcomes_and_runs_idempotent_tools_again(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
-    server = Server(SqliteTaskStore(path))
+    server = TaskServer(SqliteTaskStore(path))
     with server.serving() as client:
         task_id, idempotent = client.created("wait"), client.created("wait_again")
         assert server.began.wait(20)
-    server = Server(SqliteTaskStore(path))
+    server = TaskServer(SqliteTaskStore(path))
     with server.serving() as client:
         found = client.get(task_id)
         assert found["error"]["message"] == "the server ended while 'wait' ran, and its outcome is unknown"
@@ -181,7 +181,7 @@ class FailingStore(MemoryTaskStore):
 def test_a_task_that_cannot_be_stored_is_refused_and_not_run(caplog: pytest.LogCaptureFixture) -> None:
     store = FailingStore()
     store.is_full = True
-    server = Server(store)
+    server = TaskServer(store)
     with server.serving() as client:
         refused = client.call("add", a=1, b=2)
         assert refused == {
@@ -200,7 +200,7 @@ def test_an_outcome_that_cannot_be_stored_is_found_and_stored_later(
 ) -> None:
     monkeypatch.setattr(running_task, "_SAVE_AGAIN_SECONDS", 0.01)
     store = FailingStore()
-    with Server(store).serving() as client:
+    with TaskServer(store).serving() as client:
         task_id = client.created("add_again", a=1, b=2)
         client.state(task_id, "input_required")
         store.is_full = True
@@ -243,8 +243,8 @@ def test_a_task_that_expires_while_its_outcome_is_stored_is_deleted() -> None:
     async def short() -> None:
         """Ends at once."""
 
-    publisher = Publisher(short, name="tests", tasks=TaskOptions(store=store))
-    with http_server.serving(http_app(short, publisher=publisher)) as origin, TaskClient(origin) as client:
+    publisher = Server(short, name="tests", tasks=TaskOptions(store=store))
+    with http_server.serving(http_app(publisher)) as origin, TaskClient(origin) as client:
         task_id = client.created("short")
         assert store.saving.wait(20)
         while client.get(task_id).get("code") != -32602:  # until it has expired
@@ -256,7 +256,7 @@ def test_a_task_that_expires_while_its_outcome_is_stored_is_deleted() -> None:
 
 def test_a_store_that_cannot_be_read_is_an_error_that_says_when_to_try_again() -> None:
     store = FailingStore()
-    with Server(store).serving() as client:
+    with TaskServer(store).serving() as client:
         task_id = client.created("add", a=1, b=2)
         client.settled(task_id)
         store.is_broken = True

@@ -12,7 +12,7 @@ import pytest
 
 from bridge import InvocationContext, tool
 from bridge.protocol.messages import ProtocolError
-from bridge.server import Publisher, SqliteTaskStore, http_app
+from bridge.server import Server, SqliteTaskStore, http_app
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tasks.store import MemoryTaskStore, TaskStoreError
@@ -56,18 +56,18 @@ class SlowStore(MemoryTaskStore):
         await super().save(record)
 
 
-def call(publisher: Publisher) -> asyncio.Task[Any]:
-    (called,) = publisher.tools
-    assert publisher.tasks is not None
+def call(server: Server) -> asyncio.Task[Any]:
+    (called,) = server.tools
+    assert server.tasks is not None
     context = InvocationContext(client_capabilities=SUPPORTS_TASKS)
-    return asyncio.get_running_loop().create_task(publisher.tasks.call(called, {}, context, EVERYTHING))
+    return asyncio.get_running_loop().create_task(server.tasks.call(called, {}, context, EVERYTHING))
 
 
-async def wait_for_room(publisher: Publisher) -> None:
+async def wait_for_room(server: Server) -> None:
     """Call until there is a place."""
     while True:
         try:
-            await call(publisher)
+            await call(server)
         except ProtocolError:
             await asyncio.sleep(0)
         else:
@@ -86,15 +86,15 @@ async def test_a_call_that_is_cancelled_while_its_task_is_stored_ends_and_leaves
         await context.start_task()
         await asyncio.Event().wait()
 
-    publisher = Publisher(wait, name="tests", tasks=TaskOptions(store=store, max_tasks=1))
+    server = Server(wait, name="tests", tasks=TaskOptions(store=store, max_tasks=1))
     with anyio.fail_after(20):
-        cancelled = call(publisher)
+        cancelled = call(server)
         await store.began.wait()
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cancelled
         store.gate.set()
-        await wait_for_room(publisher)
+        await wait_for_room(server)
 
 
 async def test_a_store_that_fails_unexpectedly_leaves_no_place_taken() -> None:
@@ -105,11 +105,11 @@ async def test_a_store_that_fails_unexpectedly_leaves_no_place_taken() -> None:
     async def run() -> None:
         """Runs."""
 
-    publisher = Publisher(run, name="tests", tasks=TaskOptions(store=store, max_tasks=1))
+    server = Server(run, name="tests", tasks=TaskOptions(store=store, max_tasks=1))
     with anyio.fail_after(20):
         with pytest.raises(OSError, match="unexpected"):
-            await call(publisher)
-        await call(publisher)
+            await call(server)
+        await call(server)
 
 
 async def test_a_call_that_is_cancelled_before_its_task_cannot_be_stored_ends() -> None:
@@ -124,9 +124,9 @@ async def test_a_call_that_is_cancelled_before_its_task_cannot_be_stored_ends() 
         finally:
             ended.set()
 
-    publisher = Publisher(wait, name="tests", tasks=TaskOptions(store=store))
+    server = Server(wait, name="tests", tasks=TaskOptions(store=store))
     with anyio.fail_after(20):
-        cancelled = call(publisher)
+        cancelled = call(server)
         await store.began.wait()
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -145,11 +145,11 @@ async def test_answers_that_arrive_together_are_all_stored() -> None:
         await context.ask({"a": Elicitation("First name?", FORM), "b": Elicitation("Last name?", FORM)})
         await asyncio.Event().wait()
 
-    publisher = Publisher(greet, name="tests", tasks=TaskOptions(store=store))
-    tasks = publisher.tasks
+    server = Server(greet, name="tests", tasks=TaskOptions(store=store))
+    tasks = server.tasks
     assert tasks is not None
     with anyio.fail_after(20):
-        task_id = (await call(publisher))["taskId"]
+        task_id = (await call(server))["taskId"]
         tasks.listeners.add([task_id], lambda _: asked.set())
         if (await tasks.get(task_id, None)).status != "input_required":
             await asked.wait()
@@ -173,8 +173,8 @@ def test_a_question_while_the_task_is_stored_is_asked_by_the_task(http: Any) -> 
         answer = await context.elicit("Your name?", FORM, key="name")
         return f"Hello, {(answer.content or {}).get('name')}"
 
-    publisher = Publisher(greet, name="tests", tasks=TaskOptions(store=store, after_seconds=0.01))
-    app = http_app(publisher.tools, publisher=publisher)
+    server = Server(greet, name="tests", tasks=TaskOptions(store=store, after_seconds=0.01))
+    app = http_app(server)
     with http_server.serving(app, http=http) as origin, TaskClient(origin) as client:
         task_id = client.created("greet")
         assert client.state(task_id, "input_required")["inputRequests"].keys() == {"name"}
@@ -197,8 +197,8 @@ def test_a_cancelled_task_does_not_run_again_after_its_process_was_killed(tmp_pa
                 await anyio.to_thread.run_sync(gate.wait, 20)
 
     def app(path: Path) -> Any:
-        publisher = Publisher(wait, name="tests", tasks=TaskOptions(store=SqliteTaskStore(path)))
-        return http_app(publisher.tools, publisher=publisher)
+        server = Server(wait, name="tests", tasks=TaskOptions(store=SqliteTaskStore(path)))
+        return http_app(server)
 
     path, copy = tmp_path / "tasks.db", tmp_path / "copy.db"
     with http_server.serving(app(path), http="direct") as origin, TaskClient(origin) as client:

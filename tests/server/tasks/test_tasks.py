@@ -14,7 +14,7 @@ import pytest
 
 from bridge import TaskPolicy, tool
 from bridge.client import CallOptions, Connection, MemoryTransport, ServerConfig
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits
 from tests.server import http_server
@@ -61,6 +61,15 @@ def test_a_call_becomes_a_task_that_is_found_at_once_and_has_the_result(http: st
 
 
 @SERVERS
+def test_a_task_is_run_by_the_version_that_its_call_names(http: str) -> None:
+    made = [tool(name="greet", version=version, task=True)(lambda version=version: version) for version in ("1", "2")]
+    with http_server.serving(http_app(publisher_of(made)), http=http) as origin, TaskClient(origin) as client:
+        for meta, said in (({}, "2"), ({"io.github.mcp-toolbridge/version": "1"}, "1")):
+            created = client.send("tools/call", {"name": "greet", "arguments": {}, "_meta": meta})
+            assert client.settled(created["taskId"])["result"]["content"] == [text(said)]
+
+
+@SERVERS
 def test_a_client_that_declares_nothing_gets_the_result_directly(http: str) -> None:
     with served(http=http) as origin, TaskClient(origin, capabilities={}) as client:
         assert client.call("add", a=1, b=2)["structuredContent"] == {"result": 3}
@@ -102,7 +111,7 @@ def test_a_server_on_trio_answers_calls_directly(backend: str, kind: str) -> Non
         return a + b
 
     async def called() -> dict[str, Any]:
-        transport = MemoryTransport(Publisher(add, name="adding"))
+        transport = MemoryTransport(Server(add, name="adding"))
         with anyio.fail_after(20):
             async with Connection(ServerConfig(name="adding", transport=transport)) as connection:
                 return await connection.call_tool("add", {"a": 1, "b": 2}, options=CallOptions(hands_on_tasks=True))
@@ -325,8 +334,8 @@ def test_a_result_without_room_fails_the_task_and_says_so() -> None:
         """Returns more than may be stored."""
         return "x" * 4096
 
-    publisher = publisher_of(large, max_bytes=4096)
-    with http_server.serving(http_app(publisher.tools, publisher=publisher)) as origin, TaskClient(origin) as client:
+    server = publisher_of(large, max_bytes=4096)
+    with http_server.serving(http_app(server)) as origin, TaskClient(origin) as client:
         failed = client.settled(client.created("large"))
     assert (failed["status"], failed["error"]["code"]) == ("failed", -32005)
 
@@ -342,8 +351,8 @@ def test_an_expired_task_is_cancelled_and_unknown() -> None:
         finally:
             ended.set()
 
-    publisher = publisher_of(wait)
-    with http_server.serving(http_app(wait, publisher=publisher)) as origin, TaskClient(origin) as client:
+    server = publisher_of(wait)
+    with http_server.serving(http_app(server)) as origin, TaskClient(origin) as client:
         task_id = client.created("wait")
         assert ended.wait(20)
         assert client.get(task_id)["code"] == -32602
@@ -371,7 +380,7 @@ def test_a_server_that_ends_fails_its_tasks_and_their_functions_clean_up() -> No
         finally:
             cleaned_up.set()
 
-    publisher = publisher_of(wait)
-    with http_server.serving(http_app(wait, publisher=publisher)) as origin, TaskClient(origin) as client:
+    server = publisher_of(wait)
+    with http_server.serving(http_app(server)) as origin, TaskClient(origin) as client:
         client.created("wait")
     assert cleaned_up.is_set()

@@ -80,7 +80,7 @@ class RedisTaskStore:
         self._redis = redis_at(url, "a store of tasks on Redis", "tasks")
 
     def connect(self, server: str) -> None:
-        """Prepare to use the tasks of the server of this name; done by its `Publisher`."""
+        """Prepare to use the tasks of the server of this name; done by its `Server`."""
         # The braces put all keys on one node of a Redis Cluster.
         consequence = "tasks are answered by errors until it is available again"
         self.replica = Replica(self._redis, f"bridge:{{{server}}}:tasks", consequence)

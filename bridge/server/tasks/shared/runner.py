@@ -128,6 +128,7 @@ class TaskRunner:
     def begin(self, record: TaskRecord, rerun: Rerun, answers: Mapping[str, Json]) -> None:
         """Start the call of a task that this process holds; ``answers`` are those to its questions so far."""
         channel = TaskChannel(rerun.context.client_capabilities, answers)
+        channel.state = self._calls.session_states.of_rerun(rerun.context.caller)
         rerun.context.connect(channel)
         work = start_work(self._calls, record.tool, rerun.arguments, rerun.context, EVERYTHING, self._watched)
         self._start_task(record, channel, work)

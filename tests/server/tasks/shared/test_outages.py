@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from bridge import tool
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tasks.shared import held_task, redis_store
 from bridge.server.tasks.shared.redis_store import RedisTaskStore
@@ -59,7 +59,7 @@ def slow(server: RedisServer) -> Iterator[None]:
         pausing.join()
 
 
-class Server:
+class TaskServer:
     """A server with a tool that waits for the test."""
 
     def __init__(self, url: str, name: str | None = None, **options: int) -> None:
@@ -75,8 +75,8 @@ class Server:
             return "done"
 
         tasks = TaskOptions(store=RedisTaskStore(url), **options)
-        self.publisher = Publisher(wait, name=name or f"tests-{uuid4().hex}", tasks=tasks)
-        self.app = http_app(wait, publisher=self.publisher)
+        self.publisher = Server(wait, name=name or f"tests-{uuid4().hex}", tasks=tasks)
+        self.app = http_app(self.publisher)
 
     def key(self, *parts: str) -> str:
         """Return a key on Redis."""
@@ -86,7 +86,7 @@ class Server:
 
 
 def test_a_task_that_runs_survives_a_redis_that_comes_back_empty(own_redis: RedisServer) -> None:
-    server = Server(own_redis.url)
+    server = TaskServer(own_redis.url)
     with http_server.serving(server.app) as origin, TaskClient(origin) as client:
         task_id = client.created("wait")
         assert server.begun.wait(WAIT_SECONDS)
@@ -104,7 +104,7 @@ def test_a_task_that_runs_survives_a_redis_that_comes_back_empty(own_redis: Redi
 def test_a_task_that_waits_fails_if_redis_comes_back_empty_and_never_runs(
     own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = Server(own_redis.url, max_running=1)
+    server = TaskServer(own_redis.url, max_running=1)
     with http_server.serving(server.app) as origin, TaskClient(origin) as client:
         client.created("wait")
         assert server.begun.wait(WAIT_SECONDS)
@@ -122,8 +122,8 @@ def test_a_task_that_waits_fails_if_redis_comes_back_empty_and_never_runs(
 
 
 def test_a_task_that_another_process_runs_is_restored_by_it(own_redis: RedisServer) -> None:
-    worker = Server(own_redis.url)
-    web = Server(own_redis.url, worker.publisher.name, max_running=0)
+    worker = TaskServer(own_redis.url)
+    web = TaskServer(own_redis.url, worker.publisher.name, max_running=0)
     with (
         http_server.serving(worker.app),
         http_server.serving(web.app) as origin,
@@ -143,7 +143,7 @@ def test_a_task_that_another_process_runs_is_restored_by_it(own_redis: RedisServ
 
 
 def test_a_task_that_cannot_be_read_keeps_no_other_from_ending(own_redis: RedisServer) -> None:
-    server = Server(own_redis.url, max_running=0)
+    server = TaskServer(own_redis.url, max_running=0)
     with http_server.serving(server.app) as origin, TaskClient(origin) as client:
         broken, other = client.created("wait"), client.created("wait")
         key = server.key
@@ -159,7 +159,7 @@ def test_a_task_that_cannot_be_read_keeps_no_other_from_ending(own_redis: RedisS
 
 
 def test_tasks_run_once_beside_a_slow_redis(own_redis: RedisServer) -> None:
-    server = Server(own_redis.url)
+    server = TaskServer(own_redis.url)
     with http_server.serving(server.app) as origin, TaskClient(origin) as client, slow(own_redis):
         task_id = client.created("wait")
         assert server.begun.wait(WAIT_SECONDS)
@@ -172,7 +172,7 @@ def test_tasks_run_once_beside_a_slow_redis(own_redis: RedisServer) -> None:
 def test_requests_are_refused_within_a_deadline_while_redis_hangs(
     own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = Server(own_redis.url)
+    server = TaskServer(own_redis.url)
     with http_server.serving(server.app) as origin, TaskClient(origin) as client:
         task_id = client.created("wait")
         assert server.begun.wait(WAIT_SECONDS)

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from bridge import InvocationContext, TaskPolicy, tool
-from bridge.server import Publisher, http_app
+from bridge.server import Server, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tasks.shared import runner
@@ -128,8 +128,8 @@ class Cluster:
         """Start a replica; its tools, and a client of it."""
         tools, auth = Tools(name), options.pop("auth", None)
         tasks = TaskOptions(store=RedisTaskStore(self.url), **options)
-        publisher = Publisher(tools.functions(), name=self.name, tasks=tasks)
-        app = http_app(publisher.tools, publisher=publisher, auth=auth)
+        server = Server(tools.functions(), name=self.name, tasks=tasks)
+        app = http_app(server, auth=auth)
         stack = stack or self._stack
         stack.callback(tools.gate.set)
         origin = stack.enter_context(http_server.serving(app))
@@ -283,10 +283,8 @@ def test_a_task_of_a_tool_that_a_replica_does_not_have_waits_for_one_that_has(cl
 
     def served(stack: ExitStack, **options: Any) -> TaskClient:
         tasks = TaskOptions(store=RedisTaskStore(cluster.url), **options)
-        publisher = Publisher(new, name=cluster.name, tasks=tasks)
-        return stack.enter_context(
-            TaskClient(stack.enter_context(http_server.serving(http_app(new, publisher=publisher))))
-        )
+        server = Server(new, name=cluster.name, tasks=tasks)
+        return stack.enter_context(TaskClient(stack.enter_context(http_server.serving(http_app(server)))))
 
     with ExitStack() as stack:
         task_id = served(stack, max_running=0).created("new")

@@ -1,1 +1,0 @@
-"""Resources and prompts of one server, as its methods find and run them."""

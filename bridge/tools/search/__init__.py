@@ -1,0 +1,1 @@
+"""Search for tools: words of names and descriptions, and embeddings."""
