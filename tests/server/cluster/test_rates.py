@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 import anyio
@@ -133,11 +133,17 @@ async def test_in_redis_stands_no_name_and_nothing_for_longer_than_it_matters(re
 
 
 class Running:
-    """A replica that runs, in the common time unless another is given."""
+    """A replica that runs, in the common time unless another is given, and whose Redis client is to be closed."""
 
     def __init__(self, url: str, clock: Callable[[], float] = anyio.current_time) -> None:
         self.redis = redis_at(url)
         self.replica = TimedReplica(self.redis, f"rates-{uuid4().hex}", clock)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.redis.aclose()
 
     @asynccontextmanager
     async def telling(self) -> AsyncIterator[ClusterMeter]:
@@ -148,34 +154,36 @@ class Running:
         return await self.redis.pttl(self.replica.meter.key) / 1000
 
 
-async def test_what_is_counted_is_told_at_once_and_the_rest_at_the_end(redis: RedisServer) -> None:
-    running = Running(redis.url)
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with running.telling() as meter:
-            assert running.replica.lets_in()
-            while await running.left_seconds() <= 0:
-                pass
-            meter.count(anyio.current_time())
-            meter.count(anyio.current_time())
-        assert 2 * INTERVAL_SECONDS < await running.left_seconds() <= 3 * INTERVAL_SECONDS
-        await running.redis.aclose()
+async def test_what_is_counted_is_told_at_once_and_the_rest_at_the_end(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rates_module, "_LAST_SYNCHRONIZATION_SECONDS", DEADLINE_SECONDS)
+    async with Running(redis.url) as running:
+        with anyio.fail_after(DEADLINE_SECONDS):
+            async with running.telling() as meter:
+                assert running.replica.lets_in()
+                while meter.pending_seconds > 0:  # a command whose response is not awaited is repeated
+                    await anyio.lowlevel.checkpoint()
+                meter.count(anyio.current_time())
+                meter.count(anyio.current_time())
+            assert 2 * INTERVAL_SECONDS < await running.left_seconds() <= 3 * INTERVAL_SECONDS
 
 
 async def test_a_busy_caller_costs_a_round_trip_for_each_pause_at_most(redis: RedisServer) -> None:
-    running, rate = Running(redis.url), Rate(5_000, 500)
-    running.replica.meter = running.replica.meter_of("busy", rate=rate)
-    with anyio.fail_after(DEADLINE_SECONDS):
-        await running.redis.config_resetstat()
-        began_at = anyio.current_time()
-        async with running.telling() as meter:
-            for _ in range(5_000):
-                meter.count(anyio.current_time())
-                await anyio.lowlevel.checkpoint()
-        pauses = (anyio.current_time() - began_at) / rates_module.PAUSE_SECONDS
-        told = (await running.redis.info("commandstats"))["cmdstat_evalsha"]["calls"]
-        assert 0 < told <= pauses + 3  # the first, the last, and one that finds that the script is unknown
-        assert await running.left_seconds() > 0.9 * rate.per_seconds  # nothing is lost, and the rest is admitted
-        await running.redis.aclose()
+    rate = Rate(5_000, 500)
+    async with Running(redis.url) as running:
+        running.replica.meter = running.replica.meter_of("busy", rate=rate)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await running.redis.config_resetstat()
+            began_at = anyio.current_time()
+            async with running.telling() as meter:
+                for _ in range(5_000):
+                    meter.count(anyio.current_time())
+                    await anyio.lowlevel.checkpoint()
+            pauses = (anyio.current_time() - began_at) / rates_module.PAUSE_SECONDS
+            told = (await running.redis.info("commandstats"))["cmdstat_evalsha"]["calls"]
+            assert 0 < told <= pauses + 3  # the first, the last, and one that finds that the script is unknown
+            assert await running.left_seconds() > 0.9 * rate.per_seconds  # nothing is lost, and the rest is admitted
 
 
 async def test_a_redis_that_comes_back_empty_is_told_all_that_still_matters(tmp_path: Path) -> None:
@@ -200,21 +208,20 @@ async def test_a_redis_that_comes_back_empty_is_told_all_that_still_matters(tmp_
 async def test_what_is_made_up_for_when_redis_is_back_is_not_told(tmp_path: Path) -> None:
     with redis_server(tmp_path) as redis, anyio.fail_after(DEADLINE_SECONDS):
         now = [anyio.current_time()]
-        running = Running(redis.url, lambda: now[0])
-        redis.end()
-        async with running.telling() as meter:
-            for _ in range(20):
-                meter.count(now[0])
-                now[0] += INTERVAL_SECONDS
-            now[0] -= INTERVAL_SECONDS
-            while running.replica.link.is_up:
-                await anyio.lowlevel.checkpoint()
-            now[0] += INTERVAL_SECONDS * 3 / 4
-            redis.start()
-            while (left := await running.left_seconds()) <= 0:
-                pass
-        assert left <= INTERVAL_SECONDS / 4
-        await running.redis.aclose()
+        async with Running(redis.url, lambda: now[0]) as running:
+            redis.end()
+            async with running.telling() as meter:
+                for _ in range(20):
+                    meter.count(now[0])
+                    now[0] += INTERVAL_SECONDS
+                now[0] -= INTERVAL_SECONDS
+                while running.replica.link.is_up:
+                    await anyio.lowlevel.checkpoint()
+                now[0] += INTERVAL_SECONDS * 3 / 4
+                redis.start()
+                while (left := await running.left_seconds()) <= 0:
+                    pass
+            assert left <= INTERVAL_SECONDS / 4
 
 
 async def test_while_redis_is_gone_not_without_end_many_meters_wait_for_it(
@@ -222,18 +229,17 @@ async def test_while_redis_is_gone_not_without_end_many_meters_wait_for_it(
 ) -> None:
     monkeypatch.setattr(rates_module, "_MAX_PENDING", 4)
     with redis_server(tmp_path) as redis, anyio.fail_after(DEADLINE_SECONDS):
-        running = Running(redis.url)
-        redis.end()
-        async with running.telling():
-            for number in range(100):
-                running.replica.meter_of(str(number)).count(anyio.current_time())
-            while running.replica.link.is_up:
-                await anyio.lowlevel.checkpoint()
-            redis.start()
-            while not (kept := await running.redis.dbsize()):
-                pass
-        assert kept == 4
-        await running.redis.aclose()
+        async with Running(redis.url) as running:
+            redis.end()
+            async with running.telling():
+                for number in range(100):
+                    running.replica.meter_of(str(number)).count(anyio.current_time())
+                while running.replica.link.is_up:
+                    await anyio.lowlevel.checkpoint()
+                redis.start()
+                while not (kept := await running.redis.dbsize()):
+                    pass
+            assert kept == 4
 
 
 async def test_a_redis_that_refuses_to_count_is_said_once_and_is_not_gone(
@@ -242,17 +248,16 @@ async def test_a_redis_that_refuses_to_count_is_said_once_and_is_not_gone(
     monkeypatch.setattr(rates_module, "HEARTBEAT_SECONDS", 0)
     caplog.set_level(logging.INFO)
     with redis_server(tmp_path) as redis, anyio.fail_after(DEADLINE_SECONDS):
-        running = Running(redis.url)
-        await running.redis.acl_setuser("default", enabled=True, categories=["+@all"], commands=["-evalsha"])
-        async with running.telling() as meter:
-            meter.count(anyio.current_time())
-            for _ in range(20):  # each is at least one further attempt
-                await running.redis.ping()
-            assert running.replica.link.is_up
-            await running.redis.acl_setuser("default", enabled=True, categories=["+@all"])
-            while await running.left_seconds() <= 0:
-                pass
-        said = [record.getMessage() for record in caplog.records if record.name == "bridge.server"]
-        assert len(said) == 1
-        assert said[0].startswith("Redis refuses to count rates (")
-        await running.redis.aclose()
+        async with Running(redis.url) as running:
+            await running.redis.acl_setuser("default", enabled=True, categories=["+@all"], commands=["-evalsha"])
+            async with running.telling() as meter:
+                meter.count(anyio.current_time())
+                for _ in range(20):  # each is at least one further attempt
+                    await running.redis.ping()
+                assert running.replica.link.is_up
+                await running.redis.acl_setuser("default", enabled=True, categories=["+@all"])
+                while await running.left_seconds() <= 0:
+                    pass
+            said = [record.getMessage() for record in caplog.records if record.name == "bridge.server"]
+            assert len(said) == 1
+            assert said[0].startswith("Redis refuses to count rates (")
