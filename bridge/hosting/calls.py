@@ -6,6 +6,7 @@ This is all that the connection knows of MCP.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.server.dispatch import internal_error_message
@@ -57,15 +58,8 @@ class McpCalls:
         if eager is None:
             eager = self._eager = EagerTasks(connection.loop)
         caller = None if request.user is None else request.account
-        running: _RunningCall | None = None
-
-        def open_body() -> _RunningCall:
-            nonlocal running
-            running = _RunningCall(connection, work, eager)
-            return running
-
         if eager.is_ready(caller):
-            work.open_body = open_body
+            work.open_body = partial(_RunningCall, connection, eager)
             try:
                 response = work.start(eager.step)
             except Exception as error:  # noqa: BLE001 - logged and answered
@@ -73,20 +67,20 @@ class McpCalls:
             if response is not None:
                 connection.respond(request.scope, response.status, response.headers, response.body)
                 return
-        running = running or _RunningCall(connection, work, eager)
+        running = work.body if isinstance(work.body, _RunningCall) else _RunningCall(connection, eager, work)
         running.start(caller)
 
 
 class _RunningCall:
     """A call that is not answered yet; also the `bridge.server.http.streams.StreamBody` of its response."""
 
-    def __init__(self, connection: Connection, work: HttpCall, eager: EagerTasks) -> None:
+    def __init__(self, connection: Connection, eager: EagerTasks, work: HttpCall) -> None:
         self._connection, self._work, self._eager = connection, work, eager
         self._reply = connection.new_reply(work.request.scope)
         self._reply.on_close = self._client_gone
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        work.open_body = lambda: self
+        work.body = self
 
     def start(self, caller: str | None) -> None:
         """Send the call to another server, or run it in a task."""

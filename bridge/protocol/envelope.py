@@ -77,6 +77,8 @@ class ModernEnvelopes:
                 f"params._meta must be an object carrying the required {PROTOCOL_VERSION_KEY!r} and "
                 f"{CAPABILITIES_KEY!r} envelope keys",
             )
+        if meta == self._last:
+            return
         stated = {key: value for key, value in meta.items() if key != "progressToken"}
         if stated != self._last:
             _check_stated(stated)

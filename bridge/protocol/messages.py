@@ -212,11 +212,10 @@ def is_request(message: Json) -> bool:
 
 def is_call(message: Any) -> TypeGuard[Json]:
     """True for a well-formed request or notification."""
-    match message:
-        case {"jsonrpc": "2.0", "method": str()}:
-            has_id = "id" not in message or _is_id(message["id"])
-            return has_id and isinstance(message.get("params"), dict | None)
-    return False
+    if type(message) is not dict or message.get("jsonrpc") != "2.0" or type(message.get("method")) is not str:
+        return False
+    has_id = "id" not in message or _is_id(message["id"])
+    return has_id and (type(params := message.get("params")) is dict or params is None)
 
 
 def is_response(message: Any) -> TypeGuard[Json]:

@@ -33,7 +33,7 @@ async def run_in_asgi(call: HttpCall) -> None:
     """
     request = call.request
     body = AsgiBody(request.send)
-    call.open_body = lambda: body
+    call.body = body
     response: Response | None = None
     async with create_task_group() as group:  # around the first step, whose scopes may outlast it
         response = _started(call)

@@ -39,10 +39,9 @@ class HttpCall:
         exchange: The exchange.
         request: Its request.
         running: The running calls.
-        open_body: Makes the body of a response in parts, set by the HTTP server before it starts or runs the call.
     """
 
-    __slots__ = ("_answer", "_exchange", "_is_cancelled", "_receive", "_running", "open_body", "request")
+    __slots__ = ("_answer", "_exchange", "_is_cancelled", "_receive", "_running", "body", "open_body", "request")
 
     ends_with_client = True
     session: HttpSession | None = None
@@ -53,16 +52,21 @@ class HttpCall:
         self._running = running
         self._answer: bytes | None = None
         self._is_cancelled = False
-        self.open_body: Callable[[], StreamBody] | None = None
+        self.body: StreamBody | None = None
+        """The body of a response in parts; None unless it was opened."""
+        self.open_body: Callable[[HttpCall], StreamBody] | None = None
+        """Opens the body; the HTTP server sets this or `body` before it starts or runs the call."""
         exchange.open_outlet = self._open_outlet
 
     def _open_outlet(self) -> EventStream:
-        assert self.open_body is not None, "it is set before the call is started"
+        if self.body is None:
+            assert self.open_body is not None, "it is set before the call is started"
+            self.body = self.open_body(self)
         session = self.session
         headers: tuple[Header, ...] | None = JSON_HEADERS if session is None else session.json_headers
         if self.request.scope.get("http_version") == "1.0":  # without chunks, a result that is cut off seems complete
             headers = None
-        return EventStream(self.open_body(), session, str(self._exchange.id), headers)
+        return EventStream(self.body, session, str(self._exchange.id), headers)
 
     @property
     def stream(self) -> EventStream | None:
@@ -101,7 +105,7 @@ class HttpCall:
         answer = exchange.responder.start(exchange, step)
         if answer is None:
             return None
-        if self.stream is not None:
+        if exchange.outlet is not None and self.is_stream:
             self._answer = answer
             return None
         exchange.end()
@@ -128,6 +132,7 @@ class HttpCall:
         self._exchange.sent = None
         self._running.leave(self)
         self._exchange.end()
+        self.body = None
         receive(self._response(answer))
 
     def cancel(self) -> None:
@@ -195,7 +200,7 @@ class HttpCall:
             return self._response(answer, code)
         finally:
             exchange.end()
-            self.open_body = None
+            self.body = None
 
     def _response(self, answer: bytes, code: int = 0) -> Response:
         return Response(answer, HTTP_STATUS.get(code, 200) if self._exchange.modern else 200)

@@ -183,9 +183,9 @@ def _check(routing: Routing, message: Any) -> None:
     if not (routing.accepts_json and routing.accepts_events):
         raise refused("Not Acceptable: Client must accept both application/json and text/event-stream", 406)
     problem = message_problem(message)
-    if problem is None and routing.is_modern:
+    if problem is None and routing.is_modern and not ("id" in message and "method" in message):
         if "method" not in message:
             raise refused("the body is not one JSON-RPC request or notification")
-        problem = None if "id" in message else routing.version_problem()
+        problem = routing.version_problem()
     if problem is not None:
         raise RefusedError(error_response(problem))

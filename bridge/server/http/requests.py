@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """Default maximum length of a request's body: 4 MiB."""
 MAX_ID_CHARS = 1024
+_MAX_ID_BITS = MAX_ID_CHARS * 10 // 3
+"""Bits of an integer of as many digits."""
 """Maximum length of a request's id in a session."""
 MAX_BODY_BYTES_OF_ALL = 256 * 1024 * 1024
 """Maximum bytes of all bodies that are being read or answered, or more, so that `_MIN_LARGEST_BODIES` fit."""
@@ -295,17 +297,23 @@ def message_problem(message: Any) -> ProtocolError | None:
     Args:
         message: As `Request.message`.
     """
+    if is_call(message):
+        id_ = message.get("id", 0)
+        if len(id_) <= MAX_ID_CHARS if type(id_) is str else id_.bit_length() <= _MAX_ID_BITS:
+            return None
+        # Events repeat it, and Redis stores it.
+        return ProtocolError(INVALID_REQUEST, f"the id of a request has at most {MAX_ID_CHARS} characters")
+    if is_response(message):
+        return None
     if message is NOT_JSON:
         return ProtocolError(PARSE_ERROR, "the body is not JSON in UTF-8")
     if not isinstance(message, dict):
-        return ProtocolError(INVALID_REQUEST, "the body is not one JSON-RPC message; batches are not supported")
-    if "id" in message and "method" in message and type(message["id"]) not in {int, str}:
-        return ProtocolError(INVALID_REQUEST, "the id of a request is text or an integer")
-    if "method" in message and len(str(message.get("id"))) > MAX_ID_CHARS:  # events repeat it, and Redis stores it
-        return ProtocolError(INVALID_REQUEST, f"the id of a request has at most {MAX_ID_CHARS} characters")
-    if not (is_call(message) or is_response(message)):
-        return ProtocolError(INVALID_REQUEST, "the body is not a JSON-RPC 2.0 message")
-    return None
+        problem = "the body is not one JSON-RPC message; batches are not supported"
+    elif "id" in message and "method" in message and type(message["id"]) not in {int, str}:
+        problem = "the id of a request is text or an integer"
+    else:
+        problem = "the body is not a JSON-RPC 2.0 message"
+    return ProtocolError(INVALID_REQUEST, problem)
 
 
 class BodyLimitGuard:

@@ -75,14 +75,11 @@ class FunctionMethod(Method):
         """
         if exchange.tool is None or not self._running.has_room(self._core.plain_places):
             return None
-        if not exchange.takes_context:
-            context = None
-        elif self._core.memory_id_of is not None:
-            return None
-        else:
-            context = context_of(exchange)
-            if self._core.lifespan is not None:
-                context = context.within(self._core.lifespan)
+        context = None
+        if exchange.takes_context:
+            if self._core.memory_id_of is not None:
+                return None
+            context = self._core.prepared(context_of(exchange))
         executor: FunctionExecutor = exchange.tool.executor  # type: ignore[assignment]  # of a function
         try:
             work = executor.start(exchange.arguments, context)
@@ -94,7 +91,9 @@ class FunctionMethod(Method):
             except Exception:  # noqa: BLE001 - raised again by what continues the call
                 result = b""
             if isinstance(result, bytes) and 0 < len(result) <= exchange.max_chars:
-                return result_message(exchange.id, self._counted(exchange, result))
+                if exchange.count is not None:
+                    exchange.count(len(result))
+                return result_message(exchange.id, b"{%b%b}" % (result, exchange.ending))
             exchange.started = _ended(value)
         except InputRequired:
             raise
@@ -110,16 +109,11 @@ class FunctionMethod(Method):
             return await self._failed(exchange, raised)
         if isinstance(result, bytes):
             if len(result) <= exchange.max_chars:
-                return self._counted(exchange, result)
+                if exchange.count is not None:
+                    exchange.count(len(result))
+                return b"{%b%b}" % (result, exchange.ending)
             result = result_from_wire(from_json(b"{%b}" % result))
         return self._write(exchange, result) if exchange.max_chars == UNLIMITED else await self._fit(exchange, result)
-
-    @staticmethod
-    def _counted(exchange: ServedExchange, result: bytes) -> bytes:
-        """Count the length of a result that is sent as it is, and return it with its ending."""
-        if exchange.count is not None:
-            exchange.count(len(result))
-        return b"{%b%b}" % (result, exchange.ending)
 
     async def _fit(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
         """Write the result of a tool that has a limit; a large one is kept aside (`bridge.Spill`)."""

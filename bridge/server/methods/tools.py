@@ -89,7 +89,8 @@ class ToolsCall(FunctionMethod):
 
     def _listed(self, exchange: ServedExchange, name: str) -> ListedTool | None:
         """Return the tool that the caller names, in the version that it wants; None if it is not known now."""
-        access, views = exchange.access, self._core.views_for(exchange.origin.caller)
+        core, access = self._core, exchange.access
+        views = core.views if core.features.caller_tools is None else core.views_for(exchange.origin.caller)
         if views is None:
             return None
         catalog = (views.whole if access.sees_all else views.of(access)).catalog
