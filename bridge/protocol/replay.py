@@ -52,7 +52,7 @@ def event_id_of(entry: str, stream_id: str) -> str:
 
 def quoted(stream_id: str) -> str:
     """Return a stream's id in ASCII, percent-encoded."""
-    return quote(stream_id, safe="", errors=_ERRORS)
+    return stream_id if stream_id.isalnum() and stream_id.isascii() else quote(stream_id, safe="", errors=_ERRORS)
 
 
 def order_of(entry: str) -> tuple[int, int]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import anyio
-from pydantic_core import to_json
 
 from bridge.errors import ToolError, WireError
 from bridge.protocol.envelope import ENVELOPE_KEYS
@@ -137,7 +136,6 @@ class ExchangeChannel(Channel):
         wire = question_to_wire(question)
         if isinstance(question, UrlElicitation):  # required in this era only
             wire["params"].setdefault("elicitationId", uuid4().hex)
-        to_json(wire)
         observer = current.observer()
         peer = Peer(exchange.origin.transport, exchange.version)
         try:
