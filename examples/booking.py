@@ -16,17 +16,13 @@ from bridge import (
     ChatMemory,
     ChatModel,
     ChatRequest,
-    Decision,
     InvocationSuspended,
     MemoryId,
     OpenAiChatModel,
-    SuspendedInvocation,
     Tool,
     ToolAnnotations,
     ToolError,
     ToolExecutionRequest,
-    ToolMemoryId,
-    ToolProviderRequest,
     UserMessage,
     ai_service,
     resume,
@@ -34,7 +30,9 @@ from bridge import (
     tool,
     tools_from,
 )
+from bridge.service import Decision, SuspendedInvocation
 from bridge.testing import Reply, ScriptedChatModel
+from bridge.tools import ToolMemoryId, ToolProviderRequest
 
 
 class Bookings:

@@ -12,10 +12,7 @@ from typing import Any
 import anyio
 
 from bridge import (
-    ArgumentProblem,
-    ArgumentsError,
     InvocationContext,
-    JsonObjectSchema,
     Tool,
     ToolAnnotations,
     ToolBox,
@@ -24,6 +21,8 @@ from bridge import (
     ToolSpecification,
     execute,
 )
+from bridge.errors import ArgumentProblem, ArgumentsError
+from bridge.tools import JsonObjectSchema
 
 BOOKINGS = {"B-12345": {"guest": "Klaus Heisler", "nights": 3}, "B-67890": {"guest": "Zoë Jansen", "nights": 2}}
 

@@ -22,9 +22,9 @@ from bridge import (
     ToolExecutionRequest,
     UserMessage,
     ai_service,
-    retried,
     tool,
 )
+from bridge.middleware import retried
 from bridge.testing import Reply, ScriptedChatModel
 
 PRICES = {"tea": 3.5, "coffee": 4.0}

@@ -15,20 +15,22 @@ from bridge import (
     ChatModel,
     ChatRequest,
     GuardrailError,
-    InputGuardrailRequest,
     OpenAiChatModel,
-    OutputGuardrailRequest,
-    Refuse,
-    Reprompt,
     Result,
-    Rewrite,
     ToolExecutionRequest,
-    ToolOutputGuardrailRequest,
     UserMessage,
     ai_service,
     guarded,
-    output_guardrails,
     tool,
+)
+from bridge.service import (
+    InputGuardrailRequest,
+    OutputGuardrailRequest,
+    Refuse,
+    Reprompt,
+    Rewrite,
+    ToolOutputGuardrailRequest,
+    output_guardrails,
 )
 from bridge.testing import Reply, ScriptedChatModel
 

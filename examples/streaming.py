@@ -9,20 +9,14 @@ from typing import Protocol
 
 import anyio
 
-from bridge import (
+from bridge import ChatRequest, OpenAiChatModel, TokenStream, ToolExecutionRequest, UserMessage, ai_service, tool
+from bridge.service import (
     BeforeToolExecution,
-    ChatRequest,
     CompleteResponse,
-    OpenAiChatModel,
     PartialResponse,
     PartialToolCall,
     StreamingChatModel,
-    TokenStream,
     ToolExecuted,
-    ToolExecutionRequest,
-    UserMessage,
-    ai_service,
-    tool,
 )
 from bridge.testing import Reply, ScriptedChatModel
 

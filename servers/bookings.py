@@ -35,7 +35,9 @@ from threading import Lock
 from typing import Annotated, Any
 from unicodedata import category
 
-from bridge import InvocationContext, P, TargetError, ToolAnnotations, ToolError, ToolMemoryId, prompt, tool
+from bridge import InvocationContext, P, ToolAnnotations, ToolError, prompt, tool
+from bridge.errors import TargetError
+from bridge.tools import ToolMemoryId
 
 CANCELLABLE_UNTIL_DAYS_BEFORE = 7
 CANCELLABLE_FROM_DAYS = 3

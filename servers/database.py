@@ -36,7 +36,8 @@ from queue import Empty, SimpleQueue
 from threading import BoundedSemaphore, Thread
 from typing import IO, Annotated, Any
 
-from bridge import File, InvocationContext, P, TargetError, ToolAnnotations, ToolError, prompt, resource, tool
+from bridge import File, InvocationContext, P, ToolAnnotations, ToolError, prompt, resource, tool
+from bridge.errors import TargetError
 
 PROGRAM = Path(__file__).parent / "processes" / "statements.py"
 PROCESSES = 8  # that run statements at the same time

@@ -16,10 +16,10 @@ Files are also resources, file:///notes/today.txt. Clients that watch one are no
 that come and go. The first 1,000 files are listed, without hidden ones; others are read by their URIs, whose paths are
 completed. The prompt `summarize` has a file summed up.
 
-How it stays inside: `bridge.Folder` opens the folder once, and every name of a path within the folder before it,
-without following symbolic links. There is no moment between a check and its use in which a link could be slipped in,
-and no text of a path is trusted. Files with several hard links, pipes, devices and sockets are refused. It needs Linux
-or macOS.
+How it stays inside: `bridge.resources.Folder` opens the folder once, and every name of a path within the folder before
+it, without following symbolic links. There is no moment between a check and its use in which a link could be slipped
+in, and no text of a path is trusted. Files with several hard links, pipes, devices and sockets are refused. It needs
+Linux or macOS.
 """
 
 import errno
@@ -45,15 +45,10 @@ from bridge import (
     Audio,
     DefinitionError,
     File,
-    Folder,
     Image,
     InvocationContext,
     P,
-    PollingResourceBox,
-    Resource,
     ResourceBox,
-    ResourceTemplate,
-    TargetError,
     Text,
     ToolAnnotations,
     ToolError,
@@ -61,6 +56,8 @@ from bridge import (
     resource,
     tool,
 )
+from bridge.errors import TargetError
+from bridge.resources import Folder, PollingResourceBox, Resource, ResourceTemplate
 from bridge.resources.folder import CREATE, parts_of, require_plain, reserved, shown_path
 
 PAGE_BYTES = 65_536  # of a text, in one read

@@ -1,77 +1,84 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import textwrap
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
 
 import bridge
+from bridge.exports import ROOMS, ROOT, modules_of
 from tests.docs.reference import api_modules
-from tests.markdown import ROOT, Document
+from tests.markdown import ROOT as ROOT_FOLDER
+from tests.markdown import Document, codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DOCUMENTED = set(api_modules())
-"""Modules from which programs may import; everything of AI services is in `bridge` and `bridge.testing`."""
+"""Modules from which programs may import."""
 
-PUBLIC = """
-    AfterTool AiMessage Answer AnthropicChatModel ApprovalPolicy ArgumentProblem ArgumentsError Audio
-    BedrockChatModel BeforeTool BeforeToolExecution BlockingContext BlockingTask BlockingToolProvider BridgeError
-    CallNext Caller ChatEvent ChatMemory ChatMemoryStore ChatMessage ChatModel ChatModelCall ChatModelError
-    ChatModelListener ChatRequest ChatRequestParameters ChatRequestTransformer ChatResponse ClientCredentials
-    ClientHandlers CompleteResponse CompleteToolCall Completion ConfigError Connection ConnectionState
-    ConnectionStatus Content Decision DefinitionError Depends DetachedTools Elicitation ElicitationAnswer
-    ErrorHandler ExecutionPolicy Features File FinishReason Folder GuardrailError HttpTransport IdentityAssertion
-    Image InMemoryStore InputGuardrailRequest InputRequired IntermediateResponse InvocationContext InvocationError
-    InvocationLimits InvocationListener InvocationParameters InvocationSuspended InvocationTimeoutError
-    JsonObjectSchema Lifespan LogLevel McpToolProvider MemoryId MemoryStoreError MemoryTransport Middleware
-    MissingExtraError NameClashError OAuthLogin OpenAiChatModel OpenAiDialect OutcomeUnknownError
-    OutputGuardrailRequest P PartialResponse PartialThinking PartialToolCall PinMismatchError PollingResourceBox
-    Prompt PromptArgument PromptBox PromptMessage PromptedToolsChatModel Question RedisResultStore RedisStore Refuse
-    RemoteTask ReplyError Reprompt Resource ResourceBox ResourceLink ResourceNotFoundError ResourceTemplate
-    ResponseFormat Result Retry ReturnBehavior Rewrite Root Roots Sampling SamplingAnswer SamplingMessage Server
-    ServerAnswerError ServerAuthError ServerConfig ServerError ServerRefusedError ServerStatus ServerTimeoutError
-    ServerUnavailableError ServersConfig ServiceEvent SessionState Spill SqliteResultStore SqliteStore
-    StdioTransport StoredMessages StreamingChatModel SuspendedInvocation SystemMessage TargetError Task TaskPolicy
-    Text TokenStream TokenUsage Tool ToolAnnotations ToolBox ToolCallError ToolChoice ToolChoiceMode ToolError
-    ToolExecuted ToolExecution ToolExecutionRequest ToolExecutionResult ToolExecutionResultMessage ToolExecutor
-    ToolInputGuardrailRequest ToolLimitError ToolLogger ToolMemoryId ToolMiddleware ToolOutputGuardrailRequest
-    ToolPerformance ToolPolicy ToolProgress ToolProvider ToolProviderRequest ToolRequestInspector ToolSearch
-    ToolSearchRequest ToolSpecification ToolStatistics ToolTimeoutError ToolUse ToolUseResult ToolsChange
-    UnknownToolError UnknownToolHandler UriTemplate UrlElicitation UserMessage Verdict WireError ai_service
-    backed_up by_embedding by_encoding cached call_blocking chat_messages chat_model_named circuit_broken
-    compensated connect enable_telemetry estimate_tokens execute execute_timed files filtered for_tools from_openapi
-    guarded input_guardrails is_worth_another_model lifespan load_config message_window namespaced observed
-    openai_embeddings output_guardrails prefixed prompt rate_limited reference_to renamed resource respecified
-    resume retried run safe_names sampling_with set_thread_limit specifications_from system_message token_window
-    tool tools_from unless_read_only user_message with_fallback wrapped
-"""
+MAX_ROOT_NAMES = 90
 
 
-def imported_for_type_checkers() -> dict[str, str]:
-    """Return the names that a type checker finds, each with the module that defines it for the type checker."""
-    tree = ast.parse(Path(bridge.__file__).read_text(encoding="utf-8"))
-    block = next(node for node in tree.body if isinstance(node, ast.If))
-    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    return {alias.name: str(node.module) for node in imports for alias in node.names}
+def test_the_root_has_few_names_and_each_has_a_use() -> None:
+    exports = [export for section in ROOT.values() for export in section]
+    assert sorted(bridge.__all__) == sorted(name for name, _, _ in exports)
+    assert len(exports) <= MAX_ROOT_NAMES
+    assert all(re.fullmatch(r"[A-Z].*\.", use) for _, _, use in exports)
 
 
-def test_the_public_names_are_these() -> None:
-    assert sorted(bridge.__all__) == sorted(PUBLIC.split())
+def test_the_names_of_the_three_uses_are_at_the_root() -> None:
+    needed = {"tool", "run", "Server", "http_app", "mount", "Gateway", "connect", "McpToolProvider", "ai_service"}
+    assert needed <= set(bridge.__all__)
 
 
-def test_a_type_checker_sees_the_public_names_where_they_are() -> None:
-    seen = imported_for_type_checkers()
-    assert sorted(seen) == sorted(bridge.__all__)
-    for name, module in seen.items():
-        assert getattr(bridge, name) is getattr(import_module(module), name)
+@pytest.mark.parametrize("package", ["bridge", *ROOMS])
+def test_each_public_name_is_the_object_of_the_module_that_defines_it(package: str) -> None:
+    module = import_module(package)
+    for name, home in modules_of(package).items():
+        assert getattr(module, name) is getattr(import_module(home), name), name
+    defined = [name for name, each in vars(module).items() if getattr(each, "__module__", None) == package]
+    assert sorted(modules_of(package)) == sorted(getattr(module, "__all__", defined))
+
+
+@pytest.mark.parametrize("package", ["bridge", *ROOMS])
+def test_no_module_has_the_name_of_a_public_name_of_its_package(package: str) -> None:
+    if hasattr(import_module(package), "__path__"):  # an import of the module would replace the name
+        assert [name for name in modules_of(package) if find_spec(f"{package}.{name}") is not None] == []
+
+
+def test_a_name_is_in_one_documented_module_and_perhaps_at_the_root() -> None:
+    rooms_of: dict[str, set[tuple[str, str]]] = {}
+    for room in ROOMS:
+        for name, home in modules_of(room).items():
+            rooms_of.setdefault(name, set()).add((room, home))
+    several = {name: rooms for name, rooms in rooms_of.items() if len(rooms) > 1}
+    assert several.keys() == {"Middleware"}  # of the tools, and listed with the other middleware
+
+
+def test_an_import_of_a_name_from_the_root_names_the_module_that_has_it() -> None:
+    with pytest.raises(ImportError, match=r"'Decision' is not in 'bridge': write from bridge\.service import Decision"):
+        exec("from bridge import Decision")
+    with pytest.raises(ImportError, match=r"write from bridge\.errors import WireError"):
+        _ = getattr(bridge, "WireError")  # noqa: B009 - as below
+
+
+def test_each_line_of_the_migration_note_is_an_import_that_works() -> None:
+    table = Document(ROOT_FOLDER / "docs" / "migration" / "names.md").table("from `bridge`")
+    assert len(table) > 100
+    for names, line in table:
+        imported: dict[str, object] = {}
+        exec(line.strip("`"), imported)
+        for name in codes(names):
+            assert name in imported
+            assert name not in bridge.__all__
 
 
 def test_the_public_names_are_listed_and_a_star_import_gives_them_all() -> None:
@@ -89,7 +96,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 @pytest.mark.parametrize(
     ("use", "unwanted"),
     [
-        ("pass", r"bridge\..*"),
+        ("pass", r"bridge\.(?!exports$).*"),
         ("bridge.tool, bridge.ToolBox", "mcp|mcp_types|starlette|uvicorn|click|docstring_parser|json_repair"),
     ],
 )
@@ -108,11 +115,11 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 def programs() -> Iterator[tuple[str, str]]:
     """Yield each program of the docs and the examples with its name; the Python blocks of a page are one program."""
-    for path in sorted((ROOT / "examples").rglob("*.py")):
-        yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+    for path in sorted((ROOT_FOLDER / "examples").rglob("*.py")):
+        yield path.relative_to(ROOT_FOLDER).as_posix(), path.read_text(encoding="utf-8")
+    for path in [ROOT_FOLDER / "README.md", *sorted((ROOT_FOLDER / "docs").rglob("*.md"))]:
         blocks = [textwrap.dedent(block.text) for block in Document(path).all_blocks if block.language == "python"]
-        yield path.relative_to(ROOT).as_posix(), "\n".join(blocks)
+        yield path.relative_to(ROOT_FOLDER).as_posix(), "\n".join(blocks)
 
 
 def test_programs_import_from_bridge_and_the_documented_modules_alone() -> None:
@@ -137,7 +144,7 @@ assert "from_openapi" in pydoc.render_doc(bridge, renderer=pydoc.plaintext)
 assert all(hasattr(bridge, name) for name in bridge.__all__)
 try:
     from_openapi({"openapi": "3.1.0"}, ["*"])
-except MissingExtraError as error:
+except ImportError as error:
     print(error)
 """
 

@@ -34,8 +34,8 @@ def anthropic_tools(source: object) -> list[ToolParam]:
     Schemas are rewritten where Anthropic does not support them, and names are those that it accepts.
 
     Args:
-        source: A ToolBox, an `bridge.McpToolProvider`, a `bridge.BlockingToolProvider`, or another source of tools (see
-            `bridge.tools_from`).
+        source: A ToolBox, an `bridge.McpToolProvider`, a `bridge.client.BlockingToolProvider`, or another source of
+            tools (see `bridge.tools_from`).
 
     Raises:
         DefinitionError: The source has no tools.

@@ -70,7 +70,7 @@ class LangChainTool(BaseTool):
 
     @property
     def bridge_tool(self) -> Tool:
-        """The tool; for predicates such as `bridge.unless_read_only`."""
+        """The tool; for predicates such as `bridge.service.unless_read_only`."""
         return self._tool
 
     async def _arun(self, /, *_: Any, **arguments: Any) -> tuple[str | list[Json], Json | None]:
@@ -108,9 +108,9 @@ def langchain_tools(source: object, *, policy: ExecutionPolicy = LOCAL) -> list[
     its ``thread_id`` as memory id. Progress is a custom event, `PROGRESS_EVENT`. Names are those that providers accept.
 
     Args:
-        source: A ToolBox, an `bridge.McpToolProvider`, a `bridge.BlockingToolProvider`, or another source of tools (see
-            `bridge.tools_from`). LangChain's lists do not change: call this again for the current tools, or give agents
-            `bridge.adapters.langchain_middleware` instead.
+        source: A ToolBox, an `bridge.McpToolProvider`, a `bridge.client.BlockingToolProvider`, or another source of
+            tools (see `bridge.tools_from`). LangChain's lists do not change: call this again for the current tools, or
+            give agents `bridge.adapters.langchain_middleware` instead.
         policy: Limits, callbacks and error handling.
 
     Raises:

@@ -42,8 +42,8 @@ def openai_tools(source: object) -> list[ChatCompletionToolParam]:
     Schemas are rewritten where OpenAI does not support them, and names are those that it accepts.
 
     Args:
-        source: A ToolBox, an `bridge.McpToolProvider`, a `bridge.BlockingToolProvider`, or another source of tools (see
-            `bridge.tools_from`).
+        source: A ToolBox, an `bridge.McpToolProvider`, a `bridge.client.BlockingToolProvider`, or another source of
+            tools (see `bridge.tools_from`).
 
     Raises:
         DefinitionError: The source has no tools.

@@ -64,10 +64,10 @@ def openai_agents_tools(
     Schemas are rewritten where OpenAI does not support them, and names are those that it accepts.
 
     Args:
-        source: A ToolBox, an `bridge.McpToolProvider`, a `bridge.BlockingToolProvider`, or another source of tools (see
-            `bridge.tools_from`). The tools are the current ones; see `openai_agents_server` for tools that change.
-        approval: Returns True for tools whose calls need approval, such as `bridge.unless_read_only`; the run is then
-            interrupted.
+        source: A ToolBox, an `bridge.McpToolProvider`, a `bridge.client.BlockingToolProvider`, or another source of
+            tools (see `bridge.tools_from`). The tools are the current ones; see `openai_agents_server` for others.
+        approval: Returns True for tools whose calls need approval, such as `bridge.service.unless_read_only`; the run
+            is then interrupted.
         policy: Limits, callbacks and error handling.
 
     Raises:
@@ -194,8 +194,8 @@ def openai_agents_server(
         source: A ToolBox, a provider of tools such as `bridge.McpToolProvider`, another source of tools (see
             `bridge.tools_from`), or a list of these.
         name: The server's name.
-        approval: Returns True for tools whose calls need approval, such as `bridge.unless_read_only`; the run is then
-            interrupted.
+        approval: Returns True for tools whose calls need approval, such as `bridge.service.unless_read_only`; the run
+            is then interrupted.
         policy: Limits, callbacks and error handling.
 
     Raises:

@@ -149,8 +149,8 @@ def pydantic_ai_toolset(
         source: A ToolBox, a provider of tools such as `bridge.McpToolProvider`, another source of tools (see
             `bridge.tools_from`), or a list of these.
         id: The toolset's id, which durable execution requires.
-        approval: Returns True for tools whose calls need approval, such as `bridge.unless_read_only`; the run then ends
-            with `DeferredToolRequests`.
+        approval: Returns True for tools whose calls need approval, such as `bridge.service.unless_read_only`; the run
+            then ends with `DeferredToolRequests`.
         policy: Limits, callbacks and error handling.
 
     Raises:

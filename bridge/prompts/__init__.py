@@ -1,1 +1,7 @@
 """Prompts: messages that a server offers for users to pick (MCP, "Prompts")."""
+
+from __future__ import annotations
+
+from bridge.exports import lazy_exports
+
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

@@ -87,7 +87,7 @@ class Features(FeatureSource):
     extensions: Mapping[str, Json] = field(default_factory=dict)
     """Extensions of the protocol that the server announces, with their settings, by identifier; without tasks."""
     spills: bool = False
-    """True if tools that are added later may have ``spill_chars``; see `bridge.ToolPolicy`."""
+    """True if tools that are added later may have ``spill_chars``; see `bridge.tools.ToolPolicy`."""
     caller_tools: CallerTools | None = None
     """The tools that each caller sees; None if all see `tools`."""
     lifespans: tuple[Lifespan[Any], ...] = ()
@@ -159,7 +159,7 @@ class Features(FeatureSource):
         return replace(changed, lifespans=(), mounted_lifespans=tuple(dict.fromkeys(mounted)), parts=self.parts)
 
     def namespaced(self, prefix: str) -> Features:
-        """Return the features under other names; see `bridge.namespaced`."""
+        """Return the features under other names; see `bridge.server.namespaced`."""
         from bridge.server.composition.mounted import Namespace  # noqa: PLC0415 - only for what is mounted
 
         offered = self.offered

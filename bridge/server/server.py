@@ -49,7 +49,7 @@ class Server(ServerCore, FeatureSource):
         limits: Limits of each caller; None for none. `http_app` applies those of requests.
         max_calls: Maximum number of calls of all callers that run or wait; None for no maximum.
         tasks: Options for tasks, which calls of tools with ``task=True`` become; None for the defaults.
-        lifespan: Lifespan of the server: a `bridge.Lifespan`, or a function for one. Its value is
+        lifespan: Lifespan of the server: a `bridge.tools.Lifespan`, or a function for one. Its value is
             ``InvocationContext.lifespan`` in functions of modules without a lifespan.
         middleware: Middleware around everything that is served, the outermost first; see `bridge.Middleware`.
         tool_search: Lets clients search for tools instead of listing all of them; None to list all.
@@ -87,8 +87,8 @@ class Server(ServerCore, FeatureSource):
 
         Args:
             source: A server, or any other source of one.
-            prefix: Text that the names begin with, followed by ``_``, and the URIs, as by `bridge.namespaced`; None to
-                leave them unchanged.
+            prefix: Text that the names begin with, followed by ``_``, and the URIs, as by `bridge.server.namespaced`;
+                None to leave them unchanged.
 
         Raises:
             DefinitionError: The source has nothing to offer, or is this server, or one that mounts it, or the prefix is

@@ -21,7 +21,7 @@ _logger = logging.getLogger("bridge.tools")
 
 
 class Box(Generic[T]):
-    """Items by key, in insertion order; base of `bridge.ToolBox`, `bridge.ResourceBox` and `bridge.PromptBox`.
+    """Items by key, in insertion order; base of `bridge.ToolBox`, `bridge.ResourceBox` and `bridge.prompts.PromptBox`.
 
     Of several versions of an item, with the same key, a box has the newest one, and `all_versions` has the others.
     Items that are not enabled are kept, and hidden as if they were not there.

@@ -49,7 +49,7 @@ _logger = logging.getLogger("bridge.tools")
 
 @runtime_checkable
 class _ResultMessage(Protocol):
-    """A result in the form that a model reads: a `bridge.ToolExecutionResultMessage`."""
+    """A result in the form that a model reads: a `bridge.service.ToolExecutionResultMessage`."""
 
     @property
     def content(self) -> Sequence[Content]:
@@ -99,7 +99,7 @@ class ExecutionPolicy:
     max_output_chars: int | None = None
     """Maximum characters of text that a model reads of a result, unless the tool has its own limit."""
     spill: Spill | None = None
-    """Keeps large results aside, and lets the model read a part; see `bridge.Spill`. None leaves them whole.
+    """Keeps large results aside, and lets the model read a part; see `bridge.tools.Spill`. None leaves them whole.
 
     A server or an AI service with it has a tool that reads the rest. So has one with a tool that has ``spill_chars``.
     """

@@ -186,7 +186,7 @@ def tool(
         timeout_seconds: Maximum duration of one call; None leaves it to the caller.
         max_output_chars: Maximum characters of text that a model reads; longer texts are reduced to head and tail.
         spill_chars: Characters up to which a result stays whole; a larger one is kept aside, and the model reads a part
-            of it and can read the rest. None leaves it to the server or service; see `bridge.Spill`.
+            of it and can read the rest. None leaves it to the server or service; see `bridge.tools.Spill`.
         propagate: Let unexpected exceptions stop the invocation instead of becoming a result.
         task: True makes each call a task for the clients that support tasks, whose result they fetch later; others
             get it directly, or with "required" an error. A `TaskPolicy` has further settings.

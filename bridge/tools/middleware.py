@@ -76,7 +76,7 @@ class GetPromptRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompleteRequest:
-    """Request for values of an argument; the result is a `bridge.Completion`."""
+    """Request for values of an argument; the result is a `bridge.tools.Completion`."""
 
     feature: Feature
     """``prompts``, or ``resources`` for a template."""
@@ -94,7 +94,8 @@ class CompleteRequest:
 class ListRequest:
     """Request for a list; the result is a list or tuple of all items that the caller sees, before it is cut into pages.
 
-    They are `bridge.Tool`, `bridge.Resource`, `bridge.ResourceTemplate` or `bridge.Prompt` objects.
+    They are objects of `bridge.Tool`, `bridge.resources.Resource`, `bridge.resources.ResourceTemplate` or
+    `bridge.prompts.Prompt`.
     """
 
     method: str
@@ -163,7 +164,7 @@ class Middleware:
         return call_next(request, context)
 
     def complete(self, request: CompleteRequest, context: InvocationContext, call_next: Callable[..., Any]) -> Any:
-        """Run around the completion of an argument. Returns a `bridge.Completion`."""
+        """Run around the completion of an argument. Returns a `bridge.tools.Completion`."""
         return call_next(request, context)
 
     def list_tools(self, request: ListRequest, context: InvocationContext, call_next: Callable[..., Any]) -> Any:

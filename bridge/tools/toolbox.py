@@ -81,7 +81,7 @@ class ToolBox(Box[Tool]):
 
         Args:
             transform: Receives the current tools and returns those of the new box, for example with `bridge.filtered`,
-                `bridge.prefixed`, `bridge.respecified` or `bridge.wrapped`. Called after each change.
+                `bridge.prefixed`, `bridge.tools.respecified` or `bridge.wrapped`. Called after each change.
 
         Raises:
             DefinitionError: See the constructor.

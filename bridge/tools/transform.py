@@ -36,7 +36,7 @@ S_co = TypeVar("S_co", covariant=True)
 
 
 class Selectable(Protocol[S_co]):
-    """Something of which a part can be selected: a `bridge.Server`, `bridge.Features`."""
+    """Something of which a part can be selected: a `bridge.Server`, `bridge.server.Features`."""
 
     def selected(self, keep: Callable[[Published], bool]) -> S_co:
         """Return the tools, resources and prompts, now and later, for which a function returns True."""
@@ -114,7 +114,7 @@ def filtered(
 
     Args:
         source: Any source of a ToolBox (see `tools_from`); a list may be empty. Of a `bridge.Server` or
-            `bridge.Features`, the selection is Features, which follow later changes.
+            `bridge.server.Features`, the selection is Features, which follow later changes.
         keep: Returns True for an item to select.
         include: The only names to select; None for all.
         exclude: Names to leave out.

@@ -7,8 +7,9 @@ import anyio
 import pytest
 from anthropic import AsyncAnthropic
 
-from bridge import ApprovalPolicy, DefinitionError, InvocationContext, ToolBox, for_tools
+from bridge import ApprovalPolicy, DefinitionError, InvocationContext, ToolBox
 from bridge.adapters import anthropic_tools, run_anthropic
+from bridge.service import for_tools
 from bridge.testing import connected
 from tests.adapters.tools import Waiting, box, count
 from tests.models import anthropic_wire

@@ -22,7 +22,6 @@ from bridge import (
     ExecutionPolicy,
     Image,
     InvocationContext,
-    MemoryTransport,
     ReturnBehavior,
     ServerConfig,
     Text,
@@ -32,10 +31,11 @@ from bridge import (
     ai_service,
     connect,
     tool,
-    unless_read_only,
 )
 from bridge.adapters import from_langchain, langchain_middleware, langchain_tools
+from bridge.client import MemoryTransport
 from bridge.server.server import Server
+from bridge.service import unless_read_only
 from bridge.testing import ScriptedChatModel, connected
 from bridge.tools.content import File
 from bridge.tools.tool import ToolExecutionRequest

@@ -7,9 +7,10 @@ import anyio
 import pytest
 from openai import AsyncOpenAI
 
-from bridge import ApprovalPolicy, Decision, ExecutionPolicy, InvocationContext, ToolBox, for_tools, tool
+from bridge import ApprovalPolicy, ExecutionPolicy, InvocationContext, ToolBox, tool
 from bridge.adapters import openai_responses_tools, openai_tools, run_openai, run_openai_responses
 from bridge.errors import ChatModelError, DefinitionError
+from bridge.service import Decision, for_tools
 from bridge.testing import connected
 from tests.adapters.tools import Waiting, add, box, count, who_am_i
 from tests.models import openai_wire

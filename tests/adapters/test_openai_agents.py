@@ -22,19 +22,11 @@ from agents import (
 from agents.tool_guardrails import ToolGuardrailFunctionOutput
 from openai import AsyncOpenAI
 
-from bridge import (
-    ClientHandlers,
-    DefinitionError,
-    ElicitationAnswer,
-    Image,
-    ResourceLink,
-    Text,
-    ToolBox,
-    tool,
-    unless_read_only,
-)
+from bridge import ClientHandlers, DefinitionError, Image, ResourceLink, Text, ToolBox, tool
 from bridge.adapters import from_openai_agents, openai_agents_server, openai_agents_tools
+from bridge.service import unless_read_only
 from bridge.testing import connected
+from bridge.tools import ElicitationAnswer
 from bridge.tools.content import File
 from tests.adapters.tools import Waiting, add, box, count, delete, who_am_i
 from tests.docs.chat_api import ChatApi

@@ -29,9 +29,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from bridge import ClientHandlers, ElicitationAnswer, Image, ResourceLink, Text, ToolBox, ai_service, unless_read_only
+from bridge import ClientHandlers, Image, ResourceLink, Text, ToolBox, ai_service
 from bridge.adapters import ToolProgressEvent, from_pydantic_ai, pydantic_ai_toolset
+from bridge.service import unless_read_only
 from bridge.testing import ScriptedChatModel, connected
+from bridge.tools import ElicitationAnswer
 from bridge.tools.content import Audio, File
 from bridge.tools.tool import ToolExecutionRequest
 from tests.adapters.tools import Waiting, add, box, count, delete, who_am_i

@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge import (
-    AiMessage,
-    ChatMemory,
-    ToolExecutionRequest,
-    ToolExecutionResultMessage,
-    UserMessage,
-    message_window,
-)
+from bridge import AiMessage, ChatMemory, ToolExecutionRequest, UserMessage, message_window
+from bridge.service import ToolExecutionResultMessage
 from bridge.service.memory.persistent_stores import SqliteStore
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from bridge import TargetError
 from bridge.cli.install.client_entries import client_entry, redacted
 from bridge.cli.targets.openapi import OpenApiOptions, given_openapi, openapi_options, operation_tools
 from bridge.cli.targets.target import (
@@ -18,6 +17,7 @@ from bridge.cli.targets.target import (
     given_targets,
     parse_target,
 )
+from bridge.errors import TargetError
 from tests.openapi.documents import document
 from tests.openapi.pets import SECRET
 from tests.server.http_server import serving

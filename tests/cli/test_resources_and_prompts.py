@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 NOTES = '''
     from typing import Literal
 
-    from bridge import File, Image, PromptMessage, ResourceNotFoundError, prompt, resource, tool
+    from bridge import File, Image, PromptMessage, prompt, resource, tool
+    from bridge.errors import ResourceNotFoundError
 
 
     @tool

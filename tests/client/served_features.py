@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from bridge import (
-    Features,
-    File,
-    InvocationContext,
-    PromptBox,
-    PromptMessage,
-    ResourceBox,
-    ResourceLink,
-    ToolBox,
-    prompt,
-    resource,
-    tool,
-)
+from bridge import File, InvocationContext, PromptMessage, ResourceBox, ResourceLink, ToolBox, prompt, resource, tool
+from bridge.prompts import PromptBox
+from bridge.server import Features
 
 NOTES = {"milk": "2 litres"}
 

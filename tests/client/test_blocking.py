@@ -17,20 +17,18 @@ import pytest
 
 import bridge
 from bridge import (
-    ConnectionState,
     DefinitionError,
-    Elicitation,
-    ElicitationAnswer,
     InvocationContext,
     McpToolProvider,
     ServerConfig,
-    ServerUnavailableError,
     StdioTransport,
     ToolBox,
     portal,
     tool,
 )
-from bridge.client import ClientHandlers
+from bridge.client import ClientHandlers, ConnectionState
+from bridge.errors import ServerUnavailableError
+from bridge.tools import Elicitation, ElicitationAnswer
 from tests.client.foreign import ForeignServer
 from tests.client.scripted import listed, scripted_config
 from tests.client.test_provider import NOWHERE, add, memory_config

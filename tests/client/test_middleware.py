@@ -8,10 +8,8 @@ import anyio
 import pytest
 
 from bridge import (
-    Features,
     McpToolProvider,
     Middleware,
-    ResourceNotFoundError,
     ServerConfig,
     ToolExecutionRequest,
     ToolExecutionResult,
@@ -20,8 +18,9 @@ from bridge import (
     tool,
 )
 from bridge.client import MemoryTransport
+from bridge.errors import ResourceNotFoundError
 from bridge.middleware import CachingMiddleware, GetPromptRequest, ReadResourceRequest, method_of, target_of
-from bridge.server import Server
+from bridge.server import Features, Server
 from bridge.tools.task import TaskPolicy
 
 if TYPE_CHECKING:

@@ -12,22 +12,20 @@ import anyio
 import pytest
 
 from bridge import (
-    ConnectionState,
     DefinitionError,
     InvocationContext,
-    MemoryTransport,
     ServerConfig,
-    ServerUnavailableError,
     StdioTransport,
     ToolAnnotations,
     ToolBox,
-    ToolProviderRequest,
     ToolSpecification,
     UserMessage,
     tool,
 )
-from bridge.client import Connection, McpToolProvider, RemoteName, parse_config
+from bridge.client import Connection, ConnectionState, McpToolProvider, MemoryTransport, RemoteName, parse_config
+from bridge.errors import ServerUnavailableError
 from bridge.server.server import Server
+from bridge.tools import ToolProviderRequest
 from tests.client.conftest import stdio_config
 from tests.client.scripted import listed, scripted_config
 

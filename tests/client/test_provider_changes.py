@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import (
-    InvocationContext,
-    MemoryTransport,
-    ServerConfig,
-    ToolBox,
-    ToolProviderRequest,
-    ToolsChange,
-    UserMessage,
-    tool,
-    tools_from,
-)
-from bridge.client import ConnectionState, HttpTransport, McpToolProvider, ReconnectPolicy
+from bridge import InvocationContext, ServerConfig, ToolBox, UserMessage, tool, tools_from
+from bridge.client import ConnectionState, HttpTransport, McpToolProvider, MemoryTransport, ReconnectPolicy, ToolsChange
 from bridge.errors import DefinitionError, ServerUnavailableError
 from bridge.server.server import Server
+from bridge.tools import ToolProviderRequest
 from tests.client.clock import Clock
 from tests.client.foreign import ForeignServer
 from tests.client.test_provider import NOWHERE, memory_config, names, provided

@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 import bridge
-from bridge import InvocationContext, McpToolProvider, TokenStream, ToolProgress, ai_service, tool
+from bridge import InvocationContext, McpToolProvider, TokenStream, ai_service, tool
+from bridge.service import ToolProgress
 from bridge.service.loop import InvocationLimits
 from bridge.testing import ScriptedChatModel
 from bridge.tools.tool import ToolExecutionRequest

@@ -6,17 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bridge import (
-    DefinitionError,
-    InvocationContext,
-    ServerConfig,
-    ServersConfig,
-    ToolBox,
-    ToolProviderRequest,
-    UserMessage,
-    tool,
-)
-from bridge.client import McpToolProvider, RemoteExecutor, RemoteName
+from bridge import DefinitionError, InvocationContext, ServerConfig, ToolBox, UserMessage, tool
+from bridge.client import McpToolProvider, RemoteExecutor, RemoteName, ServersConfig
+from bridge.tools import ToolProviderRequest
 from tests.client.conftest import python_config
 from tests.client.scripted import listed, scripted_config
 from tests.client.test_provider import NOWHERE, add, memory_config, names, provided, search

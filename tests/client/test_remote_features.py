@@ -11,20 +11,19 @@ import pytest
 
 from bridge import (
     DefinitionError,
-    ElicitationAnswer,
     File,
     HttpTransport,
-    PromptArgument,
     PromptMessage,
     ResourceBox,
     ResourceLink,
-    ResourceNotFoundError,
     ServerConfig,
     resource,
 )
 from bridge.client import ClientHandlers, Connection, McpToolProvider
-from bridge.errors import ServerRefusedError
+from bridge.errors import ResourceNotFoundError, ServerRefusedError
+from bridge.prompts import PromptArgument
 from bridge.testing import connected
+from bridge.tools import ElicitationAnswer
 from tests.client.conftest import RemoteServer, forked
 from tests.processes import serving
 

@@ -13,19 +13,22 @@ from bridge import (
     File,
     Image,
     InvocationContext,
-    OutcomeUnknownError,
     ResourceLink,
-    ServerRefusedError,
-    ServerUnavailableError,
     Text,
     ToolError,
     ToolExecutionRequest,
     ToolExecutionResult,
-    WireError,
 )
 from bridge.client import CallOptions, McpToolProvider
 from bridge.client.remote_tool import remote_tool
-from bridge.errors import ServerError, ServerFailure
+from bridge.errors import (
+    OutcomeUnknownError,
+    ServerError,
+    ServerFailure,
+    ServerRefusedError,
+    ServerUnavailableError,
+    WireError,
+)
 from tests.client.scripted import listed, scripted_config
 
 pytestmark = pytest.mark.anyio

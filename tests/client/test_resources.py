@@ -5,21 +5,11 @@ from typing import Any
 
 import pytest
 
-from bridge import (
-    Audio,
-    DefinitionError,
-    File,
-    Image,
-    InvocationContext,
-    Resource,
-    ResourceBox,
-    ServerConfig,
-    Text,
-    resource,
-)
+from bridge import Audio, DefinitionError, File, Image, InvocationContext, ResourceBox, ServerConfig, Text, resource
 from bridge.client import McpToolProvider, MemoryTransport
 from bridge.client.connection import listing
 from bridge.errors import ResourceNotFoundError, ServerAnswerError, ServerRefusedError, ServerUnavailableError
+from bridge.resources import Resource
 from bridge.server import Server
 from tests.client.conftest import python_config
 from tests.client.foreign import ForeignServer

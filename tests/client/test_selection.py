@@ -10,24 +10,15 @@ import anyio
 import pytest
 
 import bridge
-from bridge import (
-    DefinitionError,
-    Features,
-    PinMismatchError,
-    PromptBox,
-    Resource,
-    ResourceBox,
-    ResourceNotFoundError,
-    ServerConfig,
-    ToolBox,
-    prompt,
-    resource,
-)
+from bridge import DefinitionError, ResourceBox, ServerConfig, ToolBox, prompt, resource
 from bridge.client import Connection, McpToolProvider, MemoryTransport
 from bridge.client.connection.list_methods import LIST_METHODS, PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from bridge.client.pins import ServerPins, load_pins, pins_of, write_pins
+from bridge.errors import PinMismatchError, ResourceNotFoundError
 from bridge.gateway import Gateway
-from bridge.server import Server
+from bridge.prompts import PromptBox
+from bridge.resources import Resource
+from bridge.server import Features, Server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -261,9 +252,9 @@ async def test_a_gateway_passes_on_what_has_passed_the_pins(served: Served) -> N
                 for method in LIST_METHODS
             }
             assert found == {TOOLS: [], RESOURCES: [], TEMPLATES: ["notes://{title}"], PROMPTS: ["sum_up"]}
-            with pytest.raises(bridge.ServerRefusedError, match="the resource 'notes://all' has changed"):
+            with pytest.raises(bridge.errors.ServerRefusedError, match="the resource 'notes://all' has changed"):
                 await connection.request("resources/read", {"uri": "notes://all"})
-            with pytest.raises(bridge.ServerRefusedError, match="plan"):
+            with pytest.raises(bridge.errors.ServerRefusedError, match="plan"):
                 await connection.request("prompts/get", {"name": "plan", "arguments": {"day": "a"}})
             read = await connection.request("resources/read", {"uri": "notes://milk"})
             assert read["contents"][0]["text"] == "about milk"

@@ -18,29 +18,17 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 
-from bridge import (
-    ClientHandlers,
-    Elicitation,
-    ElicitationAnswer,
-    HttpTransport,
-    InvocationContext,
-    McpToolProvider,
-    Root,
-    Sampling,
-    SamplingAnswer,
-    ServerConfig,
-    Text,
-    UrlElicitation,
-)
+from bridge import ClientHandlers, HttpTransport, InvocationContext, McpToolProvider, ServerConfig, Text
 from bridge.client.auth.assertions import exchange_assertion
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import STATE_VARIABLE
+from bridge.tools import Elicitation, ElicitationAnswer, Root, Sampling, SamplingAnswer, UrlElicitation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from bridge import Connection
+    from bridge.client import Connection
     from bridge.client.auth.grants import Grant
 
 MODERN = "2026-07-28"

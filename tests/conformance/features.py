@@ -5,19 +5,10 @@ from typing import Any
 from fixtures import RED_PIXEL, TOOLS  # type: ignore[import-not-found]  # it stands beside this file
 from task_fixtures import TASK_TOOLS  # type: ignore[import-not-found]  # as above
 
-from bridge import (
-    Content,
-    Elicitation,
-    Features,
-    File,
-    Image,
-    InvocationContext,
-    PromptBox,
-    ResourceBox,
-    prompt,
-    resource,
-    tool,
-)
+from bridge import Content, File, Image, InvocationContext, ResourceBox, prompt, resource, tool
+from bridge.prompts import PromptBox
+from bridge.server import Features
+from bridge.tools import Elicitation
 
 
 @resource("test://static-text", mime_type="text/plain")

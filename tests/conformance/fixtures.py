@@ -13,16 +13,9 @@ from pydantic import Field
 from bridge import (
     Audio,
     Content,
-    Elicitation,
-    ElicitationAnswer,
     File,
     Image,
     InvocationContext,
-    Question,
-    Roots,
-    Sampling,
-    SamplingAnswer,
-    SamplingMessage,
     Text,
     Tool,
     ToolBox,
@@ -32,6 +25,7 @@ from bridge import (
     ToolSpecification,
     tool,
 )
+from bridge.tools import Elicitation, ElicitationAnswer, Question, Roots, Sampling, SamplingAnswer, SamplingMessage
 
 RED_PIXEL = b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="

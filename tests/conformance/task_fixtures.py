@@ -2,7 +2,8 @@
 
 import anyio
 
-from bridge import Elicitation, InvocationContext, TaskPolicy, ToolBox, ToolError, tool
+from bridge import InvocationContext, TaskPolicy, ToolBox, ToolError, tool
+from bridge.tools import Elicitation
 
 
 def form(**properties: str) -> dict[str, object]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from bridge import MemoryTransport, ServerConfig, ToolBox, tool
-from bridge.client import McpToolProvider
+from bridge import ServerConfig, ToolBox, tool
+from bridge.client import McpToolProvider, MemoryTransport
 from bridge.server.server import Server
 from tests.faults.holdings import Holdings, leaked_processes
 from tests.faults.served import note

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bridge import Features, InvocationContext, PromptBox, ResourceBox, ToolBox, prompt, resource, tool
+from bridge import InvocationContext, ResourceBox, ToolBox, prompt, resource, tool
+from bridge.prompts import PromptBox
+from bridge.server import Features
 
 COLOURS, SOUNDS = "com.example/colours", "com.example/sounds"
 

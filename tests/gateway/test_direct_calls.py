@@ -14,7 +14,6 @@ import httpx
 import pytest
 from anyio.lowlevel import checkpoint
 
-from bridge import Spill
 from bridge.client.connection import direct_calls, requests
 from bridge.client.connection.direct_calls import DirectCall
 from bridge.client.connection.session import Session
@@ -31,6 +30,7 @@ from bridge.server.eager_tasks import EagerTasks
 from bridge.server.limits import Limits, Rate
 from bridge.telemetry.current import enabled
 from bridge.telemetry.observer import Observer
+from bridge.tools import Spill
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.toolbox import ToolBox
 from tests.client.raw_http import DONE, MODERN, Request, event, http, json_of, opened, progress, raw_server, stream

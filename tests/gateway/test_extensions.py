@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import ClientHandlers, Features, HttpTransport, MemoryTransport, ServerConfig, StdioTransport, tool
-from bridge.client import Connection
+from bridge import ClientHandlers, HttpTransport, ServerConfig, StdioTransport, tool
+from bridge.client import Connection, MemoryTransport
 from bridge.gateway import Gateway
 from bridge.hosting.serve import http_protocol
-from bridge.server import Server, http_app
+from bridge.server import Features, Server, http_app
 from bridge.tools.toolbox import ToolBox
 from tests import forks
 from tests.client.http_client import sent_by

@@ -10,12 +10,9 @@ import pytest
 
 from bridge import (
     ClientHandlers,
-    Features,
     File,
     HttpTransport,
     InvocationContext,
-    MemoryTransport,
-    PromptBox,
     ResourceBox,
     ResourceLink,
     ServerConfig,
@@ -24,12 +21,13 @@ from bridge import (
     tool,
 )
 from bridge import prompt as prompt_
-from bridge.client import Connection, McpToolProvider
+from bridge.client import Connection, McpToolProvider, MemoryTransport
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES
 from bridge.client.uris import UI_EXTENSION, UI_SETTINGS
 from bridge.errors import ServerRefusedError
 from bridge.gateway import Gateway
-from bridge.server import Server, http_app
+from bridge.prompts import PromptBox
+from bridge.server import Features, Server, http_app
 from bridge.server.limits import Limits, Rate
 from tests.client.served_features import FEATURES, all_bytes
 from tests.client.test_remote_features import HANDLERS

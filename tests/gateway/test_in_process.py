@@ -8,21 +8,11 @@ import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
 
-from bridge import (
-    ClientHandlers,
-    DefinitionError,
-    Elicitation,
-    ElicitationAnswer,
-    InvocationContext,
-    MemoryTransport,
-    Server,
-    ServerConfig,
-    UrlElicitation,
-    resource,
-    tool,
-)
+from bridge import ClientHandlers, DefinitionError, InvocationContext, Server, ServerConfig, resource, tool
+from bridge.client import MemoryTransport
 from bridge.gateway import Gateway, from_mcp
 from bridge.testing import connected
+from bridge.tools import Elicitation, ElicitationAnswer, UrlElicitation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import ExecutionPolicy, McpToolProvider, ResourceLink, Spill, tool
+from bridge import ExecutionPolicy, McpToolProvider, ResourceLink, tool
 from bridge.client import Connection, MemoryTransport, ServerConfig
 from bridge.gateway import Gateway
 from bridge.server import Server
+from bridge.tools import Spill
 from tests.gateway.between import DEADLINE_SECONDS
 
 if TYPE_CHECKING:

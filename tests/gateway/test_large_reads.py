@@ -26,7 +26,7 @@ from tests.server.http_server import modern, modern_headers, request
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridge.client import Transport
+    from bridge.client.transports.transport import Transport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

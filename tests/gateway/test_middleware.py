@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from bridge import Features, File, McpToolProvider, Middleware, ServerConfig, prompt, resource, tool
+from bridge import File, McpToolProvider, Middleware, ServerConfig, prompt, resource, tool
 from bridge.client import MemoryTransport
 from bridge.gateway import Gateway
-from bridge.server import Server
+from bridge.server import Features, Server
 from bridge.tools.calls import ToolExecutionResult
 
 if TYPE_CHECKING:

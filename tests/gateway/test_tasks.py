@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import Caller, ElicitationAnswer, InvocationContext, OutcomeUnknownError, ServerConfig
+from bridge import Caller, InvocationContext, ServerConfig
 from bridge.client import ClientHandlers, HttpTransport, McpToolProvider, ReconnectPolicy
+from bridge.errors import OutcomeUnknownError
 from bridge.gateway.tasks import GatewayTasks
 from bridge.protocol.messages import ProtocolError
 from bridge.tools.task import Task
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from bridge.tools import ElicitationAnswer
     from bridge.types import Json
     from tests.client.raw_http import Request
     from tests.client.reports import Reports

@@ -16,15 +16,14 @@ from bridge import (
     InvocationContext,
     P,
     ResourceLink,
-    SamplingMessage,
     Text,
     ToolAnnotations,
     ToolError,
-    UrlElicitation,
     prompt,
     resource,
     tool,
 )
+from bridge.tools import SamplingMessage, UrlElicitation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

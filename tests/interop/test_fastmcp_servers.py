@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import (
-    ClientHandlers,
-    Elicitation,
-    ElicitationAnswer,
-    HttpTransport,
-    InvocationContext,
-    McpToolProvider,
-    ServerConfig,
-    StdioTransport,
-    UrlElicitation,
-)
+from bridge import ClientHandlers, HttpTransport, InvocationContext, McpToolProvider, ServerConfig, StdioTransport
+from bridge.tools import Elicitation, ElicitationAnswer, UrlElicitation
 from bridge.tools.channel import Channel
 from tests.interop.packages import fastmcp_python, free_port, running
 

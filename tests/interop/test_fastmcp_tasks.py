@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from bridge import McpToolProvider, OutcomeUnknownError, ServerConfig, StdioTransport
+from bridge import McpToolProvider, ServerConfig, StdioTransport
+from bridge.errors import OutcomeUnknownError
 from tests.client.reports import listening
 from tests.client.tasks.test_remote_tasks import SERVED
 from tests.gateway.conftest import write_config

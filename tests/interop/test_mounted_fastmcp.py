@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge import ClientHandlers, Elicitation, ElicitationAnswer, InvocationContext, Server, UrlElicitation, tool
+from bridge import ClientHandlers, InvocationContext, Server, tool
 from bridge.gateway import from_mcp
 from bridge.testing import connected
+from bridge.tools import Elicitation, ElicitationAnswer, UrlElicitation
 from tests.interop.packages import fastmcp_python
 from tests.server.middleware.surrounded import ERAS, LOG, Era, Recording
 

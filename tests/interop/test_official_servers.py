@@ -11,17 +11,15 @@ import pytest
 
 from bridge import (
     ClientHandlers,
-    Elicitation,
-    ElicitationAnswer,
     HttpTransport,
     InvocationContext,
     McpToolProvider,
     ServerConfig,
     StdioTransport,
     ToolAnnotations,
-    ToolsChange,
-    UrlElicitation,
 )
+from bridge.client import ToolsChange
+from bridge.tools import Elicitation, ElicitationAnswer, UrlElicitation
 from bridge.tools.channel import Channel
 from tests.client.http_client import sent_by
 from tests.interop.counterpart import MODERN

@@ -9,22 +9,17 @@ import pytest
 
 from bridge import (
     ClientHandlers,
-    Elicitation,
-    ElicitationAnswer,
     File,
     HttpTransport,
     Image,
     InvocationContext,
     McpToolProvider,
     ResourceLink,
-    Root,
-    Sampling,
-    SamplingAnswer,
     ServerConfig,
     StdioTransport,
     Text,
-    UrlElicitation,
 )
+from bridge.tools import Elicitation, ElicitationAnswer, Root, Sampling, SamplingAnswer, UrlElicitation
 from bridge.tools.channel import Channel
 from tests.interop.packages import free_port, npm_server, running
 

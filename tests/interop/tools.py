@@ -13,15 +13,11 @@ from pydantic import Field
 from bridge import (
     Audio,
     Content,
-    Elicitation,
     File,
     Image,
     InvocationContext,
     P,
     ResourceLink,
-    Roots,
-    Sampling,
-    SamplingMessage,
     Text,
     ToolAnnotations,
     ToolBox,
@@ -29,6 +25,7 @@ from bridge import (
     ToolExecutionResult,
     tool,
 )
+from bridge.tools import Elicitation, Roots, Sampling, SamplingMessage
 
 # --- results ---------------------------------------------------------------------------------------------------------
 

@@ -13,14 +13,8 @@ import pytest
 from bridge import (
     ChatMemory,
     ChatRequest,
-    ChatRequestParameters,
-    InputGuardrailRequest,
     OpenAiChatModel,
-    OutputGuardrailRequest,
     Result,
-    Retry,
-    Rewrite,
-    ToolChoice,
     ToolSearch,
     UserMessage,
     ai_service,
@@ -29,13 +23,21 @@ from bridge import (
     with_fallback,
 )
 from bridge.models.prompted import PromptedToolsChatModel
+from bridge.service import (
+    ChatRequestParameters,
+    InputGuardrailRequest,
+    OutputGuardrailRequest,
+    Retry,
+    Rewrite,
+    ToolChoice,
+)
 from bridge.service.chat_model import CompleteResponse, FinishReason, PartialResponse
 from bridge.service.loop import InvocationLimits
 from bridge.testing import connected
 
 if TYPE_CHECKING:
-    from bridge import ToolExecution
     from bridge.service.chat_model import ChatEvent
+    from bridge.tools import ToolExecution
 
 pytestmark = [pytest.mark.anyio, pytest.mark.llm]
 

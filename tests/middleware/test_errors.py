@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bridge import DefinitionError, ServerRefusedError, ToolError, ToolExecutionResult, prompt, resource, tool
+from bridge import DefinitionError, ToolError, ToolExecutionResult, prompt, resource, tool
+from bridge.errors import ServerRefusedError
 from bridge.middleware import ErrorMaskingMiddleware
 from bridge.testing import connected
 

@@ -6,19 +6,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import (
-    Caller,
-    InvocationContext,
-    InvocationParameters,
-    ToolBox,
-    ToolError,
-    backed_up,
-    execute,
-    tool,
-)
+from bridge import Caller, InvocationContext, ToolBox, ToolError, execute, tool
 from bridge.errors import DefinitionError, MissingExtraError
 from bridge.middleware.caching import cached
 from bridge.middleware.guards import circuit_broken, rate_limited, retried
+from bridge.tools import InvocationParameters, backed_up
 from bridge.tools.execution import LOCAL, ExecutionPolicy
 from bridge.tools.tool import ToolExecutionRequest, ToolExecutionResult
 from tests.service.fakes import DEADLINE_SECONDS

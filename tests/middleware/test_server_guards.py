@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge import ServerRefusedError, resource, tool
+from bridge import resource, tool
+from bridge.errors import ServerRefusedError
 from bridge.middleware import CircuitBreakerMiddleware, RateLimitMiddleware, RetryMiddleware
 from bridge.testing import connected
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import httpx
 import pytest
 
-from bridge import ClientHandlers, ElicitationAnswer, File, HttpTransport, Image, McpToolProvider, ServerConfig
+from bridge import ClientHandlers, File, HttpTransport, Image, McpToolProvider, ServerConfig
 from bridge.testing import TokenSigner
+from bridge.tools import ElicitationAnswer
 from tests.interop.packages import fastmcp_tasks_python, free_port, running
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
-from bridge import DefinitionError, MissingExtraError, ai_service, chat_model_named
+from bridge import DefinitionError, ai_service
+from bridge.errors import MissingExtraError
+from bridge.models import chat_model_named
 from bridge.models.anthropic.model import AnthropicChatModel
 from bridge.models.bedrock.model import BedrockChatModel
 from bridge.models.openai.model import OpenAiChatModel

@@ -10,27 +10,20 @@ from bridge import (
     ChatRequest,
     ChatResponse,
     ClientHandlers,
-    FinishReason,
     Image,
     InvocationContext,
-    JsonObjectSchema,
-    Sampling,
-    SamplingAnswer,
-    SamplingMessage,
     SystemMessage,
     Text,
-    ToolChoice,
     ToolError,
     ToolExecutionRequest,
-    ToolExecutionResultMessage,
     ToolSpecification,
-    ToolUse,
-    ToolUseResult,
     UserMessage,
-    sampling_with,
     tool,
 )
+from bridge.models import sampling_with
+from bridge.service import FinishReason, ToolChoice, ToolExecutionResultMessage
 from bridge.testing import ScriptedChatModel, connected
+from bridge.tools import JsonObjectSchema, Sampling, SamplingAnswer, SamplingMessage, ToolUse, ToolUseResult
 
 if TYPE_CHECKING:
     from typing import Literal

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import anyio
 import pytest
 
-from bridge import (
-    ChatModelCall,
-    ChatModelError,
-    ChatModelListener,
-    DefinitionError,
-    OpenAiChatModel,
-    TokenStream,
-    ai_service,
-    observed,
-    with_fallback,
-)
+from bridge import ChatModelError, DefinitionError, OpenAiChatModel, TokenStream, ai_service, with_fallback
+from bridge.models import ChatModelCall, ChatModelListener, observed
 from bridge.service.chat_model import CompleteResponse, PartialResponse
 from bridge.testing import ScriptedChatModel
 from tests.models.openai_wire import chunk, completion, streamed
@@ -28,7 +19,8 @@ from tests.service.fakes import Assistant, ask
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from bridge import ChatEvent, ChatRequest
+    from bridge import ChatRequest
+    from bridge.service import ChatEvent
     from tests.models.provider import Provider
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge import ArgumentsError, InvocationContext, PromptBox, PromptMessage, ToolExecutionRequest, prompt
+from bridge import InvocationContext, PromptMessage, ToolExecutionRequest, prompt
+from bridge.errors import ArgumentsError
+from bridge.prompts import PromptBox
 from bridge.wire.prompts import messages_from_wire, messages_to_wire
 
 pytestmark = pytest.mark.anyio

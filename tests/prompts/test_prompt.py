@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from bridge import (
-    ArgumentsError,
-    Completion,
     DefinitionError,
     Image,
     InvocationContext,
     NameClashError,
-    PromptBox,
     PromptMessage,
     Text,
     ToolExecutionRequest,
     prompt,
 )
-from bridge.errors import ResultError
+from bridge.errors import ArgumentsError, ResultError
+from bridge.prompts import PromptBox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from bridge.tools import Completion
 
 pytestmark = pytest.mark.anyio
 

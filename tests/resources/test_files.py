@@ -14,17 +14,8 @@ import uritemplate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge import (
-    DefinitionError,
-    File,
-    InvocationContext,
-    ResourceBox,
-    ResourceNotFoundError,
-    ResourceTemplate,
-    ToolError,
-    ToolExecutionRequest,
-    files,
-)
+from bridge import DefinitionError, File, InvocationContext, ResourceBox, ToolError, ToolExecutionRequest, files
+from bridge.errors import ResourceNotFoundError
 from bridge.resources.files import _content_of
 
 module = import_module("bridge.resources.files")
@@ -32,6 +23,8 @@ module = import_module("bridge.resources.files")
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+
+    from bridge.resources import ResourceTemplate
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge import DefinitionError, Folder, ToolError
+from bridge import DefinitionError, ToolError
+from bridge.resources import Folder
 from bridge.resources.folder import MAX_PATH_CHARS, parts_of, reserved
 
 if TYPE_CHECKING:

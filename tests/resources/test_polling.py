@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import (
-    DefinitionError,
-    Features,
-    NameClashError,
-    PollingResourceBox,
-    Resource,
-    ResourceBox,
-    ResourceTemplate,
-    resource,
-    tool,
-)
+from bridge import DefinitionError, NameClashError, ResourceBox, resource, tool
 from bridge.client import McpToolProvider, MemoryTransport, ServerConfig
-from bridge.server import Server
+from bridge.resources import PollingResourceBox, Resource, ResourceTemplate
+from bridge.server import Features, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from bridge import (
-    ArgumentsError,
     DefinitionError,
     File,
     Image,
     InvocationContext,
     NameClashError,
-    Resource,
     ResourceBox,
     ResourceLink,
-    ResourceNotFoundError,
-    ResourceTemplate,
     ToolExecutionRequest,
     ToolExecutionResult,
     resource,
 )
-from bridge.errors import ResultError
+from bridge.errors import ArgumentsError, ResourceNotFoundError, ResultError
+from bridge.resources import Resource, ResourceTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,8 @@ import uritemplate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge import DefinitionError, UriTemplate
+from bridge import DefinitionError
+from bridge.resources import UriTemplate
 from bridge.resources.uri_template import MAX_URI_CHARS
 
 MATCHES = [

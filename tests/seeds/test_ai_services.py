@@ -13,16 +13,12 @@ from bridge import (
     DefinitionError,
     ExecutionPolicy,
     InvocationContext,
-    JsonObjectSchema,
     MemoryId,
     Result,
     ReturnBehavior,
     Tool,
     ToolExecutionRequest,
     ToolExecutionResult,
-    ToolLimitError,
-    ToolMemoryId,
-    ToolProviderRequest,
     ToolSpecification,
     UserMessage,
     ai_service,
@@ -31,8 +27,10 @@ from bridge import (
     tools_from,
     user_message,
 )
+from bridge.errors import ToolLimitError
 from bridge.service.loop import InvocationLimits
 from bridge.testing import ScriptedChatModel
+from bridge.tools import JsonObjectSchema, ToolMemoryId, ToolProviderRequest
 from tests.seeds.services import assistant, call, told
 
 if TYPE_CHECKING:

@@ -11,23 +11,20 @@ import pytest
 
 from bridge import (
     InvocationContext,
-    InvocationParameters,
     MemoryId,
     P,
     ToolAnnotations,
     ToolBox,
     ToolError,
     ToolExecutionRequest,
-    ToolMemoryId,
     ai_service,
-    cached,
-    circuit_broken,
     execute,
-    rate_limited,
     tool,
     tools_from,
 )
+from bridge.middleware import cached, circuit_broken, rate_limited
 from bridge.testing import ScriptedChatModel, recorded
+from bridge.tools import InvocationParameters, ToolMemoryId
 from tests.seeds.services import DEADLINE_SECONDS, assistant, call, told
 
 if TYPE_CHECKING:

@@ -10,22 +10,18 @@ import pytest
 from bridge import (
     ChatRequest,
     InvocationContext,
-    JsonObjectSchema,
     ToolBox,
-    ToolExecution,
     ToolExecutionRequest,
-    ToolProviderRequest,
     ToolSpecification,
     UserMessage,
-    backed_up,
-    call_blocking,
     execute,
-    rate_limited,
-    specifications_from,
     tool,
     tools_from,
 )
+from bridge.middleware import rate_limited
+from bridge.service import call_blocking
 from bridge.testing import ScriptedChatModel, recorded_all
+from bridge.tools import JsonObjectSchema, ToolExecution, ToolProviderRequest, backed_up, specifications_from
 from tests.seeds.services import assistant, call, told
 
 if TYPE_CHECKING:

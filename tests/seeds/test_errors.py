@@ -6,17 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge import (
-    ExecutionPolicy,
-    InvocationContext,
-    InvocationError,
-    Tool,
-    ToolError,
-    ToolExecutionRequest,
-    UnknownToolError,
-    tool,
-    tools_from,
-)
+from bridge import ExecutionPolicy, InvocationContext, Tool, ToolError, ToolExecutionRequest, tool, tools_from
+from bridge.errors import InvocationError, UnknownToolError
 from bridge.testing import failing
 from tests.seeds.services import assistant, call, told
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 import pytest
 
-from bridge import ExecutionPolicy, InvocationContext, ToolExecution, ToolExecutionRequest, ai_service, tool
+from bridge import ExecutionPolicy, InvocationContext, ToolExecutionRequest, ai_service, tool
 from bridge.service.chat_model import CompleteToolCall
 from bridge.testing import ScriptedChatModel
 from tests.seeds.services import DEADLINE_SECONDS, Assistant, assistant, call
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from bridge import ChatRequest, TokenStream
     from bridge.service.chat_model import ChatEvent
+    from bridge.tools import ToolExecution
 
 pytestmark = pytest.mark.anyio
 

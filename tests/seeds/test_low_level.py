@@ -12,19 +12,19 @@ from bridge import (
     AiMessage,
     ChatRequest,
     InvocationContext,
-    JsonObjectSchema,
     P,
     ToolBox,
     ToolExecutionRequest,
-    ToolExecutionResultMessage,
     ToolSpecification,
     UserMessage,
     execute,
     tool,
     tools_from,
 )
+from bridge.service import ToolExecutionResultMessage
 from bridge.service.chat_model import FinishReason
 from bridge.testing import ScriptedChatModel
+from bridge.tools import JsonObjectSchema
 
 pytestmark = pytest.mark.anyio
 

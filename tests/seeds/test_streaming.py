@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from bridge import (
-    AiMessage,
-    ChatRequest,
-    ToolExecution,
-    ToolExecutionRequest,
-    ToolSpecification,
-    UserMessage,
-    ai_service,
-    tool,
-)
+from bridge import AiMessage, ChatRequest, ToolExecutionRequest, ToolSpecification, UserMessage, ai_service, tool
 from bridge.service.chat_model import (
     CompleteResponse,
     CompleteToolCall,
@@ -33,6 +24,7 @@ if TYPE_CHECKING:
 
     from bridge import TokenStream
     from bridge.models.openai.model import OpenAiChatModel
+    from bridge.tools import ToolExecution
     from tests.models.provider import Answer
 
 pytestmark = pytest.mark.anyio

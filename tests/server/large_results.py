@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge import ExecutionPolicy, Spill, tool
+from bridge import ExecutionPolicy, tool
 from bridge.server import Server, http_app
+from bridge.tools import Spill
 from tests.server import http_server as http
 from tests.server.auth.guarded import Handshake, Modern, bearer
 

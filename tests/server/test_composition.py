@@ -11,13 +11,11 @@ import pytest
 from bridge import (
     DefinitionError,
     Depends,
-    Features,
     File,
     HttpTransport,
     InvocationContext,
     McpToolProvider,
     NameClashError,
-    PromptBox,
     PromptMessage,
     ResourceBox,
     ResourceLink,
@@ -25,12 +23,12 @@ from bridge import (
     ServerConfig,
     ToolBox,
     filtered,
-    namespaced,
     prompt,
     resource,
     tool,
 )
-from bridge.server import http_app
+from bridge.prompts import PromptBox
+from bridge.server import Features, http_app, namespaced
 from bridge.testing import connected
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from bridge import DefinitionError, Features, NameClashError, ToolBox, tool
+from bridge import DefinitionError, NameClashError, ToolBox, tool
+from bridge.server import Features
 
 
 @tool

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from bridge import Caller, InvocationContext, Spill, tool
+from bridge import Caller, InvocationContext, tool
 from bridge.server import Server
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.testing import connected
+from bridge.tools import Spill
 from bridge.tools.calls import ToolExecutionResult
 from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, Handshake, Modern

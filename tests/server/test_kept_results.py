@@ -9,11 +9,12 @@ import httpx
 import jsonschema
 import pytest
 
-from bridge import ExecutionPolicy, File, Image, InvocationContext, Spill, Text, ToolError, tool
+from bridge import ExecutionPolicy, File, Image, InvocationContext, Text, ToolError, tool
 from bridge.server import Server, http_app
 from bridge.telemetry.conventions import DEFINITION_TOKENS, RESULT_TOKENS, SAVED_TOKENS
 from bridge.telemetry.current import enabled
 from bridge.telemetry.observer import Observer
+from bridge.tools import Spill
 from bridge.tools.calls import ToolExecutionResult
 from bridge.tools.spill.spill import MAX_RESULT_SIZE_KEY
 from tests.server import http_server as http

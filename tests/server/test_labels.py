@@ -9,18 +9,8 @@ import anyio
 import httpx
 import pytest
 
-from bridge import (
-    DefinitionError,
-    Features,
-    NameClashError,
-    Server,
-    ToolBox,
-    filtered,
-    prompt,
-    resource,
-    tool,
-)
-from bridge.server import http_app
+from bridge import DefinitionError, NameClashError, Server, ToolBox, filtered, prompt, resource, tool
+from bridge.server import Features, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.testing import connected
 from bridge.tools.labels import version_order

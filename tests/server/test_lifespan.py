@@ -12,17 +12,8 @@ from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from starlette.applications import Starlette
 
-from bridge import (
-    DefinitionError,
-    Depends,
-    Features,
-    InvocationContext,
-    lifespan,
-    prefixed,
-    prompt,
-    resource,
-)
-from bridge.server import Server, http_app, mount
+from bridge import DefinitionError, Depends, InvocationContext, lifespan, prefixed, prompt, resource
+from bridge.server import Features, Server, http_app, mount
 from bridge.testing import connected
 from tests.server import http_server
 from tests.server.http_server import answer, call, modern, modern_headers, open_session, whole_client

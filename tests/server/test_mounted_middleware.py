@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge import (
-    Completion,
     DefinitionError,
-    Features,
     File,
     InvocationContext,
     Middleware,
@@ -20,15 +18,15 @@ from bridge import (
     ToolError,
     ToolExecutionResult,
     filtered,
-    namespaced,
     prompt,
     resource,
     tool,
 )
 from bridge.middleware import CompleteRequest, GetPromptRequest, ReadResourceRequest
-from bridge.server import http_app
+from bridge.server import Features, http_app, namespaced
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.testing import connected
+from bridge.tools import Completion
 from bridge.tools.tool import ToolExecutionRequest
 from tests.server.http_server import answer, modern, modern_headers, open_session, request, whole_client
 from tests.server.middleware.surrounded import CHANGED, ERAS, FEATURES, LOG, TOLD, Changing, Era, Json, Recording, add

@@ -6,17 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge import (
-    Features,
-    InvocationContext,
-    Middleware,
-    Server,
-    prompt,
-    resource,
-    tool,
-)
+from bridge import InvocationContext, Middleware, Server, prompt, resource, tool
 from bridge.middleware import CachingMiddleware
-from bridge.server import http_app
+from bridge.server import Features, http_app
 from bridge.tools.tool import ToolExecutionRequest
 from tests.server.http_server import answer, modern, modern_headers, open_session, request, whole_client
 from tests.server.middleware.surrounded import LOG, Json

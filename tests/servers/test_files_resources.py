@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import Features, File, Text, ToolError
+from bridge import File, Text, ToolError
 from bridge.client import McpToolProvider, MemoryTransport, ServerConfig
 from bridge.errors import ResourceNotFoundError, ServerRefusedError
-from bridge.server import Server
+from bridge.server import Features, Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

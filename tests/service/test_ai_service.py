@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import anyio
 import pytest
 
-from bridge import InvocationContext, InvocationParameters, ReturnBehavior, ToolBox, ToolMemoryId, tool, tools_from
+from bridge import InvocationContext, ReturnBehavior, ToolBox, tool, tools_from
 from bridge.errors import DefinitionError, NameClashError
 from bridge.service.ai_service import ai_service, resume
 from bridge.service.chat_model import ChatRequestParameters
@@ -17,6 +17,7 @@ from bridge.service.loop import InvocationLimits
 from bridge.service.memory.chat_memory import ChatMemory, message_window
 from bridge.service.messages import AiMessage, SystemMessage, UserMessage
 from bridge.service.templates import system_message, user_message
+from bridge.tools import InvocationParameters, ToolMemoryId
 from bridge.tools.content import Image
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, call, calls
 

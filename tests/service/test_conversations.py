@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import pytest
 
-from bridge import PromptMessage, chat_messages, tool
+from bridge import PromptMessage, tool
 from bridge.errors import DefinitionError, WireError
+from bridge.service import chat_messages
 from bridge.service.ai_service import ai_service, resume
 from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspended, SuspendedInvocation
 from bridge.service.interface import MemoryId

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridge import ApprovalPolicy, Decision, InvocationSuspended, TokenStream, resume, tool
+from bridge import ApprovalPolicy, InvocationSuspended, TokenStream, resume, tool
 from bridge.errors import ArgumentsError
+from bridge.service import Decision
 from bridge.service.chat_model import ChatResponse, FinishReason
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.tool import ToolExecutionRequest

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import ToolPolicy, tools_from
+from bridge import tools_from
 from bridge.errors import ChatModelError, InvocationTimeoutError
 from bridge.service.compensation import compensated
 from bridge.service.loop import InvocationLimits
+from bridge.tools import ToolPolicy
 from tests.service.fakes import DEADLINE_SECONDS, ask, assistant, call, calls
 from tests.service.test_compensation import ERROR
 

@@ -12,19 +12,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from bridge import (
-    ApprovalPolicy,
-    ChatModelError,
-    ChatRequestParameters,
-    Decision,
-    InvocationSuspended,
-    TokenUsage,
-    ToolError,
-    ai_service,
-    enable_telemetry,
-    for_tools,
-    tool,
-)
+from bridge import ApprovalPolicy, ChatModelError, InvocationSuspended, ToolError, ai_service, enable_telemetry, tool
+from bridge.service import ChatRequestParameters, Decision, TokenUsage, for_tools
 from bridge.telemetry import current
 from bridge.telemetry.observer import Observer
 from bridge.telemetry.tracing import Tracing

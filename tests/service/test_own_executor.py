@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from bridge import DefinitionError, InvocationContext, ToolProgress, call_blocking, tool
+from bridge import DefinitionError, InvocationContext, tool
+from bridge.service import ToolProgress, call_blocking
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, ask, assistant, call, calls
 
 if TYPE_CHECKING:

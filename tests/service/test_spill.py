@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from bridge import ExecutionPolicy, NameClashError, Spill, ToolProviderRequest, ToolSearch, ai_service, tool
+from bridge import ExecutionPolicy, NameClashError, ToolSearch, ai_service, tool
 from bridge.service.messages import ToolExecutionResultMessage
+from bridge.tools import Spill, ToolProviderRequest
 from tests.service.fakes import DEADLINE_SECONDS, Assistant, FakeModel, ask, call, calls
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge import InvocationParameters, ToolAnnotations, ToolMemoryId, ToolProvider, compensated, tool, tools_from
+from bridge import ToolAnnotations, ToolProvider, tool, tools_from
 from bridge.errors import DefinitionError, WireError
+from bridge.service import compensated
 from bridge.service.ai_service import ai_service, resume
 from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspended, SuspendedInvocation
 from bridge.service.chat_model import ChatRequestParameters, CompleteResponse
@@ -19,14 +20,16 @@ from bridge.service.interface import MemoryId
 from bridge.service.memory.chat_memory import ChatMemory
 from bridge.service.messages import AiMessage
 from bridge.testing import connected
+from bridge.tools import InvocationParameters, ToolMemoryId
 from tests.processes import ROOT
 from tests.service.fakes import FakeModel, ask, assistant, call, calls
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridge import Tool, ToolProviderRequest
+    from bridge import Tool
     from bridge.service.events import Result
+    from bridge.tools import ToolProviderRequest
 
 pytestmark = pytest.mark.anyio
 

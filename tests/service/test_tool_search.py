@@ -7,12 +7,13 @@ from typing import Any, Protocol
 
 import pytest
 
-from bridge import InvocationContext, InvocationParameters, guarded, renamed, tool
+from bridge import InvocationContext, guarded, renamed, tool
 from bridge.errors import DefinitionError, NameClashError
 from bridge.service.ai_service import ai_service
 from bridge.service.memory.chat_memory import ChatMemory, message_window
 from bridge.service.messages import ToolExecutionResultMessage
 from bridge.service.tool_search import ToolSearch, ToolSearchRequest, by_embedding, by_words
+from bridge.tools import InvocationParameters
 from bridge.tools.schema.json_schema import JsonObjectSchema
 from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import Tool, ToolExecutionResult

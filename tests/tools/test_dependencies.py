@@ -11,7 +11,6 @@ import pytest
 from bridge import (
     DefinitionError,
     Depends,
-    Features,
     InvocationContext,
     ToolBox,
     ToolError,
@@ -22,6 +21,7 @@ from bridge import (
     tool,
     tools_from,
 )
+from bridge.server import Features
 
 on_both = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 

@@ -12,7 +12,6 @@ from bridge import (
     Caller,
     ClientHandlers,
     Depends,
-    ElicitationAnswer,
     InvocationContext,
     ToolBox,
     ToolExecutionRequest,
@@ -24,6 +23,7 @@ from bridge import (
     tools_from,
 )
 from bridge.testing import ScriptedChatModel, connected, overriding, recorded
+from bridge.tools import ElicitationAnswer
 
 on_both = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 

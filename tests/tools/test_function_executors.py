@@ -9,27 +9,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge import (
-    ArgumentsError,
     DefinitionError,
     InvocationContext,
-    JsonObjectSchema,
     Tool,
     ToolBox,
     ToolExecutionRequest,
     ToolExecutionResult,
-    ToolInputGuardrailRequest,
     ToolSearch,
     ToolSpecification,
-    cached,
     execute,
     guarded,
     tool,
     tools_from,
 )
+from bridge.errors import ArgumentsError
+from bridge.middleware import cached
+from bridge.tools import JsonObjectSchema
 from bridge.tools.content import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from bridge.service import ToolInputGuardrailRequest
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,6 @@ from bridge import (
     DefinitionError,
     Depends,
     InvocationContext,
-    Lifespan,
     ToolBox,
     ToolExecutionRequest,
     execute,
@@ -23,6 +22,7 @@ from bridge import (
     tools_from,
     wrapped,
 )
+from bridge.tools import Lifespan
 from bridge.tools.lifespan import lifespans_of
 
 on_both = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])

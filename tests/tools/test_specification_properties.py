@@ -21,17 +21,8 @@ from mcp_types import Tool as WireTool
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from bridge import (
-    Content,
-    Image,
-    InvocationContext,
-    InvocationParameters,
-    P,
-    ToolAnnotations,
-    ToolMemoryId,
-    tool,
-    tools_from,
-)
+from bridge import Content, Image, InvocationContext, P, ToolAnnotations, tool, tools_from
+from bridge.tools import InvocationParameters, ToolMemoryId
 from bridge.wire.tools import tool_from_wire, tool_to_wire
 
 if TYPE_CHECKING:

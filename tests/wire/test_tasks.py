@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
-from bridge import Task, WireError
+from bridge.errors import WireError
+from bridge.tools import Task
 from bridge.wire.tasks import created_task_to_wire, is_created_task, task_from_wire, task_to_wire, written_task
 from tests.wire_values import json_objects, json_values, texts
 

@@ -84,8 +84,8 @@ class ServerConfig:
     unjudged_results: Literal["pass", "refuse"] = "pass"
     """Handling of structured content that cannot be validated within the limits."""
     spill_chars: int | None = None
-    """Characters up to which results of its tools stay whole where they are served; see `bridge.Spill`. None for the
-    limit of the gateway or service."""
+    """Characters up to which results of its tools stay whole where they are served; see `bridge.tools.Spill`. None for
+    the limit of the gateway or service."""
     protocol: ProtocolPin = "auto"
     """The protocol version to use."""
     pins: ServerPins | None = None

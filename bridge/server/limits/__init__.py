@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from bridge.server.limits.limits import Limits, Rate
+from bridge.exports import lazy_exports
 
-__all__ = ["Limits", "Rate"]
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

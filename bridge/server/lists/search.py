@@ -64,7 +64,7 @@ class ServerToolSearch:
     """Names and patterns of tools that are always listed, besides those with ``always_visible`` and those whose
     ``_meta`` has ``anthropic/alwaysLoad``."""
     embed: Embed | None = None
-    """Ranks by embeddings, too; see `bridge.by_embedding`. None for words alone."""
+    """Ranks by embeddings, too; see `bridge.service.by_embedding`. None for words alone."""
     embed_query: Embed | None = None
     """Embeds queries, if the model distinguishes them; None for ``embed``."""
 

@@ -44,7 +44,7 @@ class ListedTool:
     has_versions: bool
     """True if it has a version, and runs in this process."""
     max_chars: int = UNLIMITED
-    """Characters up to which its results stay whole; see `bridge.Spill`."""
+    """Characters up to which its results stay whole; see `bridge.tools.Spill`."""
     count: Callable[[int], None] | None = None
     """Counts the characters of a result; None for no counting."""
 

@@ -116,7 +116,7 @@ class FunctionMethod(Method):
         return self._write(exchange, result) if exchange.max_chars == UNLIMITED else await self._fit(exchange, result)
 
     async def _fit(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
-        """Write the result of a tool that has a limit; a large one is kept aside (`bridge.Spill`)."""
+        """Write the result of a tool that has a limit; a large one is kept aside (`bridge.tools.Spill`)."""
         kept, tool = self._core.kept, exchange.tool
         assert kept is not None, "there is a limit"
         assert tool is not None, "it was planned"

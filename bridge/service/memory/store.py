@@ -33,7 +33,7 @@ class StoredMessages:
 class ChatMemoryStore(Protocol):
     """Stores conversations. Implement these three methods for a custom store.
 
-    The stores of this package raise `bridge.MemoryStoreError` if a conversation cannot be read or written.
+    The stores of this package raise `bridge.errors.MemoryStoreError` if a conversation cannot be read or written.
     """
 
     async def read(self, memory_id: Any, *, limit: int, before: int | None = None) -> StoredMessages:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 ASKING = '''
     import json
-    from bridge import InvocationContext, SamplingMessage, Text, UrlElicitation, prompt, resource, tool
+    from bridge import InvocationContext, Text, prompt, resource, tool
+    from bridge.tools import SamplingMessage, UrlElicitation
 
     FORM = {
         "type": "object",

@@ -9,7 +9,8 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from bridge import ClientCredentials, Connection, HttpTransport, OAuthLogin, ServerConfig
+from bridge import ClientCredentials, HttpTransport, OAuthLogin, ServerConfig
+from bridge.client import Connection
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import STATE_VARIABLE, LoginStore, login_key
 from tests.client.auth import authority as authorities

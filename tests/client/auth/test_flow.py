@@ -7,7 +7,8 @@ import httpx2
 import pytest
 from pydantic import AnyHttpUrl
 
-from bridge import IdentityAssertion, OAuthLogin
+from bridge import OAuthLogin
+from bridge.client import IdentityAssertion
 from bridge.client.auth.challenge import Challenge
 from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError

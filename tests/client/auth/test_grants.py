@@ -9,18 +9,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from bridge import (
-    ClientCredentials,
-    Connection,
-    HttpTransport,
-    IdentityAssertion,
-    OAuthLogin,
-    ServerAuthError,
-    ServerConfig,
-)
+from bridge import ClientCredentials, HttpTransport, OAuthLogin, ServerConfig
+from bridge.client import Connection, IdentityAssertion
 from bridge.client.auth.assertions import exchange_assertion
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sign_in import SignIn
+from bridge.errors import ServerAuthError
 from tests.client.auth.authority import CLIENT_SECRET
 from tests.client.auth.conftest import DEADLINE_SECONDS, browse, log_in, program_with_key, sum_by
 

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge import ServerAuthError
 from bridge.client.auth.store import LoginStore, login_key
+from bridge.errors import ServerAuthError
 from tests.client.auth.conftest import log_in, sum_by
 
 if TYPE_CHECKING:

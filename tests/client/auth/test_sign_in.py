@@ -10,11 +10,13 @@ import anyio.to_thread
 import httpx2
 import pytest
 
-from bridge import Connection, ConnectionState, HttpTransport, OAuthLogin, ServerAuthError, ServerConfig
+from bridge import HttpTransport, OAuthLogin, ServerConfig
+from bridge.client import Connection, ConnectionState
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import LoginStore, login_key
 from bridge.client.transports import received_data
+from bridge.errors import ServerAuthError
 from tests.client.auth import authority as authorities
 from tests.client.auth.conftest import DEADLINE_SECONDS, age, browse, log_in, stored_login
 

@@ -8,13 +8,15 @@ import httpx2
 import pytest
 from mcp.shared.auth import OAuthToken
 
-from bridge import Connection, HttpTransport, OAuthLogin, ServerAuthError, ServerConfig
+from bridge import HttpTransport, OAuthLogin, ServerConfig
+from bridge.client import Connection
 from bridge.client.auth.challenge import RequestSigner
 from bridge.client.auth.dpop import ProofKey
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.login import Login
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import LoginStore
+from bridge.errors import ServerAuthError
 from tests.client.auth.conftest import DEADLINE_SECONDS, log_in, stored_login
 from tests.client.auth.proofs import claims_of
 from tests.server.http_server import modern, modern_headers, request

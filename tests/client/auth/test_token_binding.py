@@ -6,13 +6,15 @@ import anyio
 import httpx2
 import pytest
 
-from bridge import IdentityAssertion, OAuthLogin, ServerAuthError
+from bridge import OAuthLogin
+from bridge.client import IdentityAssertion
 from bridge.client.auth.dpop import Nonces, ProofKey
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.login import Login
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import LoginStore, log_out, login_key
 from bridge.client.auth.token_binding import TokenBinding
+from bridge.errors import ServerAuthError
 from tests.client.auth.conftest import DEADLINE_SECONDS, age, browse, log_in, program_with_key, stored_login, sum_by
 
 if TYPE_CHECKING:

@@ -10,17 +10,10 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 
-from bridge import (
-    DefinitionError,
-    ElicitationAnswer,
-    InvocationContext,
-    OutcomeUnknownError,
-    ServerConfig,
-    ServerRefusedError,
-    StdioTransport,
-    UnknownToolError,
-)
+from bridge import DefinitionError, InvocationContext, ServerConfig, StdioTransport
 from bridge.client import ClientHandlers, HttpTransport, McpToolProvider, ReconnectPolicy
+from bridge.errors import OutcomeUnknownError, ServerRefusedError, UnknownToolError
+from bridge.tools import ElicitationAnswer
 from tests.client.conftest import RemoteServer, forked
 from tests.client.http_client import sent_by
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.responses import Response
 
-from bridge import ServerAnswerError
 from bridge.client import McpToolProvider, ReconnectPolicy
+from bridge.errors import ServerAnswerError
 from tests.client.endpoint import MODERN, Endpoint, error_of, result_of, running
 from tests.client.http_client import sent_by
 

@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 import bridge
-from bridge import DefinitionError, DetachedTools, ElicitationAnswer, McpToolProvider, ai_service
-from bridge.client import ClientHandlers
+from bridge import DefinitionError, McpToolProvider, ai_service
+from bridge.client import ClientHandlers, DetachedTools
 from bridge.testing import ScriptedChatModel
+from bridge.tools import ElicitationAnswer
 from bridge.tools.tool import ToolExecutionRequest
 from tests.client.conftest import RemoteServer
 from tests.client.tasks.test_remote_tasks import SERVED, by_name, http_config

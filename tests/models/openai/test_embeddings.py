@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge import DefinitionError, openai_embeddings
+from bridge import DefinitionError
 from bridge.errors import ChatModelError
+from bridge.models import openai_embeddings
 from tests.models.provider import Answer, Received, json_answer
 
 if TYPE_CHECKING:

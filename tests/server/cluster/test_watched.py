@@ -13,9 +13,9 @@ import httpx
 import pytest
 from anyio import fail_after, to_thread
 
-from bridge import Features, ResourceBox, resource
+from bridge import ResourceBox, resource
 from bridge.redis import redis_at
-from bridge.server import http_app
+from bridge.server import Features, http_app
 from bridge.server.cluster.replica import Replica
 from bridge.server.cluster.session_records import SessionRecords, watched_message
 from bridge.server.lists import resources

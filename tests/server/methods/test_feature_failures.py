@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 DEADLINE_SECONDS = 20
 FAILING = """
-from bridge import ResourceNotFoundError, UnknownToolError, prompt, resource
+from bridge import prompt, resource
+from bridge.errors import ResourceNotFoundError, UnknownToolError
 
 
 @resource("x://unknown")

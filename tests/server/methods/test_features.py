@@ -19,9 +19,7 @@ from mcp_types import (
 
 from bridge import (
     DefinitionError,
-    Features,
     InvocationContext,
-    PromptBox,
     PromptMessage,
     ResourceBox,
     ToolBox,
@@ -30,7 +28,8 @@ from bridge import (
     resource,
     tool,
 )
-from bridge.server import Server, http_app
+from bridge.prompts import PromptBox
+from bridge.server import Features, Server, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits, Rate
 from bridge.server.lists.resources import MAX_WATCHED

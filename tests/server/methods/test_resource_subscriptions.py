@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from bridge import Features, InvocationContext, ResourceBox, prompt, resource, tool
-from bridge.server import http_app
+from bridge import InvocationContext, ResourceBox, prompt, resource, tool
+from bridge.server import Features, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth, KeyFile
 from tests.server import http_server as http
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from bridge import (
-    Completion,
     File,
     InvocationContext,
     Middleware,
@@ -19,6 +18,7 @@ from bridge import (
 from bridge.middleware import GetPromptRequest, ReadResourceRequest, method_of, target_of
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.exchange import LocalOrigin, ServedExchange
+from bridge.tools import Completion
 from bridge.tools.tool import ToolExecutionRequest
 
 if TYPE_CHECKING:

@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge import (
-    Caller,
-    DefinitionError,
-    Features,
-    InvocationContext,
-    Middleware,
-    ResourceNotFoundError,
-    ServerRefusedError,
-    ToolError,
-    UnknownToolError,
-)
+from bridge import Caller, DefinitionError, InvocationContext, Middleware, ToolError
+from bridge.errors import ResourceNotFoundError, ServerRefusedError, UnknownToolError
 from bridge.middleware import ProtocolError
-from bridge.server import Server, http_app
+from bridge.server import Features, Server, http_app
 from bridge.server.auth.access import EVERYTHING, Access, ToolScopes
 from bridge.server.exchange import LocalOrigin
 from bridge.server.limits import Limits, Rate

@@ -9,20 +9,12 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import (
-    ElicitationAnswer,
-    InvocationContext,
-    Middleware,
-    ToolBox,
-    ToolError,
-    lifespan,
-    tool,
-    wrapped,
-)
+from bridge import InvocationContext, Middleware, ToolBox, ToolError, lifespan, tool, wrapped
 from bridge.client import ClientHandlers
 from bridge.middleware import method_of
 from bridge.server import Server
 from bridge.testing import connected
+from bridge.tools import ElicitationAnswer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

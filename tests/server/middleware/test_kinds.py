@@ -10,12 +10,8 @@ import pytest
 from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 
-from bridge import (
-    Features,
-    InvocationContext,
-    Middleware,
-)
-from bridge.server import Server, http_app
+from bridge import InvocationContext, Middleware
+from bridge.server import Features, Server, http_app
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.exchange import LocalOrigin
 from bridge.server.observed import dispatch_of

@@ -10,23 +10,24 @@ from bridge import (
     DefinitionError,
     GuardrailError,
     Image,
-    InputGuardrailRequest,
-    InvocationParameters,
     MemoryId,
-    OutputGuardrailRequest,
-    Refuse,
-    Reprompt,
-    Retry,
     ReturnBehavior,
-    Rewrite,
     SystemMessage,
     ToolError,
     UserMessage,
     ai_service,
+    tool,
+)
+from bridge.service import (
+    InputGuardrailRequest,
+    OutputGuardrailRequest,
+    Refuse,
+    Reprompt,
+    Retry,
+    Rewrite,
     compensated,
     input_guardrails,
     output_guardrails,
-    tool,
 )
 from bridge.service.ai_service import resume
 from bridge.service.approval import ApprovalPolicy, Decision, InvocationSuspended
@@ -34,6 +35,7 @@ from bridge.service.chat_model import ChatResponse, CompleteResponse, PartialRes
 from bridge.service.events import IntermediateResponse, ToolExecuted
 from bridge.service.loop import InvocationLimits
 from bridge.service.messages import AiMessage
+from bridge.tools import InvocationParameters
 from tests.service.fakes import Assistant, FakeModel, ask, assistant, call, calls
 
 pytestmark = pytest.mark.anyio

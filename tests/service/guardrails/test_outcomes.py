@@ -6,16 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridge import (
-    ChatMemory,
-    DefinitionError,
-    OutputGuardrailRequest,
-    Retry,
-    Rewrite,
-    ai_service,
-    input_guardrails,
-    output_guardrails,
-)
+from bridge import ChatMemory, DefinitionError, ai_service
+from bridge.service import OutputGuardrailRequest, Retry, Rewrite, input_guardrails, output_guardrails
 from tests.service.fakes import FakeModel, ask, assistant
 from tests.service.guardrails.test_messages import Shop
 

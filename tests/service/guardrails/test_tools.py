@@ -7,19 +7,15 @@ import pytest
 from bridge import (
     DefinitionError,
     InvocationContext,
-    Refuse,
-    Reprompt,
-    Rewrite,
     ToolBox,
     ToolExecutionRequest,
     ToolExecutionResult,
-    ToolInputGuardrailRequest,
-    ToolOutputGuardrailRequest,
     execute,
     guarded,
     tool,
     tools_from,
 )
+from bridge.service import Refuse, Reprompt, Rewrite, ToolInputGuardrailRequest, ToolOutputGuardrailRequest
 from bridge.testing import connected, recorded
 from tests.service.fakes import assistant, call, calls
 

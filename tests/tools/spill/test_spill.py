@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridge import DefinitionError, ExecutionPolicy, InvocationContext, Spill, Tool, ToolPolicy, ToolSpecification
+from bridge import DefinitionError, ExecutionPolicy, InvocationContext, Tool, ToolSpecification
+from bridge.tools import Spill, ToolPolicy
 from bridge.tools.calls import ToolExecutionResult
 from bridge.tools.content import Text
 from bridge.tools.spill.store import Bounds, KeptResult, ResultStoreError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge import RedisResultStore, SqliteResultStore
+from bridge.tools import RedisResultStore, SqliteResultStore
 from bridge.tools.spill.store import Bounds, KeptResult, ResultStoreError
 from tests.redis_server import redis_server
 
