@@ -108,14 +108,18 @@ class KeyedConnections(Generic[K]):
         finally:
             self._leave(key, entry)
 
-    def lease(self, key: K) -> tuple[Connection, Callable[[], None]] | None:
-        """Borrow the connection of a key without waiting; None if it is not open.
+    def lease(self, key: K, *, is_ready: bool = True) -> tuple[Connection, Callable[[], None]] | None:
+        """Borrow the connection of a key without waiting; None if there is none.
+
+        Args:
+            key: The key.
+            is_ready: Borrow it only if it is ready.
 
         Returns:
             The connection, and a function to be called once, when it is not used any more.
         """
         entry = self._entries.get(key)
-        if entry is None or entry.connection.state is not ConnectionState.READY:
+        if entry is None or (is_ready and entry.connection.state is not ConnectionState.READY):
             return None
         entry.users += 1
         return entry.connection, partial(self._leave, key, entry, closes_idle=False)  # in a callback of a transport
