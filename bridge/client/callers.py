@@ -153,6 +153,10 @@ class _Watches:
         self._listeners.append(added)
         return end
 
+    def clear(self) -> None:
+        """Remove all listeners."""
+        self._listeners.clear()
+
     def notify(self, uri: str) -> None:
         """Notify those who watch a resource, or a resource that it is part of."""
         for watched, listener in tuple(self._listeners):
@@ -161,6 +165,23 @@ class _Watches:
 
 
 class _Pool(KeyedConnections[CallerAuth]):
+    def __init__(self, server: str, connect: Callable[[CallerAuth], Connection]) -> None:
+        super().__init__(server, connect, owner_of=lambda auth: auth.owner)
+        self._watches: WeakKeyDictionary[Connection, _Watches] = WeakKeyDictionary()
+
+    def watches_of(self, connection: Connection) -> _Watches:
+        """Return what is watched over a connection."""
+        watches = self._watches.get(connection)
+        if watches is None:
+            watches = self._watches[connection] = _Watches()
+            connection.on_updated(watches.notify)
+        return watches
+
+    def _discarded(self, connection: Connection) -> None:
+        """End what is watched, also before the connection is closed."""
+        if (watches := self._watches.pop(connection, None)) is not None:
+            watches.clear()
+
     @property
     def max_idle(self) -> int:
         """Maximum idle connections."""
@@ -185,10 +206,9 @@ class CallerConnections:
         self._config = config
         self._connect = connect
         self._auths = auths
-        self._pool = _Pool(config.name, self._opened, owner_of=lambda auth: auth.owner)
+        self._pool = _Pool(config.name, self._opened)
         self._listings: WeakValueDictionary[bytes, CallerListing] = WeakValueDictionary()
         self._followed: WeakSet[Connection] = WeakSet()
-        self._watches: WeakKeyDictionary[Connection, _Watches] = WeakKeyDictionary()
         self.era: Era | None = None
         """Era of the connection that was used last; None before the first."""
 
@@ -309,11 +329,7 @@ class CallerConnections:
             if leased is None or leased[0] is not connection:
                 raise ServerAuthError(_ended(self._config.name))  # the credential has ended meanwhile
             leave = leased[1]
-            watches = self._watches.get(connection)
-            if watches is None:
-                watches = self._watches[connection] = _Watches()
-                connection.on_updated(watches.notify)
-            end, has_ended = watches.add(uri, listener), False
+            end, has_ended = self._pool.watches_of(connection).add(uri, listener), False
 
             def stop() -> None:
                 nonlocal has_ended

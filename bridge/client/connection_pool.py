@@ -159,7 +159,11 @@ class KeyedConnections(Generic[K]):
         """Close the connection of a key, also if it is used; the next user opens another one."""
         if (entry := self._entries.pop(key, None)) is not None:
             self._ending.add(entry.connection)
+            self._discarded(entry.connection)
             start_detached(partial(self._end, entry.connection), f"end of a connection to {self._server}")
+
+    def _discarded(self, connection: Connection) -> None:
+        """Called with a connection that is about to be closed."""
 
     async def aclose(self) -> None:
         """Close all connections, including those in use."""
