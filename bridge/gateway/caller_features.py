@@ -137,7 +137,7 @@ class GatewayCallerFeatures:
             except CredentialNeededError:
                 unconnected.append(server)
             except (ServerError, CredentialStoreError) as error:
-                _logger.debug("the server %r cannot be listed for a caller: %s", server.name, error)
+                _logger.info("the server %r cannot be listed for a caller: %s", server.name, error)
 
         async with anyio.create_task_group() as tasks:
             for server in servers:
