@@ -55,7 +55,7 @@ def command(ctx: click.Context, /, action: str, is_all: bool, as_json: bool, nam
         raise click.UsageError("give the --name of the gateway whose credentials are in Redis", ctx)
     store = options.store(name or "", scaling.secrets(ctx), scaling.redis_url)
 
-    from bridge.gateway.credentials.store import CredentialStoreError  # noqa: PLC0415 - after usage errors
+    from bridge.gateway.credentials.errors import CredentialStoreError  # noqa: PLC0415 - after usage errors
 
     try:
         records = run_interruptible(_found, store, selected, action == "forget")

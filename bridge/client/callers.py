@@ -5,21 +5,23 @@ A connection signs its requests with one caller's credential, so that sessions a
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from pydantic_core import to_json
 
 from bridge.client.auth.ready import ReadyAuth
-from bridge.client.connection.list_methods import TOOLS
+from bridge.client.connection.list_methods import LIST_METHODS, TOOLS, Listed
 from bridge.client.connection_pool import KeyedConnections
-from bridge.client.listed_items import made_items
-from bridge.errors import ServerAuthError
+from bridge.client.uris import is_within
+from bridge.errors import ServerAuthError, ServerFailure, ServerRefusedError
+from bridge.types import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable, Mapping
@@ -29,14 +31,18 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.connection import Connection
     from bridge.client.connection.direct_calls import ResultReceiver
+    from bridge.client.connection.list_methods import ListMethod
     from bridge.client.connection.requests import SentCall
     from bridge.client.connection.running_call import CallOptions
     from bridge.client.connection.status import Era
+    from bridge.prompts.prompt import Prompt
+    from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.tools.caller import Caller
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
-    from bridge.types import Json
+    from bridge.types import Feature, Json
 
+_logger = logging.getLogger("bridge.client")
 MAX_IDLE_CONNECTIONS = 1000
 """Maximum idle connections of the callers of one server."""
 
@@ -81,17 +87,26 @@ class CallerAuths(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, kw_only=True)
 class CallerListing:
-    """List of a server's tools, as some callers see it.
+    """Lists of a server's tools, resources and prompts, as some callers see them."""
 
-    Attributes:
-        digest: Digest of the list.
-        tools: The tools.
-    """
+    digest: bytes
+    """Digest of the lists."""
+    tools: tuple[Tool, ...]
+    """The tools."""
+    resources: tuple[Resource | ResourceTemplate, ...]
+    """The resources and templates that may be used, by their URIs on the server."""
+    prompts: tuple[Prompt, ...]
+    """The prompts that may be used."""
 
-    def __init__(self, digest: bytes, tools: tuple[Tool, ...]) -> None:
-        self.digest = digest
-        self.tools = tools
+
+class CallerFactory(Protocol):
+    """Makes what is listed for callers."""
+
+    async def made(self, digest: bytes, lists: Mapping[ListMethod, Listed]) -> CallerListing:
+        """Return the items of lists."""
+        ...
 
 
 class LeasedCall:
@@ -119,7 +134,54 @@ class LeasedCall:
             self.leave()
 
 
+class _Watches:
+    """Listeners of the resources that one caller watches."""
+
+    def __init__(self) -> None:
+        self._listeners: list[tuple[str, Callable[[str], None]]] = []
+
+    def add(self, uri: str, listener: Callable[[str], None]) -> Callable[[], bool]:
+        """Add a listener; return a function that removes it, and returns True if it was the last one of its URI."""
+        added = (uri, partial(listener))  # the same listener may be added twice
+
+        def end() -> bool:
+            if added not in self._listeners:
+                return False
+            self._listeners.remove(added)
+            return all(other != uri for other, _ in self._listeners)
+
+        self._listeners.append(added)
+        return end
+
+    def clear(self) -> None:
+        """Remove all listeners."""
+        self._listeners.clear()
+
+    def notify(self, uri: str) -> None:
+        """Notify those who watch a resource, or a resource that it is part of."""
+        for watched, listener in tuple(self._listeners):
+            if is_within(watched, uri):
+                listener(uri)
+
+
 class _Pool(KeyedConnections[CallerAuth]):
+    def __init__(self, server: str, connect: Callable[[CallerAuth], Connection]) -> None:
+        super().__init__(server, connect, owner_of=lambda auth: auth.owner)
+        self._watches: WeakKeyDictionary[Connection, _Watches] = WeakKeyDictionary()
+
+    def watches_of(self, connection: Connection) -> _Watches:
+        """Return what is watched over a connection."""
+        watches = self._watches.get(connection)
+        if watches is None:
+            watches = self._watches[connection] = _Watches()
+            connection.on_updated(watches.notify)
+        return watches
+
+    def _discarded(self, connection: Connection) -> None:
+        """End what is watched, also before the connection is closed."""
+        if (watches := self._watches.pop(connection, None)) is not None:
+            watches.clear()
+
     @property
     def max_idle(self) -> int:
         """Maximum idle connections."""
@@ -144,7 +206,7 @@ class CallerConnections:
         self._config = config
         self._connect = connect
         self._auths = auths
-        self._pool = _Pool(config.name, self._opened, owner_of=lambda auth: auth.owner)
+        self._pool = _Pool(config.name, self._opened)
         self._listings: WeakValueDictionary[bytes, CallerListing] = WeakValueDictionary()
         self._followed: WeakSet[Connection] = WeakSet()
         self.era: Era | None = None
@@ -205,29 +267,84 @@ class CallerConnections:
             return None
         return call
 
-    async def list_tools(
-        self, connection: Connection, make: Callable[[Json], Tool], changed: Callable[[], None]
+    async def list_features(
+        self, connection: Connection, factory: CallerFactory, changed: Callable[[Feature], None]
     ) -> CallerListing:
-        """List the tools for a caller; callers with the same list get the same object.
+        """List tools, resources and prompts for a caller; callers with the same lists get the same object.
 
         Args:
             connection: The caller's connection.
-            make: Creates a tool.
-            changed: Called when the list has, or may have, changed.
+            factory: Makes what is listed.
+            changed: Called with a feature whose list has, or may have, changed.
 
         Raises:
-            ServerError: They cannot be listed.
+            ServerError: The tools cannot be listed, or the credential was refused.
         """
-        listed = await connection.list_items(TOOLS)
+        lists: dict[ListMethod, Listed] = {}
+        for method in LIST_METHODS:
+            try:
+                lists[method] = await connection.list_items(method)
+            except ServerRefusedError as error:
+                if method is TOOLS:
+                    raise
+                _logger.warning("server %r: its %ss are left out: %s", self._config.name, method.noun, error)
+                lists[method] = Listed([])
         if connection not in self._followed:
             self._followed.add(connection)
-            connection.on_list_changed("tools", changed)
-        digest = sha256(to_json(listed.items)).digest()
+            for feature in FEATURES:
+                connection.on_list_changed(feature, partial(changed, feature))
+        contents = [[listed.items, dict(listed.refused)] for listed in lists.values()]
+        digest = sha256(to_json(contents)).digest()
         listing = self._listings.get(digest)
         if listing is None:
-            tools, _ = await made_items(self._config.name, make, attrgetter("name"), (TOOLS, listed))
-            listing = self._listings[digest] = CallerListing(digest, tuple(tools))
+            listing = self._listings[digest] = await factory.made(digest, lists)
         return listing
+
+    async def watch(
+        self, caller: Caller | None, headers: Mapping[str, str], uri: str, listener: Callable[[str], None]
+    ) -> Callable[[], None] | None:
+        """Call a listener after each change of a resource's content, over the connection of a caller, which stays open.
+
+        It ends with the caller's credential.
+
+        Args:
+            caller: As for `connection`.
+            headers: As for `connection`.
+            uri: The URI on the server.
+            listener: Called with the URI, or that of a part of the resource.
+
+        Returns:
+            A function that ends it; idempotent. None if the configuration gives a credential to such callers.
+
+        Raises:
+            ServerAuthError: As for `connection`.
+            ServerError: The server is unavailable, or does not announce changes of this resource.
+        """
+        async with self.connection(caller, headers) as connection:
+            if connection is None:
+                return None
+            auth = self._auths.of(caller, headers)
+            assert auth is not None, "it has a connection"
+            leased = self._pool.lease(auth, is_ready=False)
+            if leased is None or leased[0] is not connection:
+                raise ServerAuthError(_ended(self._config.name))  # the credential has ended meanwhile
+            leave = leased[1]
+            end, has_ended = self._pool.watches_of(connection).add(uri, listener), False
+
+            def stop() -> None:
+                nonlocal has_ended
+                if end():
+                    connection.unwatch(uri)
+                if not has_ended:
+                    has_ended = True
+                    leave()
+
+            try:
+                await connection.watch(uri)
+            except BaseException:
+                stop()
+                raise
+            return stop
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -240,3 +357,7 @@ class CallerConnections:
     def _opened(self, auth: CallerAuth) -> Connection:
         auth.on_end = partial(self._pool.discard, auth)
         return self._connect(self._config, auth)
+
+
+def _ended(server: str) -> ServerFailure:
+    return ServerFailure(server=server, phase="authorizing", reason="the caller's credential has ended")

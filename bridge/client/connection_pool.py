@@ -108,14 +108,18 @@ class KeyedConnections(Generic[K]):
         finally:
             self._leave(key, entry)
 
-    def lease(self, key: K) -> tuple[Connection, Callable[[], None]] | None:
-        """Borrow the connection of a key without waiting; None if it is not open.
+    def lease(self, key: K, *, is_ready: bool = True) -> tuple[Connection, Callable[[], None]] | None:
+        """Borrow the connection of a key without waiting; None if there is none.
+
+        Args:
+            key: The key.
+            is_ready: Borrow it only if it is ready.
 
         Returns:
             The connection, and a function to be called once, when it is not used any more.
         """
         entry = self._entries.get(key)
-        if entry is None or entry.connection.state is not ConnectionState.READY:
+        if entry is None or (is_ready and entry.connection.state is not ConnectionState.READY):
             return None
         entry.users += 1
         return entry.connection, partial(self._leave, key, entry, closes_idle=False)  # in a callback of a transport
@@ -155,7 +159,11 @@ class KeyedConnections(Generic[K]):
         """Close the connection of a key, also if it is used; the next user opens another one."""
         if (entry := self._entries.pop(key, None)) is not None:
             self._ending.add(entry.connection)
+            self._discarded(entry.connection)
             start_detached(partial(self._end, entry.connection), f"end of a connection to {self._server}")
+
+    def _discarded(self, connection: Connection) -> None:
+        """Called with a connection that is about to be closed."""
 
     async def aclose(self) -> None:
         """Close all connections, including those in use."""

@@ -15,10 +15,10 @@ from bridge.tools.context import InvocationContext
 from bridge.tools.middleware import CompleteRequest, GetPromptRequest, around, layers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from bridge.client.resources import RemoteServers
-    from bridge.client.tool_catalog import CatalogRules
+    from bridge.client.tool_catalog import CatalogRules, RemoteName
     from bridge.prompts.prompt import Prompt, PromptMessage
     from bridge.tools.completion import Completion
     from bridge.tools.middleware import Middleware
@@ -119,13 +119,7 @@ class RemotePrompts(PromptBox):
             For each server, the prompts that are left out because of their names, each as a sentence.
         """
         upstreams = self._servers.upstreams
-        names = rules.prompt_names(
-            {
-                name: (server.config, [*(prompt.name for prompt in server.prompts), *server.refused_prompts])
-                for name, server in upstreams.items()
-            },
-            taken=() if self.local is None else [prompt.name for prompt in self.local],
-        )
+        names = self._names(rules, {name: server.prompts for name, server in upstreams.items()})
         self.replace(
             replace(prompt, name=names[server.name, prompt.name])  # type: ignore[index]  # equal to a RemoteName
             for server in upstreams.values()
@@ -147,6 +141,28 @@ class RemotePrompts(PromptBox):
             )
             for name, server in upstreams.items()
         }
+
+    def named_with(self, rules: CatalogRules, prompts: Mapping[str, Iterable[Prompt]]) -> tuple[Prompt, ...]:
+        """Return other prompts of some servers, by server, with local names beside those of the other servers."""
+        listed = {name: prompts.get(name, server.prompts) for name, server in self._servers.upstreams.items()}
+        names = self._names(rules, listed)
+        return tuple(
+            replace(prompt, name=names[name, prompt.name])  # type: ignore[index]  # equal to a RemoteName
+            for name, own in prompts.items()
+            for prompt in own
+            if (name, prompt.name) in names
+        )
+
+    def _names(self, rules: CatalogRules, prompts: Mapping[str, Iterable[Prompt]]) -> dict[RemoteName, str]:
+        """Return the local names of prompts, by server, and of those that pins refuse."""
+        upstreams = self._servers.upstreams
+        return rules.prompt_names(
+            {
+                name: (upstreams[name].config, [*(each.name for each in own), *upstreams[name].refused_prompts])
+                for name, own in prompts.items()
+            },
+            taken=() if self.local is None else [prompt.name for prompt in self.local],
+        )
 
     def require_as_pinned(self, name: str) -> None:
         """Check that a prompt is not left out because of its pin.

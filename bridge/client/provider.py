@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection_pool import Servers
     from bridge.client.tool_catalog import NameMapper, RemoteName, ServerStatus, ToolCatalog, ToolFilter
+    from bridge.prompts.prompt import Prompt
     from bridge.tools.middleware import Middleware
     from bridge.tools.tool import Tool, ToolProviderRequest
     from bridge.types import Feature
@@ -385,6 +386,10 @@ class McpToolProvider(TaskStarter):
         """Name the tools of all servers, with other tools of some of them, by server."""
         listed = ((upstream.config, tools.get(name, upstream.tools)) for name, upstream in self._upstreams.items())
         return self._catalog_rules.build(listed, (), {tool.name for tool in self._local})
+
+    def prompts_with(self, prompts: Mapping[str, Iterable[Prompt]]) -> tuple[Prompt, ...]:
+        """Return other prompts of some servers, by server, with local names."""
+        return self.prompts.named_with(self._catalog_rules, prompts)
 
     def _rebuild_tools(self, rules: CatalogRules) -> Mapping[str, tuple[str, ...]]:
         beside = self.resources.tools() if self._offers_resources else ()

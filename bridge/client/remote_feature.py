@@ -62,6 +62,14 @@ class RemoteServer(Protocol):
         ...
 
 
+class ResourceSelected(Protocol):
+    """The resources of one list that may be read; see `bridge.client.selection.ResourceSelection`."""
+
+    def require(self, uri: str) -> None:
+        """Check that a URI on the server may be read."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteReader:
     """Reads the resources of a server."""
@@ -71,6 +79,8 @@ class RemoteReader:
     """The local URIs of resources."""
     options: CallOptions = NO_OPTIONS
     """Options of its requests."""
+    selection: ResourceSelected | None = field(default=None, compare=False)
+    """The resources of the list of its caller that may be read; None for those of the server's list for all."""
 
     @property
     def label(self) -> str:
@@ -111,7 +121,10 @@ class RemoteReader:
             ServerError: The request failed.
         """
         try:
-            await self.server.require_usable("resources", arguments["uri"])
+            if self.selection is not None:
+                self.selection.require(arguments["uri"])
+            else:
+                await self.server.require_usable("resources", arguments["uri"])
             return await self.server.request("resources/read", arguments, context, options)
         except (ResourceNotFoundError, ServerRefusedError) as error:
             if isinstance(error, ServerRefusedError) and not _is_not_found(error):
@@ -227,20 +240,27 @@ def template_of(text: str) -> UriTemplate:
         return _UnmatchedTemplate(text)
 
 
-def remote_resource(wire: Mapping[str, Any], server: RemoteServer, uris: UriNames) -> Resource | ResourceTemplate:
+def remote_resource(
+    wire: Mapping[str, Any], server: RemoteServer, uris: UriNames, selection: ResourceSelected | None = None
+) -> Resource | ResourceTemplate:
     """Create a resource, or a template, from a server's listing, with its URI there.
 
     Args:
         wire: MCP's ``Resource`` or ``ResourceTemplate``.
         server: The server that reads it.
         uris: The local URIs of resources.
+        selection: As for `RemoteReader`.
 
     Raises:
         WireError: A member is missing or has the wrong type.
         DefinitionError: A value is invalid.
     """
     shared: dict[str, Any] = description_from_wire(wire)
-    shared |= {"reader": RemoteReader(server, uris), "source": f"server {server.name!r}", "server": server.name}
+    shared |= {
+        "reader": RemoteReader(server, uris, selection=selection),
+        "source": f"server {server.name!r}",
+        "server": server.name,
+    }
     if "uriTemplate" not in wire:
         return Resource(uri=require_text(wire.get("uri")), size=optional_field(wire, "size", int), **shared)
     text = require_text(wire["uriTemplate"])

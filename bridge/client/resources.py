@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 from bridge.client.connection.status import Listeners
 from bridge.client.remote_feature import RemoteReader, template_of
-from bridge.client.uris import RemoteUri, UriNames
+from bridge.client.uris import RemoteUri, UriNames, is_within
 from bridge.errors import DefinitionError, ResourceNotFoundError, ServerError, ToolError, WireError
 from bridge.resources.box import Readable, ResourceBox
 from bridge.resources.namespaces import localized_metadata
@@ -179,6 +179,35 @@ class RemoteResources(ResourceBox):
             raise
         return stop
 
+    def is_per_caller(self, server: str) -> bool:
+        """Return True if each caller reaches a server over a connection of its own."""
+        upstream = self._servers.upstreams.get(server)
+        return upstream is not None and upstream.callers is not None
+
+    async def watch_for(
+        self, uri: str, context: InvocationContext, listener: Callable[[str], None]
+    ) -> Callable[[], None] | None:
+        """Call a listener after each change of a resource's content, over the connection of a caller.
+
+        Args:
+            uri: The local URI.
+            context: Context of the caller's request.
+            listener: Called with the local URI, which may be that of a part of the resource.
+
+        Returns:
+            A function that ends it; idempotent. None if callers without a credential of their own share a connection.
+
+        Raises:
+            ResourceNotFoundError: There is no such resource.
+            PinMismatchError: The resource differs from its pin.
+            ServerError: The caller has no credential, or the server is unavailable, or does not announce changes of
+                this resource.
+        """
+        server = await self._server_of(uri)
+        remote = self.uris.of_server(server.name, uri)
+        await server.require_usable("resources", remote)
+        return await server.watch_for(context, remote, lambda each: listener(self.uris.local(server.name, each)))
+
     def find(self, uri: str) -> Readable | None:
         """Return what reads a URI, also one that is not listed but is a server's; None if there is none."""
         if (found := super().find(uri)) is not None:
@@ -208,7 +237,7 @@ class RemoteResources(ResourceBox):
         listed = {name: [self.key_of(item) for item in upstream.resources] for name, upstream in upstreams.items()}
         left_out = self.uris.assign(rules.uri_modes([server.config for server in upstreams.values()]), listed)
         self.replace(
-            self._named(item, name)
+            self.named(item, name)
             for name, upstream in upstreams.items()
             for item in upstream.resources
             if RemoteUri(name, self.key_of(item)) not in left_out
@@ -223,7 +252,7 @@ class RemoteResources(ResourceBox):
         """Notify those who watch a resource, given by its URI on its server, or a resource that it is part of."""
         local = self.uris.local(server, uri)
         for remote, listeners in tuple(self._watchers_of.items()):
-            if remote.server == server and _is_within(remote.uri, uri):
+            if remote.server == server and is_within(remote.uri, uri):
                 listeners.notify(local)
         self.updated(local)
 
@@ -297,7 +326,8 @@ class RemoteResources(ResourceBox):
             raise ResourceNotFoundError(uri)
         return server
 
-    def _named(self, item: Resource | ResourceTemplate, server: str) -> Resource | ResourceTemplate:
+    def named(self, item: Resource | ResourceTemplate, server: str) -> Resource | ResourceTemplate:
+        """Return a resource or template of a server with its local URI."""
         key = self.key_of(item)
         if (local := self.uris.local(server, key)) == key:
             return item
@@ -317,11 +347,6 @@ class RemoteResources(ResourceBox):
         if server not in upstreams:
             raise _UnknownServerError(f"there is no server {server!r}; servers: {', '.join(upstreams) or 'none'}")
         return upstreams[server]
-
-
-def _is_within(whole: str, uri: str) -> bool:
-    """True for the URI of a resource, and of a part of it."""
-    return uri == whole or (uri.startswith(whole) and (whole.endswith("/") or uri[len(whole)] in "/?#"))
 
 
 def _for_model(item: Resource | ResourceTemplate) -> Json:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import anyio.lowlevel
 
+from bridge.client.callers import CallerListing
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from bridge.client.connection.running_call import NO_OPTIONS, CallOptions
 from bridge.client.connection.status import ConnectionState
@@ -30,7 +31,7 @@ from bridge.types import FEATURES
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 
-    from bridge.client.callers import CallerConnections, CallerListing
+    from bridge.client.callers import CallerConnections
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.connection import Connection
     from bridge.client.connection.list_methods import Listed, ListMethod
@@ -325,17 +326,50 @@ class Upstream:
 
     @property
     def lists_per_caller(self) -> bool:
-        """True if each caller has a list of tools: by the configuration, or as the server has none for the gateway."""
-        if self.callers is None or self.config.list_per == "caller":
+        """True if each caller has lists of its own: by the configuration, or as the server has none for the gateway."""
+        if self.callers is None or self._lists_nothing_for_all:
             return self.callers is not None
         listing = self.lists["tools"]
         return not listing.is_listed and isinstance(listing.problem, ServerAuthError)
 
-    async def list_for(self, context: InvocationContext, changed: Callable[[], None]) -> CallerListing:
-        """List the tools for a caller; see `bridge.client.callers.CallerConnections.list_tools`."""
+    @property
+    def _lists_nothing_for_all(self) -> bool:
+        """True if the configuration says that each caller has lists of its own."""
+        return self.config.list_per == "caller" and self.callers is not None
+
+    async def list_for(self, context: InvocationContext, changed: Callable[[Feature], None]) -> CallerListing:
+        """List everything for a caller; see `bridge.client.callers.CallerConnections.list_features`."""
         assert self.callers is not None, "it lists per caller"
         async with self._connection_for(context) as connection:
-            return await self.callers.list_tools(connection, self._make_tool(), changed)
+            return await self.callers.list_features(connection, self, changed)
+
+    async def made(self, digest: bytes, lists: Mapping[ListMethod, Listed]) -> CallerListing:
+        """Make what is listed for a caller; see `bridge.client.callers.CallerFactory`."""
+        tools, _ = await made_items(self.name, self._make_tool(), attrgetter("name"), (TOOLS, lists[TOOLS]))
+        selection = ResourceSelection(self.config)
+        make = partial(remote_resource, server=self, uris=self._uris, selection=selection)
+        listed, templates = lists[RESOURCES], lists[TEMPLATES]
+        resources, _ = await made_items(
+            self.name, make, ResourceBox().key_of, (RESOURCES, listed), (TEMPLATES, templates)
+        )
+        selected = selection.update(resources, listed.refused, templates.refused)
+        prompts, _ = await made_items(self.name, self._make_prompt(), attrgetter("name"), (PROMPTS, lists[PROMPTS]))
+        return CallerListing(
+            digest=digest,
+            tools=tuple(tools),
+            resources=tuple(selected),
+            prompts=tuple(prompt for prompt in prompts if self.config.admits_prompt(prompt.name)),
+        )
+
+    async def watch_for(
+        self, context: InvocationContext, uri: str, listener: Callable[[str], None]
+    ) -> Callable[[], None] | None:
+        """Watch a resource for a caller; see `bridge.client.callers.CallerConnections.watch`."""
+        assert self.callers is not None, "each caller has a connection"
+        return await self.callers.watch(context.caller, context.headers, uri, listener)
+
+    def _make_prompt(self) -> Callable[[Json], Prompt]:
+        return partial(remote_prompt, server=self, uris=self._uris)
 
     def _make_tool(self) -> Callable[[Json], Tool]:
         return partial(
@@ -356,7 +390,7 @@ class Upstream:
         return items
 
     async def _fetch_tools(self) -> Fetched:
-        if self.config.list_per == "caller" and self.callers is not None:
+        if self._lists_nothing_for_all:
             return Fetched(False, None)
         listed = await self.connection.list_items(TOOLS)
 
@@ -366,6 +400,8 @@ class Upstream:
         return await self._kept("tools", keep, listed)
 
     async def _fetch_resources(self) -> Fetched:
+        if self._lists_nothing_for_all:
+            return Fetched(False, None)
         listed, templates = await self.connection.list_items(RESOURCES), await self.connection.list_items(TEMPLATES)
         make = partial(remote_resource, server=self, uris=self._uris)
 
@@ -378,11 +414,12 @@ class Upstream:
         return await self._kept("resources", keep, listed, templates)
 
     async def _fetch_prompts(self) -> Fetched:
+        if self._lists_nothing_for_all:
+            return Fetched(False, None)
         listed = await self.connection.list_items(PROMPTS)
-        make = partial(remote_prompt, server=self, uris=self._uris)
 
         async def keep() -> None:
-            prompts = await self._made("prompts", make, attrgetter("name"), (PROMPTS, listed))
+            prompts = await self._made("prompts", self._make_prompt(), attrgetter("name"), (PROMPTS, listed))
             self.prompts = tuple(prompt for prompt in prompts if self.config.admits_prompt(prompt.name))
             refused = listed.refused.items()
             self.refused_prompts = {name: reason for name, reason in refused if self.config.admits_prompt(name)}

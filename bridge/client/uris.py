@@ -130,6 +130,11 @@ class UriNames:
         return RemoteUri(self._servers[found[0]], found[1]) if found is not None and found[0] in self._servers else None
 
 
+def is_within(whole: str, uri: str) -> bool:
+    """Return True for the URI of a resource, and of a part of it."""
+    return uri == whole or (uri.startswith(whole) and (whole.endswith("/") or uri[len(whole)] in "/?#"))
+
+
 def _wish(uri: str) -> str:
     """Return what no other server may have: a URI, or the beginning of a template up to its first variable."""
     return "".join(uri.partition("{")[:2])

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bridge.client.resources import RemoteResources
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.tools.box import Box
+    from bridge.tools.caller import Caller
+    from bridge.tools.context import InvocationContext
 
 _logger = logging.getLogger("bridge.gateway")
 
@@ -28,12 +30,18 @@ class GatewayResources(ResourceBox):
         remote: Resources of the servers.
         local: Local resources; None for none.
         proxied: Makes a resource readable for callers of the gateway.
+        updated_for: Called with the URI of a resource, and the only caller who is notified of its new content.
     """
 
     def __init__(
-        self, remote: RemoteResources, local: ResourceBox | None, proxied: Callable[[Any], Resource | ResourceTemplate]
+        self,
+        remote: RemoteResources,
+        local: ResourceBox | None,
+        proxied: Callable[[Any], Resource | ResourceTemplate],
+        updated_for: Callable[[str, Caller], None],
     ) -> None:
         super().__init__()
+        self._updated_for = updated_for
         self._remote = remote
         self._local = ResourceBox() if local is None else local
         self._proxied = proxied
@@ -49,15 +57,34 @@ class GatewayResources(ResourceBox):
         resource: Any = self._proxied(remote.resource)
         return Readable(resource, resource.tool, {})
 
-    async def begin_watch(self, uri: str) -> Callable[[], None]:
-        """Subscribe to a resource of a server, once for all who watch it; see `ResourceBox.begin_watch`."""
+    async def begin_watch(self, uri: str, context: InvocationContext | None = None) -> Callable[[], None]:
+        """Subscribe to a resource of a server; see `ResourceBox.begin_watch`.
+
+        All who watch it share one subscription, unless each caller has a connection of its own.
+        """
         found = self.find(uri)
         if found is None or found.resource.server is None:
-            return await self._local.begin_watch(uri)
+            return await self._local.begin_watch(uri, context)
         try:
+            if self._remote.is_per_caller(found.resource.server):
+                if context is None:
+                    raise ToolError("the caller has to subscribe again: the subscription was another replica's")
+                end = await self._remote.watch_for(uri, context, self._notified(context.caller))
+                if end is not None:
+                    return end
             return await self._remote.watch(uri, _ignore)  # the box itself is notified
         except ServerError as error:
             raise ToolError(error.brief) from error
+
+    def _notified(self, caller: Caller | None) -> Callable[[str], None]:
+        """Return a function that notifies a caller alone of new content."""
+
+        def notify(uri: str) -> None:
+            self.updates += 1
+            if caller is not None:
+                self._updated_for(uri, caller)
+
+        return notify
 
     def _rebuild(self) -> None:
         proxied = (self._proxied(item) for item in self._remote if not self._is_local(item))

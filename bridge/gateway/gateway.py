@@ -19,7 +19,7 @@ from bridge.client.provider import McpToolProvider
 from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import DefinitionError
-from bridge.gateway.caller_tools import ConnectExecutor, GatewayCallerTools
+from bridge.gateway.caller_features import ConnectExecutor, GatewayCallerFeatures
 from bridge.gateway.features import GatewayExtensions, GatewayResources, merged
 from bridge.gateway.handlers import proxy_handlers
 from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer
@@ -27,7 +27,7 @@ from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, Suspend
 from bridge.gateway.tasks import GatewayTasks
 from bridge.prompts.box import PromptBox
 from bridge.redaction import names_secret
-from bridge.server.features import Features
+from bridge.server.features import CallerView, Features
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from bridge.gateway.credentials.questions import AskingExecutor
     from bridge.prompts.prompt import Prompt
     from bridge.resources.resource import Resource, ResourceTemplate
+    from bridge.tools.caller import Caller
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
 
@@ -144,10 +145,9 @@ class Gateway:
         self._local.on_change(self._rebuild)
         self.provider.tools.on_change(self._rebuild)
         self._rebuild()
-        self._caller_tools = GatewayCallerTools(self.provider, self.tools, self._proxied_tool)
-        if self.broker is not None:
-            self.broker.on_change(self._caller_tools.changed)
-        self.resources = GatewayResources(self.provider.resources, features.resources, self._proxied_resource)
+        self.resources = GatewayResources(
+            self.provider.resources, features.resources, self.proxied_resource, self._updated_for
+        )
         """The resources to publish."""
         self.prompts = PromptBox()
         """The prompts to publish."""
@@ -158,6 +158,10 @@ class Gateway:
         self._local_prompts.on_change(self._rebuild_prompts)
         self.provider.prompts.on_change(self._rebuild_prompts)
         self._rebuild_prompts()
+        common = CallerView(self.tools, self.resources, self.prompts)
+        self._caller_features = GatewayCallerFeatures(self.provider, common, self)
+        if self.broker is not None:
+            self.broker.on_change(self._caller_features.changed)
 
     @property
     def features(self) -> Features:
@@ -168,7 +172,7 @@ class Gateway:
             prompts=self.prompts,
             tasks=self._tasks,
             extensions=self._extensions,
-            caller_tools=self._caller_tools if self.broker is not None else None,
+            caller_features=self._caller_features if self.broker is not None else None,
             lifespans=self._lifespans,
             mounted_lifespans=self._mounted_lifespans,
             middleware=self._middleware,
@@ -264,11 +268,18 @@ class Gateway:
 
         Raises:
             ServerError: A required server cannot be reached or listed.
-            DefinitionError: Two servers have the same name.
+            DefinitionError: Two servers have the same name, or each caller has a credential of its own for one, and
+                this gateway was made without a broker; nothing was changed.
         """
-        await self.provider.reconfigure(list(servers), wait=wait)
+        servers = list(servers)
+        if self.broker is None and (own := [each.name for each in servers if each.per_caller is not None]):
+            raise DefinitionError(
+                f"the server {own[0]!r} needs a credential of each caller, and this gateway was started without any "
+                "such server: start it again"
+            )
+        await self.provider.reconfigure(servers, wait=wait)
         if self.broker is not None:
-            await self.broker.store.open()
+            self.broker.keep_servers({each.name for each in servers})
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Return the current status of each server."""
@@ -276,9 +287,10 @@ class Gateway:
 
     def _rebuild(self) -> None:
         remote = [tool for tool in self.provider.tools if isinstance(tool.executor, RemoteExecutor)]
-        self.tools.replace([*self._local.feed, *map(self._proxied_tool, remote)])
+        self.tools.replace([*self._local.feed, *map(self.proxied_tool, remote)])
 
-    def _proxied_tool(self, tool: Tool) -> Tool:
+    def proxied_tool(self, tool: Tool) -> Tool:
+        """Return a tool of a server for callers; see `bridge.gateway.caller_features.Proxies`."""
         executor = tool.executor
         if isinstance(executor, ConnectExecutor):
             return replace(tool, executor=self._asking(executor, executor.server))
@@ -289,15 +301,21 @@ class Gateway:
         return replace(tool, executor=self._asking(proxy, server))
 
     def _rebuild_prompts(self) -> None:
-        remote = map(self._proxied_prompt, self.provider.prompts)
+        remote = map(self.proxied_prompt, self.provider.prompts)
         self.prompts.replace(merged(self.prompts, self._local_prompts.feed, remote))
 
-    def _proxied_resource(self, item: Resource | ResourceTemplate) -> Resource | ResourceTemplate:
+    def _updated_for(self, uri: str, caller: Caller) -> None:
+        """Notify a caller of new content of a resource."""
+        self._caller_features.updated(uri, caller)
+
+    def proxied_resource(self, item: Resource | ResourceTemplate) -> Resource | ResourceTemplate:
+        """Return a resource of a server for callers; see `bridge.gateway.caller_features.Proxies`."""
         assert isinstance(item.reader, RemoteReader)
         server = self.provider.upstreams[item.reader.server.name]
         return replace(item, reader=self._asking(ProxyReader(item.reader, server, self._suspended_calls), server))
 
-    def _proxied_prompt(self, prompt: Prompt) -> Prompt:
+    def proxied_prompt(self, prompt: Prompt) -> Prompt:
+        """Return a prompt of a server for callers; see `bridge.gateway.caller_features.Proxies`."""
         assert isinstance(prompt.renderer, RemoteRenderer)
         server = self.provider.upstreams[prompt.renderer.server.name]
         proxy = ProxyRenderer(prompt.renderer, server, self._suspended_calls)

@@ -13,6 +13,7 @@ from bridge.tools.box import Box, TransformedBox
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
 
 
@@ -151,11 +152,13 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         self._index = _Index(self._items)
         super()._notify()
 
-    async def begin_watch(self, uri: str) -> Callable[[], None]:
+    async def begin_watch(self, uri: str, context: InvocationContext | None = None) -> Callable[[], None]:
         """Make sure that `updated` is called for a resource; a server does so for each client that watches it.
 
         Args:
             uri: URI of the resource.
+            context: Context of the client's request, for a resource whose changes its caller alone is notified of; None
+                without one.
 
         Returns:
             A function that ends it.
@@ -166,7 +169,7 @@ class ResourceBox(Box[Resource | ResourceTemplate]):
         """
         for box in self._included:
             if box.find(uri) is not None:
-                return await box.begin_watch(uri)
+                return await box.begin_watch(uri, context)
         return _nothing
 
     def include(self, box: ResourceBox) -> None:
@@ -217,10 +220,10 @@ class _TransformedResourceBox(TransformedBox[Resource | ResourceTemplate], Resou
         changed = next(iter(self._transform((found.resource,))), None)
         return Readable(changed, changed.tool, {}) if isinstance(changed, Resource) else None
 
-    async def begin_watch(self, uri: str) -> Callable[[], None]:
+    async def begin_watch(self, uri: str, context: InvocationContext | None = None) -> Callable[[], None]:
         """Watch the resource of the other box; see `ResourceBox.begin_watch`."""
         source_uri = self._source_uri(uri)
-        return _nothing if source_uri is None else await self._source.begin_watch(source_uri)
+        return _nothing if source_uri is None else await self._source.begin_watch(source_uri, context)
 
     def _update_content(self, uri: str) -> None:
         self.updated(self._local(uri))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bridge.resources.resource import Resource, ResourceTemplate
+    from bridge.tools.context import InvocationContext
 
 POLL_SECONDS = 2.0
 """Default interval, in seconds."""
@@ -85,7 +86,7 @@ class PollingResourceBox(ResourceBox):
                     watched.version = version
                     self.updated(uri)
 
-    async def begin_watch(self, uri: str) -> Callable[[], None]:
+    async def begin_watch(self, uri: str, context: InvocationContext | None = None) -> Callable[[], None]:  # noqa: ARG002
         """Examine a resource from now on; see `ResourceBox.begin_watch`."""
         version = await to_thread.run_sync(self._version, uri)
         with self._changing:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.limits import Limits
     from bridge.server.limits.accounts import Accounts, Execute
-    from bridge.server.lists.tools import ToolViews
+    from bridge.server.lists.lists import Lists
     from bridge.server.results.kept_results import KeptResults
     from bridge.tools.caller import Caller
     from bridge.tools.context import InvocationContext
@@ -98,12 +98,16 @@ class Calls:
             self._execute = bounded(self._execute, max_calls, self.running)
 
     @abstractmethod
-    def views_for(self, caller: Caller | None, *, current: bool = False) -> ToolViews | None:
-        """Return the tools that a caller sees, by access; None if they have to be loaded, see `CallerTools.of`."""
+    def lists_for(self, caller: Caller | None, *, current: bool = False) -> Lists | None:
+        """Return the lists that a caller sees; None if they have to be loaded, see `CallerFeatures.of`."""
 
     @abstractmethod
-    async def load_views(self, context: InvocationContext) -> ToolViews:
-        """Return the tools that the caller of a request sees, by access."""
+    async def load_lists(self, context: InvocationContext) -> Lists:
+        """Load the lists that the caller of a request sees."""
+
+    async def lists_of(self, context: InvocationContext) -> Lists:
+        """Return the lists that the caller of a request sees, loaded if they have to be."""
+        return self.lists_for(context.caller) or await self.load_lists(context)
 
     async def produce(
         self, tool: Tool, request: ToolExecutionRequest, context: InvocationContext, *, is_known: bool = True
@@ -176,8 +180,7 @@ class Calls:
             InputRequired: The tool asked a question that needs another round.
         """
         self.running.check_open(name)
-        views = self.views_for(context.caller) or await self.load_views(context)
-        tools = views.of(access).tools
+        tools = (await self.lists_of(context)).tools.of(access).tools
         _check_scopes(name, tools, access)
         try:
             context = self.prepared(context)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.server.features import Features
+    from bridge.tools.caller import Caller
     from bridge.types import Feature
 
 
@@ -25,6 +26,12 @@ class Change(NamedTuple):
     feature: Feature
     uri: str | None = None
     """The resource that has new content; None for the list."""
+    caller: tuple[str, str] | None = None
+    """`Caller.identity` of the only caller who is notified; None for all."""
+
+    def is_for(self, caller: Caller | None) -> bool:
+        """Return True if a caller may be notified."""
+        return self.caller is None or (caller is not None and caller.identity == self.caller)
 
 
 TOOLS = Change("tools")
@@ -48,6 +55,8 @@ class Changes:
         self._ends = [box.on_change(partial(self.notify, Change(name))) for name, box in features.boxes.items()]
         if features.resources is not None:
             self._ends.append(features.resources.on_update(lambda uri: self.notify(Change("resources", uri))))
+        if features.caller_features is not None:
+            self._ends.append(features.caller_features.on_change(lambda *change: self.notify(Change(*change))))
 
     def close(self) -> None:
         """Stop listening to the features."""

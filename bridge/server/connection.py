@@ -243,7 +243,7 @@ class StreamConnection:
                 self._note_change()
             case "notifications/initialized" if self.session.version and not self.session.is_initialized:
                 self.session.is_initialized = True
-                self._notifications = SessionNotifications(self._core, self.session)
+                self._notifications = SessionNotifications(self._core, self.session, origin.caller)
                 self._initialized.set()
 
     async def _notify(self) -> None:

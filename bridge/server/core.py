@@ -12,6 +12,7 @@ from bridge.server.calls import Calls
 from bridge.server.changes import Changes
 from bridge.server.features import Features
 from bridge.server.lists.listing import CACHE_SCOPE
+from bridge.server.lists.lists import Lists
 from bridge.server.lists.prompts import ServedPrompts
 from bridge.server.lists.resources import ServedResources
 from bridge.server.lists.tools import ToolViews, with_kept_results
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from bridge.protocol.session import Session
     from bridge.resources.box import Readable
+    from bridge.server.features import CallerView
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
     from bridge.server.session_states import SessionStates
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.middleware import Hook, Layer, Middleware
-    from bridge.tools.toolbox import ToolBox
     from bridge.types import Json
 
 
@@ -102,7 +103,7 @@ class ServerCore(Calls):
         if features.tasks is not None:
             features.tasks.bind(name, state_keys)
         self._spill = None if policy is None else policy.spill
-        self._caller_views: WeakKeyDictionary[ToolBox, ToolViews] = WeakKeyDictionary()
+        self._lists_of: WeakKeyDictionary[CallerView, Lists] = WeakKeyDictionary()
         self._serve(features)
         # After the lists, which forget their pages before clients are notified.
         self.changes = Changes(self.announced)
@@ -118,7 +119,7 @@ class ServerCore(Calls):
             views.close()
         if self.kept is not None:
             self._spill = self.kept.spill
-        self._caller_views.clear()
+        self._lists_of.clear()
         self._serve(features)
         self.changes.follow(self.announced)
         for use in self._users:
@@ -137,6 +138,8 @@ class ServerCore(Calls):
         """The resources; None if the server has none."""
         self.prompts = None if features.prompts is None else ServedPrompts(features.prompts, self, page_size)
         """The prompts; None if the server has none."""
+        self.lists = Lists(self.views, self.resources, self.prompts)
+        """The lists of callers who see everything that all see."""
 
     def on_features(self, use: Callable[[], None]) -> Callable[[], None]:
         """Call a function when the boxes of `features` are replaced. Returns a function that ends that."""
@@ -230,29 +233,32 @@ class ServerCore(Calls):
         """Instructions about the server for the model, with what the features tell now."""
         return "\n\n".join(filter(None, (self.own_instructions, self.features.notice()))) or None
 
-    def views_for(self, caller: Caller | None, *, current: bool = False) -> ToolViews | None:
-        """Return the tools that a caller sees, by access; None if they have to be loaded, see `CallerTools.of`."""
-        caller_tools = self.features.caller_tools
-        if caller_tools is None:
-            return self.views
-        box = caller_tools.of(caller, current=current)
-        return None if box is None else self._views_of(box)
+    def lists_for(self, caller: Caller | None, *, current: bool = False) -> Lists | None:
+        """Return the lists that a caller sees; None if they have to be loaded, see `CallerFeatures.of`."""
+        caller_features = self.features.caller_features
+        if caller_features is None:
+            return self.lists
+        view = caller_features.of(caller, current=current)
+        return None if view is None else self._lists_in(view)
 
-    async def load_views(self, context: InvocationContext) -> ToolViews:
-        """Return the tools that the caller of a request sees, by access."""
-        caller_tools = self.features.caller_tools
-        return self.views if caller_tools is None else self._views_of(await caller_tools.load(context))
+    async def load_lists(self, context: InvocationContext) -> Lists:
+        """Load the lists that the caller of a request sees."""
+        caller_features = self.features.caller_features
+        return self.lists if caller_features is None else self._lists_in(await caller_features.load(context))
 
-    def _views_of(self, box: ToolBox) -> ToolViews:
-        if box is self.tools:
-            return self.views
-        views = self._caller_views.get(box)
-        if views is None:
-            served = box if self.kept is None else self.kept.with_reader(box)
-            options = self.options
-            views = ToolViews(served, options["page_size"], self.kept, options["tool_search"])
-            self._caller_views[box] = views
-        return views
+    def _lists_in(self, view: CallerView) -> Lists:
+        if view.tools is self.tools:
+            return self.lists
+        lists = self._lists_of.get(view)
+        if lists is None:
+            page_size = self.options["page_size"]
+            tools = view.tools if self.kept is None else self.kept.with_reader(view.tools)
+            lists = self._lists_of[view] = Lists(
+                ToolViews(tools, page_size, self.kept, self.options["tool_search"]),
+                None if view.resources is None else ServedResources(view.resources, self, page_size, self.kept),
+                None if view.prompts is None else ServedPrompts(view.prompts, self, page_size),
+            )
+        return lists
 
     @property
     def discovery(self) -> Json:

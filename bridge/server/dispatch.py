@@ -202,8 +202,8 @@ class _CallsOfFoundTools:
 
     def plan(self, exchange: ServedExchange) -> bytes | ServedExchange:
         """Return the answer, or the exchange if it has to be run."""
-        views = self._core.views_for(exchange.origin.caller) or self._core.views
-        resolved = self._search.resolved(exchange.params, views.of(exchange.access).tools)
+        lists = self._core.lists_for(exchange.origin.caller) or self._core.lists
+        resolved = self._search.resolved(exchange.params, lists.tools.of(exchange.access).tools)
         exchange.is_resolved = resolved is not exchange.params
         exchange.params = resolved
         return self._responder.plan(exchange)

@@ -53,23 +53,40 @@ class FeatureSource(Publisher):
         return self.offered.changed(lambda items: filter(keep, items))
 
 
-class CallerTools(Protocol):
-    """Tools that differ by caller."""
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class CallerView:
+    """The tools, resources and prompts that some callers see."""
 
-    def of(self, caller: Caller | None, *, current: bool = False) -> ToolBox | None:
-        """Return the tools that a caller sees, the same box for callers who see the same.
+    tools: ToolBox
+    resources: ResourceBox | None
+    prompts: PromptBox | None
+
+
+class CallerFeatures(Protocol):
+    """Tools, resources and prompts that differ by caller."""
+
+    def of(self, caller: Caller | None, *, current: bool = False) -> CallerView | None:
+        """Return what a caller sees, the same object for callers who see the same.
 
         Args:
             caller: The caller; None without authentication.
-            current: Return them only if they may be listed without being loaded again.
+            current: Return it only if it may be listed without being loaded again.
 
         Returns:
-            The tools; None if they have to be loaded.
+            The view, of the boxes of `Features` for a caller who sees these; None if it has to be loaded.
         """
         ...
 
-    async def load(self, context: InvocationContext) -> ToolBox:
-        """Load the tools that the caller of a request sees, and return them as `of`."""
+    async def load(self, context: InvocationContext) -> CallerView:
+        """Load what the caller of a request sees, and return it as `of`."""
+        ...
+
+    def on_change(self, listener: Callable[[Feature, str | None, tuple[str, str]], None]) -> Callable[[], None]:
+        """Call a listener after a change that one caller alone is notified of; return a function that ends that.
+
+        The listener gets the feature, the URI of a resource with new content, or None for the list, and
+        `Caller.identity`.
+        """
         ...
 
 
@@ -88,8 +105,8 @@ class Features(FeatureSource):
     """Extensions of the protocol that the server announces, with their settings, by identifier; without tasks."""
     spills: bool = False
     """True if tools that are added later may have ``spill_chars``; see `bridge.tools.ToolPolicy`."""
-    caller_tools: CallerTools | None = None
-    """The tools that each caller sees; None if all see `tools`."""
+    caller_features: CallerFeatures | None = None
+    """The tools, resources and prompts that each caller sees; None if all see the same."""
     lifespans: tuple[Lifespan[Any], ...] = ()
     """Lifespans that are open while they are served, besides those of the modules of their functions."""
     mounted_lifespans: tuple[Lifespan[Any], ...] = ()
@@ -182,9 +199,9 @@ class Features(FeatureSource):
             change: Receives the items of a box in all versions, and returns those in their place.
 
         Raises:
-            DefinitionError: They have tools that differ by caller.
+            DefinitionError: They differ by caller.
         """
-        if self.caller_tools is not None:
+        if self.caller_features is not None:
             raise DefinitionError("a gateway that lists tools for each caller can be neither mounted nor filtered")
         resources, prompts = self.resources, self.prompts
         return replace(
@@ -272,7 +289,7 @@ def joined(features: Features, others: list[Features]) -> Features:
     """
     if not others:
         return features
-    if any(each.caller_tools is not None for each in others):
+    if any(each.caller_features is not None for each in others):
         raise DefinitionError("a gateway that lists tools for each caller takes other sources by Gateway(local=…)")
     tasks = [each.tasks for each in others if each.tasks is not None]
     if len(tasks) > 1:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.changes import Change
     from bridge.server.core import ServerCore
-    from bridge.server.lists.resources import ServedResources
+    from bridge.server.lists.lists import Lists
+    from bridge.tools.caller import Caller
 
 
 class Pending:
@@ -69,11 +70,13 @@ class SessionNotifications:
     Args:
         core: The server.
         session: The session.
+        caller: Its caller; None without authentication.
     """
 
-    def __init__(self, core: ServerCore, session: Session) -> None:
+    def __init__(self, core: ServerCore, session: Session, caller: Caller | None) -> None:
         self._session = session
-        self._resources = core.resources
+        self._core = core
+        self._caller = caller
         self._pending = Pending()
         session.notify = self._pending.put_one
         self.close = core.changes.listen(self._changed)
@@ -81,7 +84,8 @@ class SessionNotifications:
 
     def _changed(self, changes: frozenset[Change]) -> None:
         watched = self._session.watched
-        self._pending.put(each for each in changes if each.uri is None or each.uri in watched)
+        wanted = (each for each in changes if each.uri is None or each.uri in watched)
+        self._pending.put(each for each in wanted if each.is_for(self._caller))
 
     async def deliver(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Send the notifications as they come, until cancelled; on one stream at a time."""
@@ -90,13 +94,19 @@ class SessionNotifications:
                 if isinstance(change, bytes):
                     if access() is not None:
                         await send(change)
-                elif may_be_told(change, self._resources, access()):
-                    method, params = change_message(*change)
+                elif may_be_told(change, self._core.lists_for(self._caller), access()):
+                    method, params = change_message(change.feature, change.uri)
                     await send(notification(method, params or None))
 
 
-def may_be_told(change: Change, resources: ServedResources | None, access: Access | None) -> bool:
-    """Return True if a caller may be notified of a change: its permissions may have shrunk since it asked."""
+def may_be_told(change: Change, lists: Lists | None, access: Access | None) -> bool:
+    """Return True if a caller may be notified of a change: its permissions may have shrunk since it asked.
+
+    Args:
+        change: The change.
+        lists: The lists that the caller sees; None if they are not known now.
+        access: Its permissions; None if its credential is no longer valid.
+    """
     if access is None or access == EVERYTHING or change.uri is None:
         return access is not None
-    return resources is not None and resources.is_readable(change.uri, access)
+    return lists is not None and lists.resources is not None and lists.resources.is_readable(change.uri, access)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakKeyDictionary
 
 from bridge.protocol.envelope import client_name
 from bridge.protocol.messages import ProtocolError, result_message
+from bridge.server.channel import context_of
 from bridge.server.dispatch import Dispatch, Responder
 from bridge.server.results.costs import definition_tokens
 from bridge.telemetry import current
@@ -22,10 +24,15 @@ if TYPE_CHECKING:
     from bridge.protocol.rounds import StateSeal
     from bridge.server.core import ServerCore
     from bridge.server.exchange import Origin, ServedExchange
+    from bridge.server.lists.lists import Lists
     from bridge.server.methods.method import Method
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.observer import Observer
+    from bridge.tools.caller import Caller
     from bridge.types import Json, Step
+
+    _Known: TypeAlias = tuple[OperationSeries, str | None, str | None]
+    _Targets: TypeAlias = dict[tuple[str, str, str], _Known]
 
 
 def dispatch_of(core: ServerCore, *, has_sessions: bool = True) -> Dispatch:
@@ -61,7 +68,10 @@ class ObservedResponder(Responder):
         self._target_param = method.target_param
         self._observer = observer
         self._series: dict[tuple[str, str], OperationSeries] = {}
-        self._targets: dict[tuple[str, str, str], tuple[OperationSeries, str | None, str | None]] = {}
+        self._core = core
+        self._targets: _Targets = {}
+        self._targets_of: WeakKeyDictionary[Lists, _Targets] = WeakKeyDictionary()
+        """Targets of callers who see others than all callers do."""
 
         def follow() -> None:
             self._targets.clear()
@@ -114,6 +124,8 @@ class ObservedResponder(Responder):
 
     async def run(self, exchange: ServedExchange) -> tuple[bytes, int]:
         """Run an exchange, or the rest of it, and record it; return the answer and its JSON-RPC error code."""
+        if self._target_param is not None and self._core.lists_for(exchange.origin.caller) is None:
+            await self._core.load_lists(context_of(exchange))  # else it is not known which server is called
         operation = exchange.operation or self._begun(exchange)
         write = exchange.write
         error_type: str | None = None
@@ -155,8 +167,9 @@ class ObservedResponder(Responder):
             series, server, details = self._series_of(exchange), None, None
         else:
             name = self._method.target_in(params)
-            known = None if name is None else self._targets.get((name, exchange.version, origin.transport))
-            series, server, grant = known or self._target(name, exchange)
+            targets = self._targets_for(origin.caller)
+            known = None if name is None else targets.get((name, exchange.version, origin.transport))
+            series, server, grant = known or self._target(name, exchange, targets)
             arguments = params.get("arguments")
             details = observer.call_details(
                 name,
@@ -179,14 +192,22 @@ class ObservedResponder(Responder):
             is_sampled=exchange.is_sampled if server is None else None,
         )
 
-    def _target(self, name: str | None, exchange: ServedExchange) -> tuple[OperationSeries, str | None, str | None]:
+    def _targets_for(self, caller: Caller | None) -> _Targets:
+        """Return the targets that are cached for what a caller sees, until that changes."""
+        core = self._core
+        lists = core.lists if core.features.caller_features is None else core.lists_for(caller)
+        if lists is core.lists:
+            return self._targets
+        return {} if lists is None else self._targets_of.setdefault(lists, {})
+
+    def _target(self, name: str | None, exchange: ServedExchange, targets: _Targets) -> _Known:
         """Return the series, upstream server and grant of a target, cached until the tools change."""
         target = self._method.target(exchange.params, caller=exchange.origin.caller)
         transport, version = exchange.origin.transport, exchange.version
         known, upstream, grant = (None, None, None) if target is None else (target.name, target.upstream, target.grant)
         series = self._observer.series(self._method.name, known, Peer(transport, version))
         if known is not None and known == name:  # there may be any number of URIs
-            self._targets[name, version, transport] = series, upstream, grant
+            targets[name, version, transport] = series, upstream, grant
         return series, upstream, grant
 
     def _series_of(self, exchange: ServedExchange) -> OperationSeries:

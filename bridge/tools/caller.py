@@ -40,3 +40,8 @@ class Caller:
     """Issuer of the credential; ``key`` for a key of this server, empty if it is unknown."""
     subject: str = ""
     """Identifier of the caller at its issuer, the `name` without the issuer; empty for the `name`."""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Issuer and identifier at the issuer, which together are of this caller alone."""
+        return self.issuer, self.subject or self.name

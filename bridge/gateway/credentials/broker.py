@@ -28,7 +28,7 @@ from bridge.gateway.credentials.signed_in import ExchangedAuth, SignedInAuth
 from bridge.gateway.credentials.store import CredentialKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from bridge.client.auth.grants import Grant
     from bridge.client.callers import CallerAuth
@@ -100,6 +100,12 @@ class CredentialBroker(CredentialKeeper):
             self, config.name, transport.url, replace(per_caller, grant=grant)
         )
         return auths
+
+    def keep_servers(self, names: Collection[str]) -> None:
+        """Take no more credentials for the servers of `auths_of` that are not among these; those given are kept."""
+        for name in self._servers.keys() - names:
+            del self._servers[name]
+            self.grants.pop(name, None)
 
     async def forget(self, key: CredentialKey) -> bool:
         """Disconnect a caller from a server, end its connections, and revoke its tokens; return True if there were any.

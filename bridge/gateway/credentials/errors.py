@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.errors import ServerAuthError, ServerFailure
+from bridge.errors import BridgeError, ServerAuthError, ServerFailure
 
 if TYPE_CHECKING:
     from bridge.gateway.credentials.store import CredentialKey, GrantKind
+
+
+class CredentialStoreError(BridgeError):
+    """A store of credentials cannot be read or written; the message names the store and the reason."""
 
 
 class CredentialNeededError(ServerAuthError):

@@ -24,10 +24,11 @@ from bridge.client.auth.errors import SignInError
 from bridge.errors import ToolError
 from bridge.gateway.credentials import views
 from bridge.gateway.credentials.browsers import Browser, Browsers, is_own_form, set_cookie
+from bridge.gateway.credentials.errors import CredentialStoreError
 from bridge.gateway.credentials.grants import LoginGrant, SecretGrant
 from bridge.gateway.credentials.identification import CallerVerifier, IdentificationError, IssuerSignIn, taken
 from bridge.gateway.credentials.markup import HEADERS
-from bridge.gateway.credentials.store import CredentialKey, CredentialStoreError
+from bridge.gateway.credentials.store import CredentialKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

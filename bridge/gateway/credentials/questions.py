@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import anyio
 
 from bridge.errors import ToolError
-from bridge.gateway.credentials.errors import CredentialNeededError
+from bridge.gateway.credentials.errors import CredentialNeededError, CredentialStoreError
 from bridge.gateway.credentials.grants import CallerGrant
-from bridge.gateway.credentials.store import CredentialKey, CredentialStoreError
+from bridge.gateway.credentials.store import CredentialKey
 from bridge.portal import start_detached
 from bridge.protocol.messages import CallRefused, ProtocolError, notification
 from bridge.protocol.session import Session

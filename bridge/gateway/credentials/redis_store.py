@@ -11,7 +11,8 @@ from hashlib import sha256
 from time import time
 from typing import TYPE_CHECKING, Any
 
-from bridge.gateway.credentials.store import CredentialKey, CredentialRecord, CredentialStoreError
+from bridge.gateway.credentials.errors import CredentialStoreError
+from bridge.gateway.credentials.store import CredentialKey, CredentialRecord
 from bridge.redis import connection_errors, redacted_url, redis_at
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bridge.client.auth.errors import SignInError
 from bridge.client.callers import CallerAuth
-from bridge.gateway.credentials.errors import CredentialNeededError
+from bridge.gateway.credentials.errors import CallerRefusedError, CredentialNeededError, CredentialStoreError
 from bridge.gateway.credentials.grants import GrantDescription
 from bridge.gateway.credentials.store import CHECK_SECONDS, Credential
 
@@ -77,7 +77,10 @@ class SecretAuth(CallerAuth):
         """Load the secret."""
         if self.ready_headers() is not None:
             return
-        credential = await self._keeper.load(self._key)
+        try:
+            credential = await self._keeper.load(self._key)
+        except CredentialStoreError as error:
+            raise CallerRefusedError(self._key.server, str(error), is_permanent=False) from error
         self._secret = None if credential is None else credential.secret
         if self._secret is None:
             raise CredentialNeededError(self._key.server, "secret", self._key)

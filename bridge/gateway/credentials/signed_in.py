@@ -12,8 +12,8 @@ import httpx2
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.callers import CallerAuth
-from bridge.gateway.credentials.errors import CallerRefusedError, CredentialNeededError
-from bridge.gateway.credentials.store import CHECK_SECONDS, CredentialStoreError
+from bridge.gateway.credentials.errors import CallerRefusedError, CredentialNeededError, CredentialStoreError
+from bridge.gateway.credentials.store import CHECK_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from bridge.gateway.credentials.store import Credential, CredentialKey, CredentialRecord, CredentialStoreError
+from bridge.gateway.credentials.errors import CredentialStoreError
+from bridge.gateway.credentials.store import Credential, CredentialKey, CredentialRecord
 from bridge.sqlite import FileKind, ForeignFileError
 
 if TYPE_CHECKING:

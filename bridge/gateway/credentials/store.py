@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from bridge.client.auth.login import Login
-from bridge.errors import BridgeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,10 +22,6 @@ GrantKind: TypeAlias = Literal["login", "exchange", "identity_assertion", "secre
 
 CHECK_SECONDS = 5.0
 """Seconds after which a credential in use is looked up again, as another process may have deleted it."""
-
-
-class CredentialStoreError(BridgeError):
-    """A store of credentials cannot be read or written; the message names the store and the reason."""
 
 
 @dataclass(frozen=True, slots=True)

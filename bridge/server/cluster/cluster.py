@@ -65,7 +65,11 @@ class ClusterChanges:
             self._server.changes.start()
 
     def _note_changes(self, changes: frozenset[Change]) -> None:
-        self._waiting.update(dict.fromkeys(changes))
+        for change in changes:
+            if change.caller is not None:  # over a connection of this replica
+                self._server.changes.notify(change)
+            else:
+                self._waiting[change] = None
         self._changed.set()
 
     async def announce(self) -> None:
@@ -79,7 +83,8 @@ class ClusterChanges:
                 fingerprint = None if change.uri is not None else self._fingerprint(change.feature)
                 if self._notify(change, fingerprint):
                     with self._replica.noting_failures():
-                        await self._replica.publish({"kind": "changed", **change._asdict(), "fingerprint": fingerprint})
+                        message = {"feature": change.feature, "uri": change.uri, "fingerprint": fingerprint}
+                        await self._replica.publish({"kind": "changed", **message})
 
     async def _receive(self, message: Mapping[str, Any]) -> None:
         if message.get("uri") is not None and message.get("from") == self._replica.id:

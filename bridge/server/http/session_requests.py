@@ -180,13 +180,13 @@ class SessionRequests:
             session.cancel(params.get("requestId"))
         elif method == "notifications/initialized":
             session.is_initialized = True
-            self._notifications_of(session)
+            self._notifications_of(session, request)
         session.use()
         return Response(b"", 202, session.json_headers)
 
-    def _notifications_of(self, session: HttpSession) -> SessionNotifications:
+    def _notifications_of(self, session: HttpSession, request: Request) -> SessionNotifications:
         if session.notifications is None:
-            session.notifications = SessionNotifications(self._core, session)
+            session.notifications = SessionNotifications(self._core, session, request.caller)
         return session.notifications
 
     def _keep(self, session: HttpSession, request: Request) -> None:
@@ -280,7 +280,7 @@ class SessionRequests:
     async def _notify(self, request: Request, session: HttpSession) -> None:
         if session.has_stream:
             raise refused("Conflict: Only one SSE stream is allowed per session", 409)
-        notifications = self._notifications_of(session)
+        notifications = self._notifications_of(session, request)
 
         async def notify(write: Write) -> None:
             await notifications.deliver(lambda message: write(event(message)))

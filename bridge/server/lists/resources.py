@@ -73,13 +73,14 @@ class ServedResources(Served):
         self.views = views_of(box, page_size, _RESOURCES, _TEMPLATES)
         """The resources by access."""
 
-    async def watch(self, session: Session, uri: str, access: Access) -> None:
+    async def watch(self, session: Session, uri: str, access: Access, context: InvocationContext) -> None:
         """Let a session of the handshake era watch a resource.
 
         Args:
             session: The session.
             uri: URI of the resource.
             access: Permissions of the caller.
+            context: Context of the request.
 
         Raises:
             ProtocolError: The caller sees no such resource, lacks a scope of it, or watches too many.
@@ -95,7 +96,7 @@ class ServedResources(Served):
         if uri not in session.watched:
             session.watched[uri] = _not_yet
             try:
-                await self._begin_watch_in(session, uri)
+                await self._begin_watch_in(session, uri, context)
             except ProtocolError:
                 if session.watched.get(uri) is _not_yet:
                     del session.watched[uri]
@@ -115,29 +116,29 @@ class ServedResources(Served):
             with suppress(ProtocolError):
                 await self._begin_watch_in(session, each)
 
-    async def _begin_watch_in(self, session: Session, uri: str) -> None:
-        end = await self._begin_watch(uri)
+    async def _begin_watch_in(self, session: Session, uri: str, context: InvocationContext | None = None) -> None:
+        end = await self._begin_watch(uri, context)
         if session.watched.get(uri) is _not_yet:
             session.watched[uri] = end
         else:  # it no longer watches the resource, or has begun to twice
             end()
 
     @asynccontextmanager
-    async def watching(self, uris: Iterable[str]) -> AsyncIterator[list[str]]:
+    async def watching(self, uris: Iterable[str], context: InvocationContext) -> AsyncIterator[list[str]]:
         """Watch resources in this block, for a client of the modern era; yields those whose changes are announced."""
         ends: dict[str, Callable[[], None]] = {}
         try:
             for uri in uris:
                 with suppress(ProtocolError):
-                    ends[uri] = await self._begin_watch(uri)
+                    ends[uri] = await self._begin_watch(uri, context)
             yield [*ends]
         finally:
             for end in ends.values():
                 end()
 
-    async def _begin_watch(self, uri: str) -> Callable[[], None]:
+    async def _begin_watch(self, uri: str, context: InvocationContext | None) -> Callable[[], None]:
         try:
-            return await self.box.begin_watch(uri)
+            return await self.box.begin_watch(uri, context)
         except (ToolError, ResourceNotFoundError) as error:
             raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri[:MAX_URI_CHARS]}) from None
 

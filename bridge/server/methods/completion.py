@@ -65,7 +65,8 @@ class Complete(Method):
 
     async def _complete(self, access: Access, request: CompleteRequest, context: InvocationContext) -> Completion:
         features: ServedPrompts | ServedResources | None
-        features = self._core.prompts if request.feature == "prompts" else self._core.resources
+        lists = await self._core.lists_of(context)
+        features = lists.prompts if request.feature == "prompts" else lists.resources
         if features is None:
             return NO_COMPLETION
         return await features.complete(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
     from bridge.server.lists.listing import Listing
+    from bridge.server.lists.lists import Lists
     from bridge.tools.context import InvocationContext
     from bridge.tools.middleware import Hook
 
@@ -32,9 +33,9 @@ class PagedList(Method):
     @property
     def is_served(self) -> bool:
         """True if the server has this feature."""
-        return self.listing() is not None
+        return self.listing(self._core.lists, EVERYTHING) is not None
 
-    def listing(self, access: Access = EVERYTHING) -> Listing[Any] | None:
+    def listing(self, lists: Lists, access: Access) -> Listing[Any] | None:
         """Return the list that a caller sees; None if the server does not have this feature."""
         raise NotImplementedError
 
@@ -60,11 +61,14 @@ class PagedList(Method):
 
     def _ready(self, exchange: ServedExchange) -> Listing[Any] | None:
         """Return the list that the caller sees; None if it has to be loaded."""
-        return self.listing(exchange.access)
+        lists = self._core.lists_for(exchange.origin.caller, current=True)
+        return None if lists is None else self.listing(lists, exchange.access)
 
     async def _loaded(self, exchange: ServedExchange) -> Listing[Any]:
         """Return the list that the caller sees, loaded if it has to be."""
-        listing = self.listing(exchange.access)
+        core = self._core
+        lists = core.lists_for(exchange.origin.caller, current=True) or await core.load_lists(context_of(exchange))
+        listing = self.listing(lists, exchange.access)
         assert listing is not None, "it is served"
         return listing
 

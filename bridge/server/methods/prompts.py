@@ -12,11 +12,12 @@ from bridge.server.methods.method import Target, optional_object, required_text
 from bridge.server.methods.pages import PagedList
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Mapping
 
     from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
     from bridge.server.lists.listing import Listing
+    from bridge.server.lists.lists import Lists
     from bridge.server.lists.prompts import ServedPrompts
     from bridge.tools.caller import Caller
     from bridge.tools.calls import ToolExecutionResult
@@ -31,10 +32,9 @@ class PromptsList(PagedList):
     name = "prompts/list"
     hook = "list_prompts"
 
-    def listing(self, access: Access = EVERYTHING) -> Listing[Any] | None:
+    def listing(self, lists: Lists, access: Access) -> Listing[Any] | None:
         """Return the prompts."""
-        prompts = self._core.prompts
-        return None if prompts is None else prompts.views.of(access).lists["prompts"]
+        return None if lists.prompts is None else lists.prompts.views.of(access).lists["prompts"]
 
 
 class PromptsGet(FunctionMethod):
@@ -64,7 +64,13 @@ class PromptsGet(FunctionMethod):
         exchange.arguments = arguments
         if self._layers:  # which may name another, so that it is looked up when it is rendered
             return
-        prompt = exchange.found = self._prompts.required(name, exchange.access, exchange.meta)
+        lists = self._core.lists_for(exchange.origin.caller)
+        if lists is not None:
+            self._find(lists, exchange, name)
+
+    def _find(self, lists: Lists, exchange: ServedExchange, name: str) -> None:
+        assert lists.prompts is not None, "it is served"
+        prompt = exchange.found = lists.prompts.required(name, exchange.access, exchange.meta)
         exchange.ending = prompt.ending + exchange.ending
         if prompt.is_plain and self._is_plain:
             exchange.tool, exchange.takes_context = prompt.tool, prompt.takes_context
@@ -73,21 +79,26 @@ class PromptsGet(FunctionMethod):
     def _policy(self) -> ExecutionPolicy:
         return self._core.producing
 
-    def _run(self, exchange: ServedExchange) -> Awaitable[bytes]:
+    async def _run(self, exchange: ServedExchange) -> bytes:
         """Render the prompt."""
+        context = context_of(exchange)
         if self._layers:
-            return self._prompts.render_within(
+            prompts = (await self._core.lists_of(context)).prompts
+            assert prompts is not None, "it is served"
+            return await prompts.render_within(
                 self._layers,
                 exchange.params["name"],
                 exchange.arguments,
-                context_of(exchange),
+                context,
                 exchange.write,
                 access=exchange.access,
                 meta=exchange.meta,
                 modern=exchange.modern,
             )
-        return self._prompts.render(
-            exchange.found, exchange.arguments, context_of(exchange), exchange.write, modern=exchange.modern
+        if exchange.found is None:
+            self._find(await self._core.load_lists(context), exchange, exchange.params["name"])
+        return await self._prompts.render(
+            exchange.found, exchange.arguments, context, exchange.write, modern=exchange.modern
         )
 
     def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
@@ -101,9 +112,9 @@ class PromptsGet(FunctionMethod):
         self,
         params: Mapping[str, Any],
         access: Access = EVERYTHING,
-        caller: Caller | None = None,  # noqa: ARG002
+        caller: Caller | None = None,
     ) -> Target:
         """Return the prompt."""
-        requested, prompts = self.target_in(params), self._core.prompts
+        requested, prompts = self.target_in(params), (self._core.lists_for(caller) or self._core.lists).prompts
         prompt = None if prompts is None or requested is None else prompts.find(requested, access)
         return Target(requested, None, None) if prompt is None else Target(requested, prompt.name, prompt.server)

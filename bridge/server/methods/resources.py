@@ -20,11 +20,12 @@ from bridge.server.methods.pages import PagedList
 from bridge.server.results.contents_stream import ResponseContents
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Mapping
 
     from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
     from bridge.server.lists.listing import Listing
+    from bridge.server.lists.lists import Lists
     from bridge.server.lists.resources import ServedResources
     from bridge.tools.caller import Caller
     from bridge.tools.calls import ToolExecutionResult
@@ -39,10 +40,9 @@ class ResourcesList(PagedList):
     name = "resources/list"
     hook = "list_resources"
 
-    def listing(self, access: Access = EVERYTHING) -> Listing[Any] | None:
+    def listing(self, lists: Lists, access: Access) -> Listing[Any] | None:
         """Return the resources."""
-        resources = self._core.resources
-        return None if resources is None else resources.views.of(access).lists["resources"]
+        return None if lists.resources is None else lists.resources.views.of(access).lists["resources"]
 
 
 class ResourceTemplatesList(PagedList):
@@ -51,10 +51,9 @@ class ResourceTemplatesList(PagedList):
     name = "resources/templates/list"
     hook = "list_resource_templates"
 
-    def listing(self, access: Access = EVERYTHING) -> Listing[Any] | None:
+    def listing(self, lists: Lists, access: Access) -> Listing[Any] | None:
         """Return the templates."""
-        resources = self._core.resources
-        return None if resources is None else resources.views.of(access).lists["resourceTemplates"]
+        return None if lists.resources is None else lists.resources.views.of(access).lists["resourceTemplates"]
 
 
 class ResourcesRead(FunctionMethod):
@@ -78,15 +77,21 @@ class ResourcesRead(FunctionMethod):
     def plan(self, exchange: ServedExchange) -> None:
         """Read the URI, and find the resource."""
         uri = required_text(exchange.params, "uri")
+        if exchange.modern:
+            exchange.ending = _CACHING + exchange.ending
         if self._layers:  # which may name another, so that it is looked up when it is read
             return
-        found = self._resources.required(uri, exchange.access, modern=exchange.modern, meta=exchange.meta)
+        lists = self._core.lists_for(exchange.origin.caller)
+        if lists is not None:
+            self._find(lists, exchange, uri)
+
+    def _find(self, lists: Lists, exchange: ServedExchange, uri: str) -> None:
+        assert lists.resources is not None, "it is served"
+        found = lists.resources.required(uri, exchange.access, modern=exchange.modern, meta=exchange.meta)
         resource = found.resource
         exchange.found, exchange.arguments = found, found.arguments
         if resource.is_plain and self._is_plain:
             exchange.tool, exchange.takes_context = found.tool, resource.takes_context
-        if exchange.modern:
-            exchange.ending = _CACHING + exchange.ending
         if resource.server is not None and getattr(resource.reader, "streams_contents", True):
             exchange.contents = self._contents
 
@@ -99,20 +104,25 @@ class ResourcesRead(FunctionMethod):
     def _policy(self) -> ExecutionPolicy:
         return self._core.producing
 
-    def _run(self, exchange: ServedExchange) -> Awaitable[bytes]:
+    async def _run(self, exchange: ServedExchange) -> bytes:
         """Read the resource."""
+        context = context_of(exchange)
         if self._layers:
-            return self._resources.read_within(
+            resources = (await self._core.lists_of(context)).resources
+            assert resources is not None, "it is served"
+            return await resources.read_within(
                 self._layers,
                 exchange.params["uri"],
-                context_of(exchange),
+                context,
                 exchange.write,
                 access=exchange.access,
                 meta=exchange.meta,
                 modern=exchange.modern,
             )
-        return self._resources.read(
-            exchange.params["uri"], exchange.found, context_of(exchange), exchange.write, modern=exchange.modern
+        if exchange.found is None:
+            self._find(await self._core.load_lists(context), exchange, exchange.params["uri"])
+        return await self._resources.read(
+            exchange.params["uri"], exchange.found, context, exchange.write, modern=exchange.modern
         )
 
     def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
@@ -126,10 +136,10 @@ class ResourcesRead(FunctionMethod):
         self,
         params: Mapping[str, Any],
         access: Access = EVERYTHING,
-        caller: Caller | None = None,  # noqa: ARG002
+        caller: Caller | None = None,
     ) -> Target:
         """Return the resource."""
-        requested, resources = self.target_in(params), self._core.resources
+        requested, resources = self.target_in(params), (self._core.lists_for(caller) or self._core.lists).resources
         found = None if resources is None or requested is None else resources.find(requested, access)
         if found is None:
             return Target(requested, None, None)
@@ -153,10 +163,10 @@ class _Watching(Method):
 
     async def run(self, exchange: ServedExchange) -> bytes:
         """Begin or end the notifications, and tell it to the replicas of the session."""
-        resources, session, share = self._core.resources, exchange.session, self._core.on_session_change
+        session, share, uri = exchange.session, self._core.on_session_change, exchange.params["uri"]
+        resources = (await self._core.lists_of(context_of(exchange))).resources
         assert resources is not None, "it is served"
         assert session is not None, "it needs one"
-        uri = exchange.params["uri"]
         change = await self._change(resources, exchange, uri)
         if share is not None:
             await share(session, {"kind": "watched", "added": [], "removed": [], change: [uri]})
@@ -179,7 +189,7 @@ class ResourcesSubscribe(_Watching):
             ProtocolError: There is no such resource, or the session watches too many.
         """
         assert exchange.session is not None
-        await resources.watch(exchange.session, uri, exchange.access)
+        await resources.watch(exchange.session, uri, exchange.access, context_of(exchange))
         return "added"
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bridge.server.changes import Change
     from bridge.server.core import ServerCore
     from bridge.server.exchange import ServedExchange
+    from bridge.server.lists.resources import ServedResources
     from bridge.tools.context import InvocationContext
     from bridge.tools.task import Task
 
@@ -87,21 +88,24 @@ class Listen(Method):
                 ending_with_credential(pending.close),
                 current_access() as access,
             ):
-                honoured = await self._honoured(exchange, context)
-                if not honoured.uris or self._core.resources is None:
+                resources = (await self._core.lists_of(context)).resources
+                honoured = await self._honoured(exchange, context, resources)
+                if not honoured.uris or resources is None:
                     await self._serve(exchange, subscription, honoured, context, pending, access)
                 else:
-                    async with self._core.resources.watching(honoured.uris) as uris:
+                    async with resources.watching(honoured.uris, context) as uris:
                         honoured = honoured._replace(uris=tuple(uris))
                         await self._serve(exchange, subscription, honoured, context, pending, access)
         finally:
             self._open.discard(pending)
         return exchange.write({"resultType": "complete", "_meta": subscription.meta})
 
-    async def _honoured(self, exchange: ServedExchange, context: InvocationContext) -> Filter:
+    async def _honoured(
+        self, exchange: ServedExchange, context: InvocationContext, resources: ServedResources | None
+    ) -> Filter:
         """Return what a caller may be notified of."""
         wanted: Filter = exchange.found
-        core, resources = self._core, self._core.resources
+        core = self._core
         lists = {"tools"} | ({"prompts"} if core.prompts else set()) | ({"resources"} if resources else set())
         uris = [uri for uri in wanted.uris if resources is not None and resources.is_readable(uri, exchange.access)]
         tasks = wanted.task_ids if core.has_tasks else ()
@@ -139,8 +143,9 @@ class Listen(Method):
         """Send the acknowledgement, then notifications."""
 
         def on_change(changes: frozenset[Change]) -> None:
-            now, resources = access(), self._core.resources
-            pending.put(each for each in changes if honoured.has(*each) and may_be_told(each, resources, now))
+            now, lists = access(), self._core.lists_for(context.caller)
+            wanted = (each for each in changes if honoured.has(each.feature, each.uri) and each.is_for(context.caller))
+            pending.put(each for each in wanted if may_be_told(each, lists, now))
 
         ends = [self._core.changes.listen(on_change), *self._follow(context, honoured.task_ids, pending.put_one)]
         try:
@@ -151,7 +156,7 @@ class Listen(Method):
                     pending.put_one(each)
             async for change in pending:
                 if not isinstance(change, str):
-                    await exchange.send(subscription.changed(*change))
+                    await exchange.send(subscription.changed(change.feature, change.uri))
                 elif (task := await self._task_of(change, context)) is not None:
                     wire = task_notification_to_wire(task)
                     await exchange.send(subscription.notification("notifications/tasks", wire))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bridge.server.core import ServerCore
     from bridge.server.direct_calls import DirectCall
     from bridge.server.exchange import ServedExchange
+    from bridge.server.lists.lists import Lists
     from bridge.server.lists.tools import ListedTool, ToolList
     from bridge.tools.caller import Caller
     from bridge.tools.calls import ToolExecutionResult
@@ -35,19 +36,9 @@ class ToolsList(PagedList):
     name = "tools/list"
     hook = "list_tools"
 
-    def listing(self, access: Access = EVERYTHING) -> ToolList:
+    def listing(self, lists: Lists, access: Access) -> ToolList:
         """Return the tools."""
-        return self._core.views.of(access).listed
-
-    def _ready(self, exchange: ServedExchange) -> ToolList | None:
-        """Return the list that the caller sees; None if it has to be loaded."""
-        views = self._core.views_for(exchange.origin.caller, current=True)
-        return None if views is None else views.of(exchange.access).listed
-
-    async def _loaded(self, exchange: ServedExchange) -> ToolList:
-        """Return the list that the caller sees, loaded if it has to be."""
-        views = await self._core.load_views(context_of(exchange))
-        return views.of(exchange.access).listed
+        return lists.tools.of(access).listed
 
 
 class ToolsCall(FunctionMethod):
@@ -90,10 +81,10 @@ class ToolsCall(FunctionMethod):
     def _listed(self, exchange: ServedExchange, name: str) -> ListedTool | None:
         """Return the tool that the caller names, in the version that it wants; None if it is not known now."""
         core, access = self._core, exchange.access
-        views = core.views if core.features.caller_tools is None else core.views_for(exchange.origin.caller)
-        if views is None:
+        lists = core.lists if core.features.caller_features is None else core.lists_for(exchange.origin.caller)
+        if lists is None:
             return None
-        catalog = (views.whole if access.sees_all else views.of(access)).catalog
+        catalog = (lists.tools.whole if access.sees_all else lists.tools.of(access)).catalog
         listed = catalog.find(name)
         if listed is not None and listed.has_versions:
             other = catalog.in_version(listed, exchange.meta)
@@ -172,7 +163,7 @@ class ToolsCall(FunctionMethod):
 
     def target(self, params: Mapping[str, Any], access: Access = EVERYTHING, caller: Caller | None = None) -> Target:
         """Return the tool."""
-        views = self._core.views_for(caller) or self._core.views
+        views = (self._core.lists_for(caller) or self._core.lists).tools
         tools = views.of(access).tools
         if views.search is not None:
             params = views.search.resolved(dict(params), tools)

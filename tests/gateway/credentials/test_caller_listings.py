@@ -67,9 +67,9 @@ async def give(gateway: Gateway, key: CredentialKey) -> None:
 
 
 async def listed(gateway: Gateway, caller: Caller | None) -> list[str]:
-    caller_tools = gateway.features.caller_tools
-    assert caller_tools is not None
-    return [tool.name for tool in await caller_tools.load(context_of(caller)) if tool.listed]
+    caller_features = gateway.features.caller_features
+    assert caller_features is not None
+    return [tool.name for tool in (await caller_features.load(context_of(caller))).tools if tool.listed]
 
 
 async def test_each_caller_sees_its_own_list_once_it_is_connected(server: Seeing) -> None:
@@ -94,12 +94,12 @@ async def test_callers_with_the_same_list_share_one(server: Seeing) -> None:
         secret = "of-ada-with-enough-characters"
         await give(gateway, ADAS)
         await gateway.broker.save(other, Credential(kind="secret", secret=secret))
-        caller_tools = gateway.features.caller_tools
-        assert caller_tools is not None
-        ada = await caller_tools.load(context_of(ADA))
-        eve = await caller_tools.load(context_of(type(ADA)("eve", issuer="key", subject="eve")))
+        caller_features = gateway.features.caller_features
+        assert caller_features is not None
+        ada = await caller_features.load(context_of(ADA))
+        eve = await caller_features.load(context_of(type(ADA)("eve", issuer="key", subject="eve")))
         assert ada is eve
-        assert caller_tools.of(ADA, current=True) is ada
+        assert caller_features.of(ADA, current=True) is ada
 
 
 async def test_lists_per_caller_by_the_configuration_though_the_server_lists_to_all() -> None:

@@ -16,11 +16,12 @@ import anyio.lowlevel
 import pytest
 
 from bridge.client.auth.login import Login
+from bridge.gateway.credentials.errors import CredentialStoreError
 from bridge.gateway.credentials.keeper import CredentialKeeper
 from bridge.gateway.credentials.redis_store import RedisCredentialStore
 from bridge.gateway.credentials.sealing import CredentialSeal
 from bridge.gateway.credentials.sqlite_store import SqliteCredentialStore
-from bridge.gateway.credentials.store import Credential, CredentialKey, CredentialStoreError
+from bridge.gateway.credentials.store import Credential, CredentialKey
 from tests import forks
 from tests.gateway.credentials.writer import SUBJECTS, key_of, store_in
 from tests.processes import DEADLINE_SECONDS, ROOT
