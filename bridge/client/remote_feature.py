@@ -62,6 +62,24 @@ class RemoteServer(Protocol):
         ...
 
 
+class RemoteTarget(Protocol):
+    """What is run, read, rendered or answered by a server."""
+
+    @property
+    def options(self) -> CallOptions:
+        """Options of its requests."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The target and its server, for messages."""
+        ...
+
+    async def call(self, arguments: Mapping[str, Any], context: InvocationContext, options: CallOptions = ...) -> Json:
+        """Send the request, and return the result unparsed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteReader:
     """Reads the resources of a server."""

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from bridge.server.tasks.options import TaskOptions
     from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.server.tasks.sqlite_store import SqliteTaskStore
+    from bridge.wire.extension import Extension
 
 __all__ = [
+    "Extension",
     "Probes",
     "RedisTaskStore",
     "Server",
@@ -26,14 +28,15 @@ __all__ = [
     "mount",
 ]
 _MODULES = {
-    "Probes": "http.probes",
-    "Server": "server",
-    "ServerToolSearch": "lists.search",
-    "RedisTaskStore": "tasks.shared.redis_store",
-    "SqliteTaskStore": "tasks.sqlite_store",
-    "TaskOptions": "tasks.options",
-    "http_app": "http.app",
-    "mount": "http.mount",
+    "Extension": "bridge.wire.extension",
+    "Probes": "bridge.server.http.probes",
+    "Server": "bridge.server.server",
+    "ServerToolSearch": "bridge.server.lists.search",
+    "RedisTaskStore": "bridge.server.tasks.shared.redis_store",
+    "SqliteTaskStore": "bridge.server.tasks.sqlite_store",
+    "TaskOptions": "bridge.server.tasks.options",
+    "http_app": "bridge.server.http.app",
+    "mount": "bridge.server.http.mount",
 }
 
 
@@ -41,4 +44,4 @@ def __getattr__(name: str) -> object:
     """Import names on first use, since a server over stdio needs no HTTP."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(_MODULES[name]), name)
