@@ -157,6 +157,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.server.tasks.options": "TaskOptions",
         "bridge.server.tasks.shared.redis_store": "RedisTaskStore",
         "bridge.server.tasks.sqlite_store": "SqliteTaskStore",
+        "bridge.wire.extension": "Extension",
     },
     "bridge.server.auth": {
         "bridge.server.auth.auth": "Auth",

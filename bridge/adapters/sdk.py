@@ -83,7 +83,7 @@ class SdkServer(McpServer[Any]):
     ) -> ServerCapabilities:
         """Return the capabilities of the server."""
         if protocol_version in MODERN_VERSIONS:
-            return ServerCapabilities.model_validate(self._server.discovery["capabilities"])
+            return ServerCapabilities.model_validate(self._server.discovery()["capabilities"])
         return ServerCapabilities.model_validate(self._server.capabilities)
 
     async def run(

@@ -67,6 +67,23 @@ class ResourceSelected(Protocol):
 
     def require(self, uri: str) -> None:
         """Check that a URI on the server may be read."""
+
+
+class RemoteTarget(Protocol):
+    """A tool, a reader, a prompt or completions of a server."""
+
+    @property
+    def options(self) -> CallOptions:
+        """Options of its requests."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The target and its server, for messages."""
+        ...
+
+    async def call(self, arguments: Mapping[str, Any], context: InvocationContext, options: CallOptions = ...) -> Json:
+        """Send the request, and return the result unparsed."""
         ...
 
 

@@ -33,12 +33,6 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import Prefixing
     from bridge.types import Json
 
-APP_TYPE = "text/html;profile=mcp-app"
-"""Media type of an app's page."""
-UI_EXTENSION = "io.modelcontextprotocol/ui"
-"""Key of the extension in the capabilities of clients."""
-UI_SETTINGS: Mapping[str, Json] = {UI_EXTENSION: {"mimeTypes": [APP_TYPE]}}
-"""The extension as clients declare it, without which servers may list their tools without apps."""
 _HASH_CHARS = 8
 B = TypeVar("B", bound=Block)
 

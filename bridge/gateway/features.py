@@ -1,19 +1,16 @@
-"""Resources, prompts and extensions of a gateway: local ones, and those of its servers."""
+"""Resources and prompts of a gateway: local ones, and those of its servers."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import ServerError, ToolError
 from bridge.resources.box import Readable, ResourceBox
-from bridge.types import Json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bridge.client.provider import McpToolProvider
     from bridge.client.resources import RemoteResources
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.tools.box import Box
@@ -97,40 +94,6 @@ class GatewayResources(ResourceBox):
         if found is not None:
             _logger.warning("left out %r of the %s: the local %r reads it", uri, item.source, found.resource.name)
         return found is not None
-
-
-class GatewayExtensions(Mapping[str, Json]):
-    """Local extensions, and those of the servers' configurations that connected servers announce.
-
-    If several announce an extension, the settings of the first are used, in the order of the configuration.
-
-    Args:
-        provider: The servers.
-        local: Local extensions.
-    """
-
-    def __init__(self, provider: McpToolProvider, local: Mapping[str, Json]) -> None:
-        self._provider = provider
-        self._local = local
-
-    def __getitem__(self, identifier: str) -> Json:
-        return self._current()[identifier]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._current())
-
-    def __len__(self) -> int:
-        return len(self._current())
-
-    def _current(self) -> Mapping[str, Json]:
-        current = dict(self._local)
-        for connection in self._provider.connections.values():
-            if (info := connection.server_info) is not None:
-                announced = info.capabilities.get("extensions") or {}
-                for identifier in connection.config.extensions:
-                    if identifier in announced:
-                        current.setdefault(identifier, announced[identifier])
-        return current
 
 
 def merged(box: Box[Any], local: Iterable[Any], remote: Iterable[Any]) -> list[Any]:

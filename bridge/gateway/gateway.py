@@ -20,7 +20,8 @@ from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import DefinitionError
 from bridge.gateway.caller_features import ConnectExecutor, GatewayCallerFeatures
-from bridge.gateway.features import GatewayExtensions, GatewayResources, merged
+from bridge.gateway.extensions import ForwardedExtensions, GatewayExtensions
+from bridge.gateway.features import GatewayResources, merged
 from bridge.gateway.handlers import proxy_handlers
 from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer
 from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, SuspendedCalls
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from bridge.gateway.credentials.questions import AskingExecutor
     from bridge.prompts.prompt import Prompt
     from bridge.resources.resource import Resource, ResourceTemplate
+    from bridge.server.auth.access import Access
     from bridge.tools.caller import Caller
     from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
@@ -172,6 +174,7 @@ class Gateway:
             prompts=self.prompts,
             tasks=self._tasks,
             extensions=self._extensions,
+            forwarded=ForwardedExtensions(self.provider, self._suspended_calls),
             caller_features=self._caller_features if self.broker is not None else None,
             lifespans=self._lifespans,
             mounted_lifespans=self._mounted_lifespans,
@@ -198,11 +201,13 @@ class Gateway:
             self.broker = CredentialBroker(SqliteCredentialStore(":memory:", CredentialSeal(None)))
         return self.broker.auths_of(config)
 
-    def _notice(self) -> str | None:
-        """Tell which servers are not listed yet."""
+    def _notice(self, access: Access) -> str | None:
+        """Return which servers are not listed yet; without their names for a caller who may not see all tools."""
         missing = [repr(status.name) for status in self.status() if not status.is_listed]
         if not missing:
             return None
+        if not access.sees_all:
+            return "Tools of some servers are missing until they are available."
         return f"Tools of these servers are missing until they are available: {', '.join(missing)}."
 
     async def open(self) -> None:

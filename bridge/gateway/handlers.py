@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from bridge.client.connection.cancelled_calls import GIVEN_UP_SECONDS
 from bridge.client.connection.handlers import ClientHandlers, QuestionRefusedError
-from bridge.client.uris import UI_EXTENSION, UI_SETTINGS
 from bridge.errors import ToolError, WireError
 from bridge.gateway.suspended_calls import TooManySuspendedError
 from bridge.protocol.messages import CallRefused, ProtocolError
@@ -15,8 +15,8 @@ from bridge.protocol.versions import INVALID_PARAMS, LIMIT_EXCEEDED, MODERN_VERS
 from bridge.text import with_count
 from bridge.tools.forms import MisfitError
 from bridge.tools.questions import InputRequired, asked_again, fitting
+from bridge.wire.extension import APPS, NOTIFICATION_PREFIX, TASKS
 from bridge.wire.questions import answer_from_wire, question_from_wire
-from bridge.wire.tasks import TASKS_EXTENSION, supports_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
     from bridge.tools.questions import Answer, Question
     from bridge.types import Json
+
+_logger = logging.getLogger("bridge.gateway")
 
 QUESTIONS = frozenset({"elicitation", "sampling", "roots"})
 """Capabilities of a client that can be asked."""
@@ -50,12 +52,12 @@ def passed_on(given: Mapping[str, Any], configured: Collection[str], *, modern: 
     capabilities = {name: given[name] for name in QUESTIONS if name in given}
     declared = given.get("extensions")
     extensions = (
-        {key: declared[key] for key in declared if key == UI_EXTENSION or key in configured}
+        {key: declared[key] for key in declared if key == APPS.id or key in configured}
         if isinstance(declared, dict)
         else {}
     )
-    if supports_tasks(given) or not modern:
-        extensions[TASKS_EXTENSION] = {}
+    if not modern or TASKS.declared_in(given) is not None:
+        extensions[TASKS.id] = {}
     return capabilities | ({"extensions": extensions} if extensions else {})
 
 
@@ -63,6 +65,12 @@ class _ForwardingHandlers(ClientHandlers):
     """Forwards each question to the caller of the call during which the server asks."""
 
     __slots__ = ()
+
+    async def notified(self, method: str, params: Json, context: InvocationContext) -> None:
+        if context.has_listener and method.startswith(NOTIFICATION_PREFIX):
+            await context.notify(method, params)
+        else:
+            _logger.debug("dropped a notification %r of a server: it belongs to no call", method)
 
     async def answer(self, question: Question, context: InvocationContext) -> Answer:
         if not context.has_listener:
@@ -88,7 +96,7 @@ def proxy_handlers() -> ClientHandlers:
         raise AssertionError("questions are forwarded by answer()")
 
     return _ForwardingHandlers(
-        elicitation=never, sampling=never, sampling_features=("tools", "context"), roots=never, extensions=UI_SETTINGS
+        elicitation=never, sampling=never, sampling_features=("tools", "context"), roots=never, extensions=(APPS,)
     )
 
 

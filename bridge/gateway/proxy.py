@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import anyio
 
-from bridge.client.remote_feature import RemoteReader, RemoteRenderer
+from bridge.client.remote_feature import RemoteReader, RemoteRenderer, RemoteTarget
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import ServerError, ServerRefusedError, ToolError, WireError
 from bridge.gateway.credentials.errors import CredentialNeededError
@@ -54,7 +54,7 @@ _STATE_ONLY_SECONDS = 0.1
 _UPSTREAM = "upstream"
 
 
-Remote = TypeVar("Remote", RemoteExecutor, RemoteReader, RemoteRenderer)
+Remote = TypeVar("Remote", bound=RemoteTarget)
 
 
 @dataclass(frozen=True, slots=True)

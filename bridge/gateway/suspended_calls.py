@@ -228,6 +228,10 @@ class _Relay(Channel):
         if self._call.attendant is not None:
             await self._call.attendant.log(level, data, logger)
 
+    async def notify(self, method: str, params: Json) -> None:
+        if self._call.attendant is not None:
+            await self._call.attendant.notify(method, params)
+
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:
         return await self._call.ask(questions)
 

@@ -13,13 +13,13 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bridge.client.output_schema import OutputSchema
-from bridge.client.uris import APP_TYPE
 from bridge.errors import ChatModelError, ToolError, WireError
 from bridge.inspector.access import SANDBOX_PATH, AccessGuard
 from bridge.inspector.apps import app_of
 from bridge.inspector.page_json import page_json
 from bridge.inspector.requests import METHODS
 from bridge.inspector.snippets import as_call_line, as_test
+from bridge.wire.extension import APP_TYPE
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -10,7 +10,7 @@ from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridge.client.uris import APP_TYPE
+from bridge.wire.extension import APP_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from bridge.client.connection.handlers import ClientHandlers
-from bridge.client.uris import UI_SETTINGS
 from bridge.errors import ToolError, WireError
 from bridge.inspector.page_json import page_json
 from bridge.models.provider import ProviderChatModel
 from bridge.models.sampling import sampling_with
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import Elicitation, Roots, Sampling, fitting
+from bridge.wire.extension import APPS
 from bridge.wire.questions import answer_from_wire, answer_to_wire, question_to_wire
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Questions:
             sampling=ask,
             sampling_features=["tools"] if self._model is not None else [],
             roots=partial(ask, Roots()),
-            extensions=UI_SETTINGS,
+            extensions=(APPS,),
         )
 
     def open_questions(self) -> list[Json]:

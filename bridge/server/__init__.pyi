@@ -9,8 +9,10 @@ from bridge.server.server import Server
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tasks.shared.redis_store import RedisTaskStore
 from bridge.server.tasks.sqlite_store import SqliteTaskStore
+from bridge.wire.extension import Extension
 
 __all__ = [
+    "Extension",
     "Features",
     "Probes",
     "RedisTaskStore",

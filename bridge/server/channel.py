@@ -90,6 +90,10 @@ class ExchangeChannel(Channel):
         if written is not None:
             await self._exchange.send(written)
 
+    async def notify(self, method: str, params: Json) -> None:
+        """Send a notification of an extension."""
+        await self._exchange.send(notification(method, params or None))
+
     async def close_stream(self) -> None:
         """Close the stream of the call, if its client can resume it."""
         if not self._exchange.is_over:

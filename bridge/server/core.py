@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from bridge.protocol.versions import MODERN_VERSIONS
+from bridge.server.auth.access import EVERYTHING
 from bridge.server.calls import Calls
 from bridge.server.changes import Changes
-from bridge.server.features import Features
+from bridge.server.features import Features, with_extensions
 from bridge.server.lists.listing import CACHE_SCOPE
 from bridge.server.lists.lists import Lists
 from bridge.server.lists.prompts import ServedPrompts
@@ -19,13 +20,14 @@ from bridge.server.lists.tools import ToolViews, with_kept_results
 from bridge.server.tasks.options import TaskOptions
 from bridge.tools.lifespan import Lifespan
 from bridge.tools.middleware import checked_middleware, layers_of
-from bridge.wire.tasks import TASKS_EXTENSION
+from bridge.wire.extension import TASKS, extensions_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from bridge.protocol.session import Session
     from bridge.resources.box import Readable
+    from bridge.server.auth.access import Access
     from bridge.server.features import CallerView
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
@@ -33,11 +35,13 @@ if TYPE_CHECKING:
     from bridge.server.tasks.forwarded import ForwardedTasks
     from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.server.tasks.tasks import Tasks
+    from bridge.tools.box import Box
     from bridge.tools.caller import Caller
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.middleware import Hook, Layer, Middleware
     from bridge.types import Json
+    from bridge.wire.extension import Extension, Extensions
 
 
 DISCOVERY_TTL_MS = 60_000
@@ -68,6 +72,7 @@ class ServerCore(Calls):
         lifespan: Lifespan[Any] | Callable[[], Any] | None = None,
         middleware: Iterable[Middleware] = (),
         tool_search: ServerToolSearch | None = None,
+        extensions: Extensions = (),
     ) -> None:
         super().__init__(policy=policy, limits=limits, max_calls=max_calls, memory_id_of=memory_id_of)
         middleware = checked_middleware(middleware)
@@ -85,10 +90,12 @@ class ServerCore(Calls):
             "tasks": tasks,
             "middleware": middleware,
             "tool_search": tool_search,
+            "extensions": extensions,
             "lifespan": None if lifespan is None else Lifespan.of(lifespan),
         }
         """The arguments beside the features."""
-        self.features = features = Features() if features is None else Features.of(features)
+        features = Features() if features is None else Features.of(features)
+        self.features = features = with_extensions(features, extensions) if extensions else features
         """The tools, resources and prompts, with those of mounted servers."""
         self.middleware = (*middleware, *features.middleware)
         """The middleware, the outermost first."""
@@ -163,26 +170,46 @@ class ServerCore(Calls):
 
     @property
     def capabilities(self) -> Json:
-        """Capabilities of the server in the handshake era (MCP's ``ServerCapabilities``)."""
-        capabilities: Json = {"logging": {}, "tools": {"listChanged": True}}
-        if self.resources is not None:
-            capabilities["resources"] = {"subscribe": True, "listChanged": True}
-        if self.prompts is not None:
-            capabilities["prompts"] = {"listChanged": True}
-        if self.completes:
-            capabilities["completions"] = {}
-        return _with_extensions(capabilities, self.features.extensions)
+        """Capabilities of the server in the handshake era, for callers who see everything."""
+        return self.capabilities_for(EVERYTHING, modern=False)
 
-    @property
-    def stateless_capabilities(self) -> Json:
-        """The same where clients have no sessions, and so neither notifications nor a level of log messages."""
-        capabilities = {name: dict(each) for name, each in self.capabilities.items() if name != "logging"}
-        for name in ("tools", "resources", "prompts"):
-            if name in capabilities:
-                capabilities[name] |= {"listChanged": False}
-        if "resources" in capabilities:
-            capabilities["resources"]["subscribe"] = False
+    def capabilities_for(self, access: Access, *, modern: bool, has_session: bool = True) -> Json:
+        """Return what a caller may use of the server (MCP's ``ServerCapabilities``).
+
+        Args:
+            access: Permissions of the caller. Resources, prompts and extensions of which it sees nothing are left out.
+            modern: True for a client of version 2026-07-28.
+            has_session: False for one of an earlier version without a session, and so with neither notifications nor a
+                level of log messages.
+        """
+        changes = {"listChanged": has_session}
+        capabilities: Json = {"logging": {}} if has_session else {}
+        capabilities["tools"] = changes
+        if self.resources is not None and _is_of_use(self.resources.box, access):
+            capabilities["resources"] = {"subscribe": has_session, **changes}
+        if self.prompts is not None and _is_of_use(self.prompts.box, access):
+            capabilities["prompts"] = changes
+        if not capabilities.keys().isdisjoint({"resources", "prompts"}):
+            capabilities["completions"] = {}
+        if extensions := self.extensions_for(access, modern=modern):
+            capabilities["extensions"] = {each.id: each.settings for each in extensions}
         return capabilities
+
+    def extensions_for(self, access: Access, *, modern: bool) -> tuple[Extension, ...]:
+        """Return the extensions that a caller may use; the arguments are those of `capabilities_for`.
+
+        An extension of another server is used with what that server has, so that a caller who sees nothing of it has no
+        use for it.
+        """
+        found: dict[str, Extension] = {}
+        for each in (*extensions_of(self.features.extensions), *((TASKS,) if self.has_tasks else ())):
+            if (modern or not each.is_modern) and (each.server is None or self._shows_some_of(each.server, access)):
+                found.setdefault(each.id, each)
+        return tuple(found.values())
+
+    def _shows_some_of(self, server: str, access: Access) -> bool:
+        boxes = self.features.boxes.values()
+        return access.sees_all or any(item.server == server and access.shows(item) for box in boxes for item in box)
 
     @cached_property
     def tasks(self) -> Tasks:
@@ -219,19 +246,13 @@ class ServerCore(Calls):
         return forwarded if forwarded is not None and forwarded.has(task_id) else None
 
     @property
-    def extensions(self) -> Json:
-        """Extensions of the protocol that the server has, in the modern era."""
-        return {**self.features.extensions, **({TASKS_EXTENSION: {}} if self.has_tasks else {})}
-
-    @property
     def completes(self) -> bool:
         """True if the server has anything with arguments that could be completed."""
         return self.resources is not None or self.prompts is not None
 
-    @property
-    def instructions(self) -> str | None:
-        """Instructions about the server for the model, with what the features tell now."""
-        return "\n\n".join(filter(None, (self.own_instructions, self.features.notice()))) or None
+    def instructions_for(self, access: Access) -> str | None:
+        """Return instructions about the server for the model, with what the features tell a caller now."""
+        return "\n\n".join(filter(None, (self.own_instructions, self.features.notice(access)))) or None
 
     def lists_for(self, caller: Caller | None, *, current: bool = False) -> Lists | None:
         """Return the lists that a caller sees; None if they have to be loaded, see `CallerFeatures.of`."""
@@ -260,21 +281,22 @@ class ServerCore(Calls):
             )
         return lists
 
-    @property
-    def discovery(self) -> Json:
-        """Result of ``server/discover`` (MCP's ``DiscoverResult``)."""
+    def discovery(self, access: Access = EVERYTHING) -> Json:
+        """Return the result of ``server/discover`` for a caller (MCP's ``DiscoverResult``)."""
         result = {
             "resultType": "complete",
             "supportedVersions": sorted(MODERN_VERSIONS),
-            "capabilities": _with_extensions(self.capabilities, self.extensions),
+            "capabilities": self.capabilities_for(access, modern=True),
             "ttlMs": DISCOVERY_TTL_MS,
             "cacheScope": CACHE_SCOPE,
         }
-        return result if self.instructions is None else result | {"instructions": self.instructions}
+        instructions = self.instructions_for(access)
+        return result if instructions is None else result | {"instructions": instructions}
 
     def _find_resource(self, uri: str) -> Readable | None:
         return None if self.resources is None else self.resources.box.find(uri)
 
 
-def _with_extensions(capabilities: Json, extensions: Mapping[str, Json]) -> Json:
-    return {**capabilities, "extensions": dict(extensions)} if extensions else capabilities
+def _is_of_use(box: Box[Any], access: Access) -> bool:
+    """True if a caller sees everything, also what is added later, or something of a box."""
+    return access.sees_all or any(map(access.shows, box))

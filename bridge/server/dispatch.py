@@ -25,7 +25,7 @@ from bridge.protocol.versions import (
 )
 from bridge.server.channel import input_required
 from bridge.server.exchange import ServedExchange
-from bridge.server.methods.method import Unknown
+from bridge.server.methods.extensions import ExtensionRequests
 from bridge.server.methods.registry import methods_of
 from bridge.tools.questions import InputRequired
 from bridge.wire.received import SERVER_INFO_KEY, Received, write_result
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server")
 _EMPTY: Json = {}
+_OF_TRANSPORT = frozenset({"notifications/initialized", "notifications/cancelled", "notifications/progress"})
+"""Notifications that no extension has."""
 
 
 class Dispatch:
@@ -89,7 +91,8 @@ class Dispatch:
 
         serve()
         core.on_features(serve)
-        self._unknown = make(Unknown(core), seal)
+        self._others = ExtensionRequests(core, methods)
+        self._other = make(self._others, seal)
         self._running = core.running
         self._envelopes = ModernEnvelopes()
         self._stamp: Json = {SERVER_INFO_KEY: core.implementation}
@@ -106,7 +109,7 @@ class Dispatch:
             version: Protocol version; empty before it is negotiated.
         """
         method, params = message["method"], message.get("params") or _EMPTY
-        responder = self._handshake.get(method, self._unknown)
+        responder = self._handshake.get(method, self._other)
         exchange = ServedExchange(
             message["id"],
             method,
@@ -121,7 +124,8 @@ class Dispatch:
         )
         try:
             check_meta(params.get("_meta"))
-            if session is not None and responder is not self._unknown:  # clients of other eras try their methods
+            # Clients of other eras try their methods before the handshake.
+            if session is not None and (responder is not self._other or self._others.serves(exchange)):
                 _check_session(session, exchange)
         except ProtocolError as error:
             return responder.refuse(exchange, error)
@@ -143,7 +147,7 @@ class Dispatch:
             except ProtocolError as error:
                 return ErrorAnswer.of(message["id"], error)
         method = message["method"]
-        return self._modern.get(method, self._unknown).plan(
+        return self._modern.get(method, self._other).plan(
             ServedExchange(
                 message["id"],
                 method,
@@ -160,7 +164,9 @@ class Dispatch:
         )
 
     def notified(self, message: Json, origin: Origin, version: str) -> None:
-        """Record a notification that was received; its transport handles it. The arguments are those of `handshake`."""
+        """Handle a notification that was received, beside its transport. The arguments are those of `handshake`."""
+        if message["method"] not in _OF_TRANSPORT:
+            self._others.notified(message, origin, version)
 
     def close(self) -> None:
         """End requests that last until their client disconnects."""

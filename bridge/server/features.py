@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import ChainMap
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -15,20 +14,24 @@ from bridge.tools.decoration import Published, Publisher, nothing_in
 from bridge.tools.function import found_in
 from bridge.tools.tool import Tool
 from bridge.tools.toolbox import ToolBox
+from bridge.wire.extension import Extensions, extensions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from bridge.prompts.box import PromptBox
     from bridge.resources.box import ResourceBox
+    from bridge.server.auth.access import Access
     from bridge.server.composition.surrounded import Part
+    from bridge.server.forwarded import ForwardedRequests
     from bridge.server.http.pages import Pages
     from bridge.server.tasks.forwarded import ForwardedTasks
     from bridge.tools.caller import Caller
     from bridge.tools.context import InvocationContext
     from bridge.tools.lifespan import Lifespan
     from bridge.tools.middleware import Middleware
-    from bridge.types import Feature, Json
+    from bridge.types import Feature
+    from bridge.wire.extension import Extension
 
 _logger = logging.getLogger("bridge.server")
 B = TypeVar("B", bound=Box[Any])
@@ -101,8 +104,10 @@ class Features(FeatureSource):
     """None if the server has no prompts, and will not have any."""
     tasks: ForwardedTasks | None = None
     """Tasks of other servers, as which calls of these tools may be answered; None if there are none."""
-    extensions: Mapping[str, Json] = field(default_factory=dict)
-    """Extensions of the protocol that the server announces, with their settings, by identifier; without tasks."""
+    extensions: Extensions = ()
+    """Extensions of the protocol, or the settings that are announced by identifier; tasks are built in."""
+    forwarded: ForwardedRequests | None = None
+    """Requests of extensions that other servers answer; None if there are none."""
     spills: bool = False
     """True if tools that are added later may have ``spill_chars``; see `bridge.tools.ToolPolicy`."""
     caller_features: CallerFeatures | None = None
@@ -115,9 +120,9 @@ class Features(FeatureSource):
     """Middleware around everything that is served, inside of the server's own; the outermost first."""
     parts: Callable[[], tuple[Part, ...]] = field(default=tuple, compare=False)
     """Returns the parts that are of mounted servers with middleware, which surrounds these parts of the lists."""
-    notice: Callable[[], str | None] = field(default=lambda: None, compare=False)
-    """Returns what a client is told now, beside the server's instructions, such as what is missing; None for nothing.
-    """
+    notice: Callable[[Access], str | None] = field(default=lambda _: None, compare=False)
+    """Returns what a client is told now by access, beside the server's instructions, such as what is missing; None for
+    nothing."""
 
     pages: Pages | None = None
     """Web pages that are served over HTTP beside the endpoint; None if there are none."""
@@ -294,18 +299,33 @@ def joined(features: Features, others: list[Features]) -> Features:
     tasks = [each.tasks for each in others if each.tasks is not None]
     if len(tasks) > 1:
         raise DefinitionError("two sources have tasks of other servers; give these servers to one gateway")
-    extensions: Any = [each.extensions for each in others if each.extensions or each.tasks is not None]
     own = features.lifespans
     lifespans = (each for other in others for each in (*other.lifespans, *other.mounted_lifespans) if each not in own)
     return replace(
         features,
         tasks=tasks[0] if tasks else None,
         pages=next((each.pages for each in others if each.pages is not None), None),
-        extensions=ChainMap(*extensions) if extensions else {},
+        extensions=_AllExtensions(tuple(each.extensions for each in others)),
+        forwarded=next((each.forwarded for each in others if each.forwarded is not None), None),
         mounted_lifespans=tuple(dict.fromkeys(lifespans)),
         parts=lambda: tuple(part for each in others for part in each.parts()),
-        notice=lambda: "\n\n".join(text for each in others if (text := each.notice())) or None,
+        notice=lambda access: "\n\n".join(text for each in others if (text := each.notice(access))) or None,
     )
+
+
+def with_extensions(features: Features, extensions: Extensions) -> Features:
+    """Return features with further extensions, before their own."""
+    return replace(features, extensions=_AllExtensions((extensions, features.extensions)))
+
+
+@dataclass(frozen=True, slots=True)
+class _AllExtensions:
+    """The extensions of several sources, also after they have changed."""
+
+    sources: tuple[Extensions, ...]
+
+    def __iter__(self) -> Iterator[Extension]:
+        return (each for source in self.sources for each in extensions_of(source))
 
 
 def _changed_parts(parts: Callable[[], tuple[Part, ...]], change: Callable[..., Any]) -> Any:

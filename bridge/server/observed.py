@@ -55,7 +55,8 @@ class ObservedDispatch(Dispatch):
             observer.savings[core.name, "spill"] = core.kept.spill.usage.saved
 
     def notified(self, message: Json, origin: Origin, version: str) -> None:
-        """Record a notification."""
+        """Handle a notification, and record it."""
+        super().notified(message, origin, version)
         series = self._observer.series(message["method"], None, Peer(origin.transport, version))
         self._observer.answered(series, None, _meta_in(message.get("params") or {}), 0.0)
 

@@ -53,10 +53,13 @@ class Server(ServerCore, FeatureSource):
             ``InvocationContext.lifespan`` in functions of modules without a lifespan.
         middleware: Middleware around everything that is served, the outermost first; see `bridge.Middleware`.
         tool_search: Lets clients search for tools instead of listing all of them; None to list all.
+        extensions: Extensions of the protocol, as `bridge.server.Extension`, or the settings that are announced by
+            identifier.
 
     Raises:
         NameClashError: A tool has the name of a tool of the search.
-        DefinitionError: ``tools`` contains no tool, or an invalid one, or ``lifespan`` or ``middleware`` is none.
+        DefinitionError: ``tools`` contains no tool, or an invalid one, or ``lifespan`` or ``middleware`` is none, or an
+            extension has a method of the protocol.
         ValueError: The page size or the maximum number of calls is not positive.
     """
 

@@ -36,6 +36,10 @@ class BlockingContext:
         """See `InvocationContext.log`."""
         run_in_loop(self._context.log, level, data, logger)
 
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """See `InvocationContext.notify`."""
+        run_in_loop(self._context.notify, method, params or {})
+
     def close_stream(self) -> None:
         """See `InvocationContext.close_stream`."""
         run_in_loop(self._context.close_stream)

@@ -59,6 +59,9 @@ class Channel:
     async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
         """Send a log message; ignored if the caller did not request log messages."""
 
+    async def notify(self, method: str, params: Json) -> None:
+        """Send a notification of an extension; ignored without a remote caller."""
+
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Answer]:  # noqa: ARG002 - for subclasses
         """Send questions to the caller and return the answers under the same keys.
 

@@ -273,6 +273,21 @@ class InvocationContext(Generic[_App]):
         """
         await self._channel.log(level, data, logger)
 
+    async def notify(self, method: str, params: Mapping[str, Any] = _EMPTY) -> None:
+        """Send the caller a notification of an extension of the protocol; ignored without a remote caller.
+
+        Args:
+            method: The method: ``notifications/…``.
+            params: The parameters, as JSON data.
+
+        Raises:
+            DefinitionError: The method is none of a notification.
+            ValueError: The parameters cannot be written as JSON.
+        """
+        if not method.startswith("notifications/"):
+            raise DefinitionError(f"the method of a notification begins with 'notifications/', unlike {method!r}")
+        await self._channel.notify(method, dict(params))
+
     async def close_stream(self) -> None:
         """Close the HTTP stream that waits for the result, while the call continues (SEP-1699).
 

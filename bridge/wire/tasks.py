@@ -10,38 +10,25 @@ from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 from pydantic_core import from_json, to_json
 
 from bridge.errors import WireError
-from bridge.protocol.messages import ProtocolError
-from bridge.protocol.versions import MISSING_CAPABILITY
 from bridge.text import short_repr, utc_time
 from bridge.tools.task import Task, TaskStatus
+from bridge.wire.extension import TASKS
 from bridge.wire.received import Received
 
 if TYPE_CHECKING:
     from bridge.types import Json
 
-TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
-"""Key of the extension in the capabilities of clients and servers."""
 TASK_METHODS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 """Methods of one task, whose ID is a parameter and the header ``Mcp-Name``."""
-REQUIRED_CAPABILITIES: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
-"""Data of the error for a client that does not support tasks."""
-
 
 _STATUSES: tuple[TaskStatus, ...] = get_args(TaskStatus)
 _OUTCOMES = {"completed": "result", "failed": "error"}
 _POLL_SECONDS = (0.01, 60.0)
 
 
-def missing_tasks_extension(what: str) -> ProtocolError:
-    """Return the error for a client that does not support tasks; ``what`` needs them."""
-    message = f"{what} needs a client that declares the extension {TASKS_EXTENSION!r} of version 2026-07-28"
-    return ProtocolError(MISSING_CAPABILITY, message, REQUIRED_CAPABILITIES)
-
-
 def supports_tasks(capabilities: Any) -> bool:
     """Return True if a client has declared the extension; a value that is not an object declares nothing."""
-    extensions = capabilities.get("extensions") if isinstance(capabilities, Mapping) else None
-    return isinstance(extensions, dict) and isinstance(extensions.get(TASKS_EXTENSION), dict)
+    return TASKS.declared_in(capabilities) is not None
 
 
 def created_task_to_wire(task: Task) -> Json:
@@ -56,7 +43,7 @@ def without_tasks(capabilities: Any) -> Mapping[str, Any]:
     """
     if not supports_tasks(capabilities):
         return capabilities if isinstance(capabilities, Mapping) else {}
-    others = {key: value for key, value in capabilities["extensions"].items() if key != TASKS_EXTENSION}
+    others = {key: value for key, value in capabilities["extensions"].items() if key != TASKS.id}
     return {**capabilities, "extensions": others}
 
 

@@ -17,6 +17,7 @@ from bridge.gateway import Gateway
 from bridge.hosting.serve import http_protocol
 from bridge.server import Features, Server, http_app
 from bridge.tools.toolbox import ToolBox
+from bridge.wire.extension import extensions_of
 from tests import forks
 from tests.client.http_client import sent_by
 from tests.gateway.between import DEADLINE_SECONDS, STATE_KEYS, between
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bridge.client.transports.transport import Transport
+    from bridge.wire.extension import Extensions
 
 MODERN = "2026-07-28"
 ERAS = (MODERN, "legacy")
@@ -66,6 +68,11 @@ async def carried(stack: AsyncExitStack, served: Features, carrier: str) -> Tran
         direct = http_protocol(app.pre_asgi_handler(lambda: True))
         return HttpTransport(await stack.enter_async_context(serving(app, direct)) + "/mcp")
     return MemoryTransport(Server(served, name="extended", state_keys=STATE_KEYS))
+
+
+def settings_in(extensions: Extensions) -> dict[str, Any]:
+    """Return the settings of extensions."""
+    return {each.id: each.settings for each in extensions_of(extensions)}
 
 
 def announced(connection: Connection) -> dict[str, Any]:
@@ -157,7 +164,7 @@ async def test_the_first_of_several_servers_gives_the_settings(era: str) -> None
         }
         assert announced(connection) == expected
         await gateway.reconfigure(servers[1:])
-        assert dict(gateway.features.extensions) == {**expected, "com.example/colours": {"of": "two"}}
+        assert settings_in(gateway.features.extensions) == {**expected, "com.example/colours": {"of": "two"}}
 
 
 @pytest.mark.parametrize("http_protocol", ["h11", "direct"])

@@ -23,12 +23,12 @@ from bridge import (
 from bridge import prompt as prompt_
 from bridge.client import Connection, McpToolProvider, MemoryTransport
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES
-from bridge.client.uris import UI_EXTENSION, UI_SETTINGS
 from bridge.errors import ServerRefusedError
 from bridge.gateway import Gateway
 from bridge.prompts import PromptBox
 from bridge.server import Features, Server, http_app
 from bridge.server.limits import Limits, Rate
+from bridge.wire.extension import APPS
 from tests.client.served_features import FEATURES, all_bytes
 from tests.client.test_remote_features import HANDLERS
 from tests.gateway.between import DEADLINE_SECONDS, STATE_KEYS, between, caller
@@ -178,13 +178,13 @@ async def test_a_server_knows_whether_apps_can_be_shown(era: str, server_era: st
         pin: Any = server_era
         server = ServerConfig(name="apps", transport=HttpTransport(f"{origin}/mcp"), protocol=pin)
         gateway = await stack.enter_async_context(Gateway([server]))
-        handlers = ClientHandlers(extensions=UI_SETTINGS if shows_apps else {})
+        handlers = ClientHandlers(extensions=(APPS,) if shows_apps else ())
         through = await stack.enter_async_context(caller(gateway, era=era, handlers=handlers))
         declared = (await through.call_tool("extensions", {}))["structuredContent"]
     # A session of the handshake era is that of all callers.
-    assert (UI_EXTENSION in declared) is (shows_apps or server_era == "legacy")
-    if UI_EXTENSION in declared:
-        assert declared[UI_EXTENSION] == UI_SETTINGS[UI_EXTENSION]
+    assert (APPS.id in declared) is (shows_apps or server_era == "legacy")
+    if APPS.id in declared:
+        assert declared[APPS.id] == APPS.client_settings
 
 
 async def test_local_resources_and_prompts_come_first(era: str, server_era: str) -> None:

@@ -15,7 +15,7 @@ from bridge.errors import OutcomeUnknownError
 from bridge.gateway.tasks import GatewayTasks
 from bridge.protocol.messages import ProtocolError
 from bridge.tools.task import Task
-from bridge.wire.tasks import REQUIRED_CAPABILITIES
+from bridge.wire.extension import TASKS
 from tests.client.conftest import RemoteServer
 from tests.client.raw_http import MODERN, http, raw_server
 from tests.client.reports import listening
@@ -236,7 +236,7 @@ def test_a_server_does_not_ask_for_what_the_caller_has_not_declared(gateway: Rem
 def test_a_tool_that_requires_tasks_refuses_a_caller_that_does_not_support_them(gateway: RemoteServer) -> None:
     with TaskClient(origin_of(gateway), capabilities={}) as client:
         refused = client.call("one_add_later", a=1, b=2)
-    assert (refused["code"], refused["data"]) == (-32021, REQUIRED_CAPABILITIES)
+    assert (refused["code"], refused["data"]) == (-32021, TASKS.required)
 
 
 @LIMITED

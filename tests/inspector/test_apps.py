@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.client.uris import APP_TYPE
 from bridge.inspector.apps import App, app_of
+from bridge.wire.extension import APP_TYPE
 from tests.client.conftest import forked
 from tests.inspector.conftest import inspecting, travel
 

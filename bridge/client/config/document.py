@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bridge.errors import ConfigError, ConfigProblem
-from bridge.wire.tasks import TASKS_EXTENSION
+from bridge.wire.extension import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EXTENSION_RULE = (
     "must be an object with the settings of each extension, by identifiers such as 'com.example/colours'; "
-    f"{TASKS_EXTENSION!r} is built in"
+    f"{TASKS.id!r} is built in"
 )
 """Explanation of what extensions may be configured."""
 

@@ -23,7 +23,6 @@ from pydantic.json_schema import GenerateJsonSchema
 from bridge.client.auth.grants import ClientAuthentication, SubjectTokenType
 from bridge.client.config.document import EXTENSION_RULE
 from bridge.client.config.servers import (
-    EXTENSION_PATTERN,
     Prefixing,
     ProtocolPin,
     ToolListing,
@@ -31,6 +30,7 @@ from bridge.client.config.servers import (
 )
 from bridge.client.config.variables import InputDefinition
 from bridge.client.pins import PinMode
+from bridge.wire.extension import EXTENSION_PATTERN
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import NullableSchema, WithDefaultSchema

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from bridge.client.auth.grants import PerCaller
 from bridge.client.config.document import EXTENSION_RULE
 from bridge.errors import ConfigError, DefinitionError
-from bridge.wire.tasks import TASKS_EXTENSION
+from bridge.wire.extension import EXTENSION_PATTERN, TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,10 +28,6 @@ DEFAULT_MAX_CALL_SECONDS = 600.0
 Prefixing: TypeAlias = Literal["always", "on_collision", "never"]
 ToolListing: TypeAlias = Literal["all", "search", "auto"]
 """When the server's name is prepended to its tool names."""
-
-_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-EXTENSION_PATTERN = rf"^{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$"
-"""Identifier of an extension: a reversed domain name, a slash and a name (MCP, "Extension Negotiation")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +123,7 @@ class ServerConfig:
 
 def is_configurable_extension(identifier: str) -> bool:
     """True for a valid identifier of an extension that is not built in."""
-    return identifier != TASKS_EXTENSION and re.fullmatch(EXTENSION_PATTERN, identifier) is not None
+    return identifier != TASKS.id and re.fullmatch(EXTENSION_PATTERN, identifier) is not None
 
 
 def matches_any(text: str, patterns: Iterable[str]) -> bool:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from bridge.client.connection.handlers import ClientHandlers
-from bridge.client.connection.list_methods import TOOLS, Listed
+from bridge.client.connection.list_methods import TOOLS
 from bridge.client.connection.running_call import NO_OPTIONS
 from bridge.client.connection.status import (
     ConnectionEvents,
@@ -24,8 +24,9 @@ from bridge.client.connection.status import (
     ReconnectPolicy,
     ToolListing,
 )
-from bridge.errors import ServerFailure, ServerRefusedError, ServerUnavailableError
+from bridge.errors import ServerFailure, ServerUnavailableError
 from bridge.portal import start_detached
+from bridge.protocol.messages import notification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.client.config.servers import ServerConfig
-    from bridge.client.connection.list_methods import ListMethod
+    from bridge.client.connection.list_methods import Listed, ListMethod
     from bridge.client.connection.requests import CallBeginner
     from bridge.client.connection.running_call import CallOptions
     from bridge.client.connection.session import Session
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
         [Supervisor, str, Mapping[str, Any], InvocationContext | None, CallOptions], Coroutine[Any, Any, Json]
     ]
 
-_METHOD_NOT_FOUND = -32601
 _logger = logging.getLogger("bridge.client")
 
 
@@ -270,18 +270,7 @@ class Connection:
         """
         from bridge.client.connection.requests import list_all  # noqa: PLC0415 - only for open connections
 
-        supervisor = self._opened(f"listing {method.noun}s")
-        await supervisor.usable(f"listing {method.noun}s", self.config.connect_wait_seconds)
-        await supervisor.notified(self.config.connect_wait_seconds)
-        info = self.server_info
-        if method is not TOOLS and info is not None and method.feature not in info.capabilities:
-            return Listed([])
-        try:
-            listed = await list_all(supervisor, method)
-        except ServerRefusedError as error:
-            if error.code != _METHOD_NOT_FOUND:
-                raise
-            return Listed([])
+        listed = await list_all(self._opened(f"listing {method.noun}s"), method)
         if method is TOOLS:
             self._events.tools = listed.items
         return listed if (pins := self.config.pins) is None else pins.admitted(self.name, method, listed)
@@ -350,10 +339,11 @@ class Connection:
         context: InvocationContext | None = None,
         options: CallOptions = NO_OPTIONS,
     ) -> Json:
-        """Send a request that may be repeated, such as that for a resource.
+        """Send a request other than a call, such as that for a resource, or one of an extension.
 
         Args:
-            method: MCP method, such as ``resources/read``.
+            method: Method, such as ``resources/read``. Those of the protocol, which only read, are repeated after a
+                lost connection.
             params: Parameters.
             context: Invocation context; see `call_tool`.
             options: Options of the request.
@@ -367,6 +357,20 @@ class Connection:
         from bridge.client.connection.requests import request  # noqa: PLC0415 - only for open connections
 
         return await request(self._opened(f"requesting {method}"), method, params or {}, context, options)
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send the server a notification of an extension, without waiting for it.
+
+        Args:
+            method: The method: ``notifications/…``.
+            params: The parameters, as JSON data.
+
+        Raises:
+            ServerUnavailableError: The server is unavailable.
+        """
+        if (session := self._opened(phase := f"notifying of {method}").ready_session) is None:
+            raise ServerUnavailableError(ServerFailure(server=self.name, phase=phase, reason="it is not connected"))
+        session.post_soon(notification(method, dict(params or {})))
 
     @property
     def _last_session(self) -> Session | None:

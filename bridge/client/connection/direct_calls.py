@@ -98,6 +98,11 @@ class DirectCalls:
         if not self._is_watched:
             self._watch(TAKEN_SECONDS)
 
+    @property
+    def only(self) -> DirectCall | None:
+        """The only call; None if there is none, or several."""
+        return next(iter(self._calls)) if len(self._calls) == 1 else None
+
     def discard(self, call: DirectCall) -> None:
         """Remove a call that was answered, or for whose outcome a task waits."""
         self._calls.pop(call, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
@@ -17,8 +17,8 @@ from bridge.errors import ToolError, WireError
 from bridge.protocol.versions import INVALID_PARAMS, MODERN_VERSIONS, URL_ELICITATION_REQUIRED
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Roots, Sampling, SamplingAnswer, UrlElicitation
+from bridge.wire.extension import TASKS, Extensions, extensions_of
 from bridge.wire.questions import answer_to_wire, question_from_wire
-from bridge.wire.tasks import TASKS_EXTENSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,14 +59,18 @@ class ClientHandlers:
     """Supported features of sampling: tools in the request, context of servers. They are declared as well."""
     roots: RootsHandler | None = None
     """Returns the root folders."""
-    extensions: Mapping[str, Json] = field(default_factory=dict)
-    """Extensions that are declared to servers, with their settings; what uses this connection implements them."""
+    extensions: Extensions = ()
+    """Extensions that are declared to servers, or the settings of each by its identifier: `bridge.server.Extension`."""
 
     def capabilities(self, version: str, further: Mapping[str, Json]) -> Json:
         """Return the capabilities that are declared in a version, with further extensions: those with a handler."""
-        extensions = {**self.extensions, **further}
-        if version in MODERN_VERSIONS:
-            extensions[TASKS_EXTENSION] = {}
+        is_modern = version in MODERN_VERSIONS
+        own = {
+            each.id: each.client_settings for each in extensions_of(self.extensions) if is_modern or not each.is_modern
+        }
+        extensions = {**own, **further}
+        if is_modern:
+            extensions[TASKS.id] = {}
         declared: Json = {"extensions": extensions} if extensions else {}
         if self.elicitation is not None:
             declared["elicitation"] = {"form": {}, "url": {}}
@@ -75,6 +79,18 @@ class ClientHandlers:
         if self.roots is not None:
             declared["roots"] = {"listChanged": True}
         return declared
+
+    async def notified(self, method: str, params: Json, context: InvocationContext) -> None:
+        """Handle a notification of an extension.
+
+        Args:
+            method: The method: ``notifications/…``.
+            params: The parameters.
+            context: Context of the call that it belongs to; empty if that is unknown.
+        """
+        for each in extensions_of(self.extensions):
+            if (handler := each.notifications.get(method)) is not None:
+                handler(params, context)
 
     async def answer(self, question: Question, context: InvocationContext) -> Answer:
         """Answer one server request.

@@ -70,7 +70,9 @@ async def open_session(
         connect_seconds=config.connect_timeout_seconds,
         auth=auth,
     )
-    session.messages = ServerMessages(config.name, session, handlers)
+    session.messages = ServerMessages(
+        config.name, session, handlers, has_extensions=bool(config.extensions or handlers.extensions)
+    )
     async with AsyncExitStack() as stack:
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)

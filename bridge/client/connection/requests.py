@@ -18,25 +18,26 @@ from pydantic_core import to_json
 
 from bridge.client.connection.direct_calls import TAKEN_SECONDS, DirectCall
 from bridge.client.connection.handlers import QuestionRefusedError, UrlElicitations, answer_question
+from bridge.client.connection.list_methods import TOOLS, Listed
 from bridge.client.connection.listing import list_all_pages
 from bridge.client.connection.retries import Sending
 from bridge.client.connection.running_call import Call, CallOptions
 from bridge.client.connection.tasks import AwaitedTask
 from bridge.errors import ArgumentProblem, ArgumentsError, ServerRefusedError, WireError
 from bridge.protocol.peer import PendingRequest
-from bridge.protocol.versions import LOG_LEVEL_KEY, URL_ELICITATION_REQUIRED
+from bridge.protocol.versions import LOG_LEVEL_KEY, METHOD_NOT_FOUND, URL_ELICITATION_REQUIRED
 from bridge.telemetry import current
 from bridge.tools.context import InvocationContext
 from bridge.wire.prompts import ReceivedMessages
 from bridge.wire.resources import ReceivedContents
-from bridge.wire.tasks import is_created_task
+from bridge.wire.tasks import TASK_METHODS, is_created_task
 from bridge.wire.tools import ReceivedResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from bridge.client.connection.direct_calls import ResultReceiver
-    from bridge.client.connection.list_methods import Listed, ListMethod
+    from bridge.client.connection.list_methods import ListMethod
     from bridge.client.connection.session import Session
     from bridge.client.connection.supervisor import Supervisor
     from bridge.types import Json
@@ -51,6 +52,14 @@ MAX_ROUNDS = 10
 
 _as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
+_REPEATABLE = frozenset(
+    {
+        *("completion/complete", "prompts/get", "prompts/list", "resources/list", "resources/read"),
+        *("resources/templates/list", "server/discover", "ping", "tools/list", "logging/setLevel"),
+        *("skills/list", "skills/get", "resources/directory/read", *TASK_METHODS),
+    }
+)
+"""Requests that may be sent again after a lost connection; those of other extensions may have effects."""
 _PASSED_ON = CallOptions(hands_on_questions=True)
 _RECEIVED: dict[str, type[Received]] = {
     "tools/call": ReceivedResult,
@@ -175,7 +184,7 @@ def request(
     context: InvocationContext | None,
     options: CallOptions,
 ) -> Coroutine[Any, Any, Json]:
-    """Send a repeatable request, with all its rounds; see `bridge.client.connection.connection.Connection.request`."""
+    """Send a request, with all its rounds; see `bridge.client.connection.connection.Connection.request`."""
 
     def ask(call: Call, options: CallOptions, session: Session, request: PendingRequest) -> Awaitable[Json]:
         request.on_progress = call.on_progress
@@ -187,7 +196,8 @@ def request(
         return session.request(method, written, request, capabilities=options.capabilities)
 
     phase = f"requesting {method}"
-    sending = Sending(supervisor, phase, is_repeatable=True, has_caller=context is not None)
+    is_repeatable = method in _REPEATABLE
+    sending = Sending(supervisor, phase, is_repeatable=is_repeatable, has_caller=context is not None)
     return _in_rounds(supervisor, phase, sending, ask, context, options)
 
 
@@ -240,7 +250,17 @@ async def _after_visits(
 
 async def list_all(supervisor: Supervisor, method: ListMethod) -> Listed:
     """List a server's tools, or other items; see `bridge.client.connection.connection.Connection.list_items`."""
-    return await _repeatable(supervisor, f"listing {method.noun}s", partial(list_all_pages, method=method))
+    phase, config = f"listing {method.noun}s", supervisor.config
+    session = await supervisor.usable(phase, config.connect_wait_seconds)
+    await supervisor.notified(config.connect_wait_seconds)
+    if method is not TOOLS and method.feature not in session.info.capabilities:
+        return Listed([])
+    try:
+        return await _repeatable(supervisor, phase, partial(list_all_pages, method=method))
+    except ServerRefusedError as error:
+        if error.code != METHOD_NOT_FOUND:
+            raise
+        return Listed([])
 
 
 async def _repeatable(

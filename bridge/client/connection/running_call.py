@@ -177,6 +177,10 @@ class Call:
         """Handle a log message for this call."""
         self._receive(memory_of(data), self.context.log, level, data, logger)
 
+    def on_notification(self, handle: Any, method: str, params: Any) -> None:
+        """Handle a notification of an extension with a function of the method, the parameters and the context."""
+        self._receive(memory_of(params), handle, method, params, self.context)
+
     def _receive(self, size_bytes: int, deliver: Any, *arguments: Any) -> None:
         backlog = self.backlog
         if not (self._is_over or backlog.has_to_drop):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -41,12 +42,14 @@ class ServerMessages:
         name: The server's name.
         session: The session.
         handlers: Handlers of its requests.
+        has_extensions: True if the client declares extensions, whose notifications the handlers receive.
     """
 
-    def __init__(self, name: str, session: Session, handlers: ClientHandlers) -> None:
+    def __init__(self, name: str, session: Session, handlers: ClientHandlers, *, has_extensions: bool) -> None:
         self._name = name
         self._session = session
         self._handlers = handlers
+        self._has_extensions = has_extensions
         self._answering: dict[Any, anyio.CancelScope] = {}
 
     # --- notifications ------------------------------------------------------------------------------------------------
@@ -68,6 +71,33 @@ class ServerMessages:
                 self._session.events.completion_listeners.notify(elicitation_id)
         elif (feature := CHANGED_LISTS.get(method)) is not None:
             self._session.events.list_listeners[feature].notify()
+        elif self._has_extensions:
+            self._on_other(method, params, of)
+
+    def _on_other(self, method: str, params: Json, of: PendingRequest | None) -> None:
+        """Deliver a notification of an extension, in the task of the call that it belongs to, if that is known."""
+        session = self._session
+        if (call := session.current_call(of)) is not None:
+            call.on_notification(self._handlers.notified, method, params)
+            return
+        direct = session.direct_calls.only if of is None and not session.calls else None
+        request = of if direct is None else direct.request
+        if request is not None and request.owner is None and request.on_progress is not None:
+            request.defer(partial(self._deliver_later, request, method, params))  # a task takes the call over
+        elif not session.backlog.is_full:
+            size_bytes = memory_of(params)
+            session.backlog.begin(size_bytes)
+            session.start_soon(session.backlog.deliver, size_bytes, self._deliver, method, params, InvocationContext())
+
+    async def _deliver_later(self, request: PendingRequest, method: str, params: Json) -> None:
+        context = InvocationContext() if request.owner is None else request.owner.context
+        await self._deliver(method, params, context)
+
+    async def _deliver(self, method: str, params: Json, context: InvocationContext) -> None:
+        try:
+            await self._handlers.notified(method, params, context)
+        except Exception:
+            _logger.exception("server %r: the handler of %r failed", self._name, method)
 
     def _on_log(self, params: Json, of: PendingRequest | None) -> None:
         level, data, logger = params.get("level"), params.get("data"), params.get("logger")

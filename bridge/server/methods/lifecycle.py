@@ -26,9 +26,8 @@ class Initialize(Method):
 
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
-        self._results: dict[str, bytes] = {}
-        """By version, written again when what they tell has changed."""
-        self._varying: tuple[object, ...] = ()
+        self._written: dict[str, tuple[Json, bytes]] = {}
+        """The last result of each version for callers who see everything."""
 
     def plan(self, exchange: ServedExchange) -> bytes:
         """Return the server's name, version and capabilities, in the version that is negotiated."""
@@ -36,19 +35,20 @@ class Initialize(Method):
         negotiated = session or Session()
         negotiated.initialize(exchange.params)
         exchange.version = version = negotiated.version
-        varying = dict(core.features.extensions), tuple(core.features.boxes), core.instructions, session is None
-        if varying != self._varying:
-            self._varying, self._results = varying, {}
-        if version not in self._results:
-            result = {
-                "protocolVersion": version,
-                "capabilities": core.stateless_capabilities if session is None else core.capabilities,
-                "serverInfo": core.implementation,
-            }
-            if core.instructions is not None:
-                result["instructions"] = core.instructions
-            self._results[version] = to_json(result)
-        return self._results[version]
+        access = exchange.access
+        result = {
+            "protocolVersion": version,
+            "capabilities": core.capabilities_for(access, modern=False, has_session=session is not None),
+            "serverInfo": core.implementation,
+        }
+        if (instructions := core.instructions_for(access)) is not None:
+            result["instructions"] = instructions
+        last, written = self._written.get(version, (None, b""))
+        if result != last:
+            written = to_json(result)
+            if access.sees_all:
+                self._written[version] = result, written
+        return written
 
 
 class Ping(Method):
@@ -70,12 +70,15 @@ class Discover(Method):
 
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
-        self._result: bytes | None = None
-        self._varying: tuple[Json, tuple[str, ...], str | None] | None = None
+        self._written: tuple[Json, bytes] = {}, b""
+        """The last result for callers who see everything."""
 
     def plan(self, exchange: ServedExchange) -> bytes:
-        """Return the description of the server, which is written again when what it tells has changed."""
-        varying = self._core.extensions, tuple(self._core.features.boxes), self._core.instructions
-        if self._result is None or varying != self._varying:
-            self._result, self._varying = exchange.write(self._core.discovery), varying
-        return self._result
+        """Return what the caller may use of the server, which is written again when that has changed."""
+        result = self._core.discovery(exchange.access)
+        last, written = self._written
+        if result != last:
+            written = exchange.write(dict(result))
+            if exchange.access.sees_all:
+                self._written = result, written
+        return written

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bridge.protocol.envelope import invalid_params
-from bridge.protocol.messages import ProtocolError
 from bridge.protocol.rounds import Round, binding
-from bridge.protocol.versions import METHOD_NOT_FOUND
 from bridge.server.auth.access import EVERYTHING
 
 if TYPE_CHECKING:
@@ -188,16 +186,6 @@ class Method:
             caller: The caller; None without authentication.
         """
         return None
-
-
-class Unknown(Method):
-    """Any method that the server does not have, in the era of a request."""
-
-    name = ""
-
-    def plan(self, exchange: ServedExchange) -> bytes:
-        """Refuse the request."""
-        raise ProtocolError(METHOD_NOT_FOUND, "Method not found", exchange.method)
 
 
 def required_text(params: Mapping[str, Any], name: str) -> str:

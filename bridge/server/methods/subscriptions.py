@@ -18,7 +18,8 @@ from bridge.server.limits.memory import kept_bytes
 from bridge.server.limits.shares import Shares
 from bridge.server.methods.method import MODERN, Method
 from bridge.server.notifications import Pending, may_be_told
-from bridge.wire.tasks import missing_tasks_extension, supports_tasks, task_notification_to_wire
+from bridge.wire.extension import TASKS
+from bridge.wire.tasks import supports_tasks, task_notification_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,7 @@ class Listen(Method):
             raise ProtocolError(INVALID_PARAMS, f"a subscription may take {MAX_KEPT_BYTES} bytes, not {kept}")
         wanted = Filter.read(exchange.params)
         if wanted.task_ids and self._core.has_tasks and not supports_tasks(exchange.capabilities):
-            raise missing_tasks_extension("a subscription with 'taskIds'")
+            raise TASKS.missing("a subscription with 'taskIds'")
         exchange.found = wanted
 
     async def run(self, exchange: ServedExchange) -> bytes:

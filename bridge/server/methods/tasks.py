@@ -8,7 +8,8 @@ from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import INVALID_PARAMS, METHOD_NOT_FOUND
 from bridge.server.channel import context_of
 from bridge.server.methods.method import MODERN, Method
-from bridge.wire.tasks import missing_tasks_extension, supports_tasks, written_task
+from bridge.wire.extension import TASKS
+from bridge.wire.tasks import supports_tasks, written_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,7 @@ class _TaskMethod(Method):
         if not self._core.has_tasks:
             raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
         if not supports_tasks(exchange.capabilities):
-            raise missing_tasks_extension(f"the method {self.name!r}")
+            raise TASKS.missing(f"the method {self.name!r}")
         if not isinstance(exchange.params.get(_TASK_ID), str):
             raise ProtocolError(INVALID_PARAMS, f"{_TASK_ID!r} must be a string")
 

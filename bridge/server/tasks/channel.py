@@ -81,6 +81,11 @@ class TaskChannel(Channel):
         """Send a log message to the client of the request; of a task, write it to this process's log."""
         await (_LOCAL if self._request is None else self._request).log(level, data, logger)
 
+    async def notify(self, method: str, params: Json) -> None:
+        """Send a notification to the client of the request; that of a task gets none."""
+        if self._request is not None:
+            await self._request.notify(method, params)
+
     async def start_task(self) -> None:
         """Create the task of this call, if that is possible."""
         if self._request is not None:

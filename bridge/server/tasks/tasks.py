@@ -33,7 +33,8 @@ from bridge.server.tasks.store import TaskRecord
 from bridge.server.tasks.work import TaskCall, start_work
 from bridge.telemetry import current
 from bridge.tools.task import Task
-from bridge.wire.tasks import created_task_to_wire, missing_tasks_extension, supports_tasks
+from bridge.wire.extension import TASKS
+from bridge.wire.tasks import created_task_to_wire, supports_tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -86,7 +87,7 @@ class Tasks:
         if modern and supports_tasks(capabilities):
             return runs_on_asyncio()
         if policy is not None and policy.required:
-            raise missing_tasks_extension(f"the tool {tool.name!r}")
+            raise TASKS.missing(f"the tool {tool.name!r}")
         return False
 
     # --- calls --------------------------------------------------------------------------------------------------------
