@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridge.server.code.limits import CodeLimits
     from bridge.server.http.app import http_app
     from bridge.server.http.mount import mount
     from bridge.server.http.probes import Probes
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from bridge.server.tasks.sqlite_store import SqliteTaskStore
 
 __all__ = [
+    "CodeLimits",
     "Probes",
     "RedisTaskStore",
     "Server",
@@ -26,6 +28,7 @@ __all__ = [
     "mount",
 ]
 _MODULES = {
+    "CodeLimits": "code.limits",
     "Probes": "http.probes",
     "Server": "server",
     "ServerToolSearch": "lists.search",

@@ -75,7 +75,7 @@ class ToolsCall(FunctionMethod):
         if listed.headers and exchange.modern and not exchange.is_resolved and exchange.origin.headers is not None:
             check_param_headers(listed.headers, exchange.arguments, exchange.origin.headers)
         tool = listed.tool
-        if core.kept is not None:
+        if core.kept is not None and not exchange.is_of_script:
             exchange.max_chars, exchange.count = listed.max_chars, listed.count
         if (tool.task is not None or self._may_all_be_tasks) and core.tasks.takes(
             tool, exchange.capabilities, modern=exchange.modern
@@ -153,6 +153,7 @@ class ToolsCall(FunctionMethod):
             modern=exchange.modern,
             access=exchange.access,
             older=exchange.older,
+            is_kept_whole=exchange.is_of_script,
         )
 
     async def _call_as_task(self, exchange: ServedExchange) -> bytes:
