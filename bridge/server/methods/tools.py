@@ -13,6 +13,7 @@ from bridge.server.channel import context_of
 from bridge.server.methods.functions import FunctionMethod
 from bridge.server.methods.method import Target, optional_object, required_text
 from bridge.server.methods.pages import PagedList
+from bridge.server.results.costs import hidden_tokens
 from bridge.tools.calls import ToolExecutionRequest
 from bridge.tools.spill.usage import UNLIMITED
 
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     from bridge.server.core import ServerCore
     from bridge.server.direct_calls import DirectCall
     from bridge.server.exchange import ServedExchange
-    from bridge.server.lists.tools import ListedTool, ToolList
+    from bridge.server.lists.tools import ListedTool, ToolList, ToolViews
     from bridge.tools.caller import Caller
     from bridge.tools.calls import ToolExecutionResult
     from bridge.tools.execution import ExecutionPolicy
+
+_SEARCH_TOOL = "search_tools"
 
 
 class ToolsList(PagedList):
@@ -42,12 +45,17 @@ class ToolsList(PagedList):
     def _ready(self, exchange: ServedExchange) -> ToolList | None:
         """Return the list that the caller sees; None if it has to be loaded."""
         views = self._core.views_for(exchange.origin.caller, current=True)
-        return None if views is None else views.of(exchange.access).listed
+        return None if views is None else self._seen(views, exchange)
 
     async def _loaded(self, exchange: ServedExchange) -> ToolList:
         """Return the list that the caller sees, loaded if it has to be."""
-        views = await self._core.load_views(context_of(exchange))
-        return views.of(exchange.access).listed
+        return self._seen(await self._core.load_views(context_of(exchange)), exchange)
+
+    def _seen(self, views: ToolViews, exchange: ServedExchange) -> ToolList:
+        view = views.of(exchange.access)
+        if views.search is not None and "cursor" not in exchange.params:
+            self._core.savings.add("search", _SEARCH_TOOL, hidden_tokens(view))
+        return view.listed
 
 
 class ToolsCall(FunctionMethod):

@@ -18,6 +18,7 @@ from bridge.server import CodeLimits, Server, ServerToolSearch, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.code import script as scripts
 from bridge.server.limits import Limits, Rate
+from bridge.server.results.costs import costs
 from bridge.telemetry.current import enabled
 from bridge.tools.execution import ExecutionPolicy
 from tests.server import http_server as http
@@ -242,7 +243,7 @@ async def test_progress_and_whole_results_reach_scripts() -> None:
         assert await run(client, code, progress_callback=show) == "10000"
         assert "left out" in await run(client, "await read_log(500)")
     assert shown == [(1, "work: 1 of 2"), (2, "work: 2 of 2"), (3, "work: 1 of 1")]
-    assert server.savings.of("code")["run_code"] > 2000
+    assert costs(server)["estimatedTokensSaved"]["code"] == server.savings.of("code")["run_code"] > 2000
 
 
 async def test_calls_that_are_not_awaited_are_cancelled_and_named() -> None:
