@@ -135,7 +135,7 @@ def test_programs_import_from_bridge_and_the_documented_modules_alone() -> None:
 PLAIN = """
 import sys
 extras = "anthropic boto3 cachetools circuitbreaker httptools openai openapi_pydantic opentelemetry.sdk prompt_toolkit"
-for extra in f"{extras} redis rich tenacity throttled uvloop watchfiles yaml".split():
+for extra in f"{extras} pydantic_monty redis rich tenacity throttled uvloop watchfiles yaml".split():
     sys.modules[extra] = None
 import bridge
 from bridge import *

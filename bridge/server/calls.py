@@ -162,6 +162,7 @@ class Calls:
         modern: bool,
         access: Access = EVERYTHING,
         older: Tool | None = None,
+        is_kept_whole: bool = False,
     ) -> _Written:
         """Run a ``tools/call``.
 
@@ -174,6 +175,7 @@ class Calls:
                 other types it is left out.
             access: Permissions of the caller; a tool outside of them is unknown.
             older: The tool, if it is an older version of the one that is listed.
+            is_kept_whole: True to keep no large result aside.
 
         Raises:
             ProtocolError: The tool is unknown, or the call failed outside of the tool, which has been logged.
@@ -195,7 +197,7 @@ class Calls:
             else:
                 among = tools if older is None else OneTool(older)
                 result = await self._execute(among, request, context, self.policy)
-            if self.kept is not None and tool is not None:
+            if self.kept is not None and tool is not None and not is_kept_whole:
                 result = await self.kept.fitted(tool, result, context)
             max_bytes = None if self._max_result_bytes is None else self._max_result_bytes(name)
             return write_result(name, result, write, max_bytes, modern=modern)

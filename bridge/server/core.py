@@ -20,6 +20,7 @@ from bridge.server.lists.tools import ToolViews, with_kept_results
 from bridge.server.tasks.options import TaskOptions
 from bridge.tools.lifespan import Lifespan
 from bridge.tools.middleware import checked_middleware, layers_of
+from bridge.tools.spill.usage import Savings
 from bridge.wire.extension import TASKS, extensions_of
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ class ServerCore(Calls):
         self.on_session_change: Callable[[Session, Json], Awaitable[None]] | None = None
         """Called with a session of the handshake era and a change of its state, which replicas have to know."""
         self.task_options = tasks or TaskOptions()
+        self.savings = Savings()
+        """The tokens that tool search and code mode have saved."""
 
     def serve_instead(self, features: Features) -> None:
         """Serve features in other boxes from now on."""

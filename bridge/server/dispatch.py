@@ -198,16 +198,26 @@ class Planner(Protocol):
 
 
 class _CallsOfFoundTools:
-    """Makes calls of ``call_tool`` calls of the tools that they name, before anything else reads them."""
+    """Makes calls of ``call_tool`` calls of the tools that they name, before anything else reads them.
+
+    Scripts of ``run_code`` make theirs here as well.
+    """
 
     def __init__(self, core: ServerCore, search: SearchedTools, responder: Planner) -> None:
         self._core = core
         self._search = search
         self._responder = responder
         self.refuse = responder.refuse
+        if search.options.mode == "code":
+            from bridge.server.code.calls import Scripts  # noqa: PLC0415 - only with code mode
+
+            scripts = Scripts(responder.plan, search.options.code.max_scripts, core.savings)
+            self._planned_script = scripts.planned
 
     def plan(self, exchange: ServedExchange) -> bytes | ServedExchange:
         """Return the answer, or the exchange if it has to be run."""
+        if self._search.runs_script(exchange.params):
+            return self._planned_script(exchange)
         lists = self._core.lists_for(exchange.origin.caller) or self._core.lists
         resolved = self._search.resolved(exchange.params, lists.tools.of(exchange.access).tools)
         exchange.is_resolved = resolved is not exchange.params

@@ -155,6 +155,8 @@ class ServedExchange(Exchange):
     is_resolved = False
     """True if its parameters are those of the tool that a call of ``call_tool`` named; see
     `bridge.server.lists.search`."""
+    is_of_script = False
+    """True for a call by a script, which needs its result whole; see `bridge.server.code`."""
     takes_context = True
     """False if its code needs no context; set by `Method.plan`."""
     max_chars = UNLIMITED

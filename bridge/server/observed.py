@@ -11,7 +11,7 @@ from bridge.protocol.envelope import client_name
 from bridge.protocol.messages import ProtocolError, result_message
 from bridge.server.channel import context_of
 from bridge.server.dispatch import Dispatch, Responder
-from bridge.server.results.costs import definition_tokens
+from bridge.server.results.costs import definition_tokens, savings_of
 from bridge.telemetry import current
 from bridge.telemetry.conventions import INPUT_REQUIRED
 from bridge.telemetry.instruments import Peer
@@ -51,8 +51,8 @@ class ObservedDispatch(Dispatch):
         super().__init__(core, make, has_sessions=has_sessions)
         self._observer = observer
         observer.definitions[core.name] = partial(definition_tokens, core)
-        if core.kept is not None:
-            observer.savings[core.name, "spill"] = core.kept.spill.usage.saved
+        for feature, tokens_of in savings_of(core).items():
+            observer.savings[core.name, feature] = tokens_of
 
     def notified(self, message: Json, origin: Origin, version: str) -> None:
         """Handle a notification, and record it."""

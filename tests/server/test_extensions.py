@@ -81,7 +81,7 @@ def paint() -> str:
 
 
 async def _answer(*_: object) -> ElicitationAnswer:
-    return ElicitationAnswer("accept", {"x": "ochre"})  # type: ignore[arg-type]  # it is a mapping
+    return ElicitationAnswer("accept", {"x": "ochre"})
 
 
 class Client:
@@ -104,7 +104,8 @@ async def connected(stack: Any, server: Server, carrier: str, era: Any, handlers
     if carrier == "http":
         transport = HttpTransport(await stack.enter_async_context(serving(http_app(server))) + "/mcp")
     config = ServerConfig(name="colours", transport=transport, protocol=era)
-    return await stack.enter_async_context(Connection(config, handlers=handlers))
+    connection: Connection = await stack.enter_async_context(Connection(config, handlers=handlers))
+    return connection
 
 
 @BOTH

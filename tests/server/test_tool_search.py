@@ -18,6 +18,7 @@ from bridge.errors import DefinitionError, NameClashError
 from bridge.server import Server, ServerToolSearch, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits, Rate
+from bridge.server.results.costs import costs
 from bridge.telemetry.current import enabled
 from bridge.tools.execution import ExecutionPolicy
 from bridge.tools.tool import Tool
@@ -290,6 +291,19 @@ async def test_records_have_the_real_name() -> None:
         ("delete_invoice", "ok"),
         ("call_tool", "tool_error"),
     ]
+
+
+async def test_definitions_that_are_not_listed_are_counted_as_saved() -> None:
+    watched = Watched()
+    with enabled(watched.observer):
+        server = server_of(*BOX)
+        async with Client(memory(server)) as client:
+            await client.list_tools()
+            await client.call_tool("search_tools", {"query": "invoice"})
+    hidden = sum(each.specification.estimated_tokens for each in server.tools if each.name not in ("whoami", "loaded"))
+    assert server.savings.of("search") == {"search_tools": hidden}
+    assert costs(server)["estimatedTokensSaved"] == {"search": hidden}
+    assert watched.observer.savings["tests", "search"]() == {"search_tools": hidden}
 
 
 def test_calls_become_tasks(serving: Callable[..., str]) -> None:

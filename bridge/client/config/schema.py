@@ -173,7 +173,7 @@ class Document(BaseModel):
     tools: ToolListing | None = Field(
         default=None,
         description="Tools that clients of bridge serve list: all (the default); or those that search for the others "
-        "(search); or the latter if there are many (auto).",
+        "(search); or the latter if there are many (auto); or those that search for them and run scripts (code).",
     )
 
 

@@ -26,8 +26,9 @@ DEFAULT_MAX_CALL_SECONDS = 600.0
 """Maximum seconds of a call with progress."""
 
 Prefixing: TypeAlias = Literal["always", "on_collision", "never"]
-ToolListing: TypeAlias = Literal["all", "search", "auto"]
 """When the server's name is prepended to its tool names."""
+ToolListing: TypeAlias = Literal["all", "search", "auto", "code"]
+"""Tools that clients of a gateway list; see `bridge.server.ServerToolSearch`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

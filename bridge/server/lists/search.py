@@ -2,6 +2,7 @@
 
     search_tools ─> ToolRanking ─> names, descriptions and schemas of the tools that the caller may call
     call_tool(name, arguments) ─> the request becomes one for that tool, before it is dispatched
+    run_code(code) ─> in place of call_tool in code mode: a script, see `bridge.server.code`
 
 Since the request is rewritten, validation, scopes, limits, approval, tasks, questions and telemetry see the real tool.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -19,6 +20,8 @@ from pydantic_core import to_json
 from bridge.errors import DefinitionError, NameClashError, ToolError
 from bridge.server.auth.access import matches
 from bridge.server.auth.identity import access_of_request
+from bridge.server.code.limits import CodeLimits, require_sandbox
+from bridge.server.code.tool import RUN_TOOL, CurrentFunctions, code_tool
 from bridge.text import nearest
 from bridge.tools.checks import require_count, require_type
 from bridge.tools.function import tool, tools_found_in
@@ -39,7 +42,6 @@ _logger = logging.getLogger("bridge.server")
 
 SEARCH_TOOL = "search_tools"
 CALL_TOOL = "call_tool"
-_OWN_NAMES = (SEARCH_TOOL, CALL_TOOL)
 _MAX_RESULTS = 50
 _DETAILS: Mapping[str, tuple[str, ...]] = {
     "name": ("name",),
@@ -54,10 +56,12 @@ class ServerToolSearch:
 
     Raises:
         DefinitionError: A value has another type.
+        MissingExtraError: The mode is ``code``, and pydantic-monty is not installed.
     """
 
-    mode: Literal["search", "auto"] = "search"
-    """``auto`` lists all tools while their definitions have at most `max_listed_tokens` tokens."""
+    mode: Literal["search", "auto", "code"] = "search"
+    """``auto`` lists all tools while their definitions have at most `max_listed_tokens` tokens. ``code``, experimental,
+    lets models call tools from scripts, by ``run_code`` in place of ``call_tool``."""
     max_listed_tokens: int = 10_000
     """Maximum tokens of definitions that ``auto`` lists; an estimate, four ASCII characters to a token."""
     always: tuple[str, ...] = ()
@@ -67,13 +71,22 @@ class ServerToolSearch:
     """Ranks by embeddings, too; see `bridge.service.by_embedding`. None for words alone."""
     embed_query: Embed | None = None
     """Embeds queries, if the model distinguishes them; None for ``embed``."""
+    code: CodeLimits = field(default_factory=CodeLimits)
+    """Limits of scripts in the mode ``code``."""
 
     def __post_init__(self) -> None:
-        if self.mode not in ("search", "auto"):
-            raise DefinitionError(f"mode must be 'search' or 'auto', not {self.mode!r}")
+        if self.mode not in ("search", "auto", "code"):
+            raise DefinitionError(f"mode must be 'search', 'auto' or 'code', not {self.mode!r}")
+        if self.mode == "code":
+            require_sandbox()
         require_count(self.max_listed_tokens, "max_listed_tokens")
         require_type(self.always, tuple, "always", "a tuple of names and patterns")
         ToolRanking(self.embed, embed_query=self.embed_query)
+
+    @property
+    def own_names(self) -> tuple[str, str]:
+        """Names of the tools with which the others are found and called."""
+        return SEARCH_TOOL, RUN_TOOL if self.mode == "code" else CALL_TOOL
 
     def lists(self, tool: Tool) -> bool:
         """True if a tool is always listed."""
@@ -95,7 +108,7 @@ class SearchedTools:
         self.options = options
         self._tools = tools
         self._ranking = ToolRanking(options.embed, embed_query=options.embed_query)
-        for name in _OWN_NAMES:
+        for name in options.own_names:
             if (other := tools.find(name)) is not None:
                 raise NameClashError(name, other.source, "the tool search", "tools")
         self._index()
@@ -103,11 +116,16 @@ class SearchedTools:
 
     def view(self, visible: ToolBox) -> tuple[ToolBox, ToolBox]:
         """Return the tools that callers can call, and those that they list; both follow the visible tools."""
-        own = tools_found_in([self._search_tool(visible), _call_tool(visible)])
+        own_names = self.options.own_names
+        if self.options.mode == "code":
+            functions = CurrentFunctions(visible, own_names)
+            own = tools_found_in([self._function_search(visible, functions), code_tool(functions, self.options.code)])
+        else:
+            own = tools_found_in([self._search_tool(visible), _call_tool(visible)])
         callable_tools, listed = ToolBox(), ToolBox()
 
         def follow() -> None:
-            tools = [each for each in visible.all_versions if each.name not in _OWN_NAMES]
+            tools = [each for each in visible.all_versions if each.name not in own_names]
             callable_tools.replace([*tools, *own])
             is_short = self.options.mode == "auto" and self._tokens(tools) <= self.options.max_listed_tokens
             listed.replace(tools if is_short else [*own, *filter(self.options.lists, tools)])
@@ -116,8 +134,7 @@ class SearchedTools:
         visible.on_change(follow)
         return callable_tools, listed
 
-    @staticmethod
-    def resolved(params: Json, visible: ToolBox) -> Json:
+    def resolved(self, params: Json, visible: ToolBox) -> Json:
         """Return the parameters of a call; for `CALL_TOOL`, those of the call of the tool that it names.
 
         A call that names no visible tool, or whose arguments are no object, stays one of `CALL_TOOL`, which fails.
@@ -127,18 +144,23 @@ class SearchedTools:
             visible: The tools that the caller can call.
         """
         given = params.get("arguments")
-        if params.get("name") != CALL_TOOL or not isinstance(given, dict):
+        if params.get("name") != CALL_TOOL or self.options.mode == "code" or not isinstance(given, dict):
             return params
         name, arguments = given.get("name"), _object_of(given.get("arguments"))
         if not isinstance(name, str) or name == CALL_TOOL or arguments is None or visible.find(name) is None:
             return params
         return {**params, "name": name, "arguments": arguments}
 
+    def runs_script(self, params: Json) -> bool:
+        """Return True for the parameters of a call that runs a script."""
+        return self.options.mode == "code" and params.get("name") == RUN_TOOL
+
     def _index(self) -> None:
-        for name in _OWN_NAMES:
+        own_names = self.options.own_names
+        for name in own_names:
             if (other := self._tools.find(name)) is not None:
                 _logger.warning("left out %r of the %s: the tool search has this name", name, other.source)
-        self._ranking.update(each.specification for each in self._tools if each.name not in _OWN_NAMES)
+        self._ranking.update(each.specification for each in self._tools if each.name not in own_names)
 
     def _search_tool(self, visible: ToolBox) -> object:
         @tool(annotations=ToolAnnotations(read_only=True, idempotent=True))
@@ -154,12 +176,39 @@ class SearchedTools:
                 limit: Maximum number of tools.
                 detail: Parts of the tools to return; full has the schema of the arguments.
             """
-            access = access_of_request()
-            names = await self._found(query, limit, visible, access)
+            names = await self._found(query, limit, visible, access_of_request())
             if not names:
-                return f"no tool fits {query!r}; use other words"
+                return _nothing_fits(query)
             found = [visible.get(name).specification for name in names]
             return to_json([_described(each, detail) for each in found]).decode()
+
+        return search_tools
+
+    def _function_search(self, visible: ToolBox, functions: CurrentFunctions) -> object:
+        @tool(annotations=ToolAnnotations(read_only=True, idempotent=True))
+        async def search_tools(
+            query: str,
+            limit: Annotated[int, Field(ge=1, le=_MAX_RESULTS)] = 5,
+            detail: Literal["name", "description", "full"] = "full",
+        ) -> str:
+            """Find functions for the code of run_code by what they do.
+
+            Args:
+                query: What the function should do, in a few words.
+                limit: Maximum number of functions.
+                detail: Parts of the functions to return; full has signatures and descriptions.
+            """
+            names = await self._found(query, limit, visible, access_of_request())
+            if not names:
+                return _nothing_fits(query)
+            current = functions.get()
+            if detail == "full":
+                return "\n\n".join(current.described(name) for name in names)
+            found = [{"name": current.name_of(name)} for name in names]
+            if detail == "description":
+                for name, each in zip(names, found, strict=True):
+                    each["description"] = visible.get(name).specification.description or ""
+            return to_json(found).decode()
 
         return search_tools
 
@@ -168,7 +217,8 @@ class SearchedTools:
             found = visible.find(name)
             if found is None or not found.listed:
                 return False
-            return not access.missing(name) and not self.options.lists(found)
+            # Listed tools have schemas, and scripts need their signatures.
+            return not access.missing(name) and (self.options.mode == "code" or not self.options.lists(found))
 
         try:
             return await self._ranking.search(query, limit=limit, is_allowed=is_allowed)
@@ -197,6 +247,10 @@ def _call_tool(visible: ToolBox) -> object:
         raise ToolError(f"there is no tool {name!r}; {hint}{SEARCH_TOOL} finds tools")
 
     return call_tool
+
+
+def _nothing_fits(query: str) -> str:
+    return f"no tool fits {query!r}; use other words"
 
 
 def _object_of(arguments: object) -> Json | None:

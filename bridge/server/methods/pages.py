@@ -62,13 +62,17 @@ class PagedList(Method):
     def _ready(self, exchange: ServedExchange) -> Listing[Any] | None:
         """Return the list that the caller sees; None if it has to be loaded."""
         lists = self._core.lists_for(exchange.origin.caller, current=True)
-        return None if lists is None else self.listing(lists, exchange.access)
+        return None if lists is None else self._shown(lists, exchange)
+
+    def _shown(self, lists: Lists, exchange: ServedExchange) -> Listing[Any] | None:
+        """Return the list that the caller sees of those that are loaded."""
+        return self.listing(lists, exchange.access)
 
     async def _loaded(self, exchange: ServedExchange) -> Listing[Any]:
         """Return the list that the caller sees, loaded if it has to be."""
         core = self._core
         lists = core.lists_for(exchange.origin.caller, current=True) or await core.load_lists(context_of(exchange))
-        listing = self.listing(lists, exchange.access)
+        listing = self._shown(lists, exchange)
         assert listing is not None, "it is served"
         return listing
 

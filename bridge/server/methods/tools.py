@@ -13,6 +13,7 @@ from bridge.server.channel import context_of
 from bridge.server.methods.functions import FunctionMethod
 from bridge.server.methods.method import Target, optional_object, required_text
 from bridge.server.methods.pages import PagedList
+from bridge.server.results.costs import hidden_tokens
 from bridge.tools.calls import ToolExecutionRequest
 from bridge.tools.spill.usage import UNLIMITED
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from bridge.tools.calls import ToolExecutionResult
     from bridge.tools.execution import ExecutionPolicy
 
+_SEARCH_TOOL = "search_tools"
+
 
 class ToolsList(PagedList):
     """The list of tools."""
@@ -39,6 +42,12 @@ class ToolsList(PagedList):
     def listing(self, lists: Lists, access: Access) -> ToolList:
         """Return the tools."""
         return lists.tools.of(access).listed
+
+    def _shown(self, lists: Lists, exchange: ServedExchange) -> ToolList:
+        view = lists.tools.of(exchange.access)
+        if lists.tools.search is not None and "cursor" not in exchange.params:
+            self._core.savings.add("search", _SEARCH_TOOL, hidden_tokens(view))
+        return view.listed
 
 
 class ToolsCall(FunctionMethod):
@@ -66,7 +75,7 @@ class ToolsCall(FunctionMethod):
         if listed.headers and exchange.modern and not exchange.is_resolved and exchange.origin.headers is not None:
             check_param_headers(listed.headers, exchange.arguments, exchange.origin.headers)
         tool = listed.tool
-        if core.kept is not None:
+        if core.kept is not None and not exchange.is_of_script:
             exchange.max_chars, exchange.count = listed.max_chars, listed.count
         if (tool.task is not None or self._may_all_be_tasks) and core.tasks.takes(
             tool, exchange.capabilities, modern=exchange.modern
@@ -145,6 +154,7 @@ class ToolsCall(FunctionMethod):
             modern=exchange.modern,
             access=exchange.access,
             older=exchange.older,
+            is_kept_whole=exchange.is_of_script,
         )
 
     async def _call_as_task(self, exchange: ServedExchange) -> bytes:

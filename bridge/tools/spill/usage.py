@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import TypedDict
 
 from bridge.text import CHARS_PER_TOKEN
@@ -65,3 +66,18 @@ class Usage:
             )
             for tool, (results, chars, kept, saved) in rows
         }
+
+
+class Savings:
+    """Estimated tokens that models did not have to read, since the start, by feature and tool."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, Counter[str]] = {}
+
+    def add(self, feature: str, tool: str, tokens: int) -> None:
+        """Count tokens that a feature has saved."""
+        self._tokens.setdefault(feature, Counter())[tool] += tokens
+
+    def of(self, feature: str) -> dict[str, int]:
+        """Return the tokens that a feature has saved, by tool."""
+        return dict(self._tokens.get(feature, ()))

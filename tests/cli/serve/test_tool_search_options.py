@@ -104,6 +104,22 @@ def test_options_and_the_configuration_say_what_is_listed(
 
 @pytest.mark.usefixtures("servers")
 def test_other_listings_are_refused(run: Run) -> None:
-    result = run(*serve("--tools", "code"))
+    result = run(*serve("--tools", "some"))
     assert result.returncode == 2
-    assert "'code' is not one of" in result.stderr
+    assert "'some' is not one of" in result.stderr
+
+
+@pytest.mark.parametrize(("options", "root"), [(("--tools", "code"), {}), ((), {"tools": "code"})])
+@pytest.mark.usefixtures("servers")
+def test_scripts_call_tools_of_other_servers_and_local_ones(
+    start: Start, directory: Path, options: tuple[str, ...], root: dict[str, Any]
+) -> None:
+    configured(directory, **root)
+    with start(*serve(*options, "--code-calls", "2")) as process:
+        names, client = listed(process)
+        with client:
+            assert names == ["search_tools", "run_code", "help_me"]
+            answer = client.call("run_code", code="await delete_invoice(await add(1, 2))")
+            assert answer["content"][0]["text"] == "3"
+            failed = client.call("run_code", code="[await add(n, n) for n in range(3)]")
+            assert "a script may make 2 calls" in failed["content"][0]["text"]
