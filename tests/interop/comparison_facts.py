@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from importlib.util import find_spec
 from importlib.metadata import metadata, version
+from importlib.util import find_spec
 from pathlib import Path
 from socket import create_server
 from typing import Any
