@@ -175,7 +175,7 @@ def uses(client: type, *methods: str) -> str:
 
 
 def configurations() -> dict[str, dict[str, str]]:
-    """How much of a usual `mcp.json` each library reads: variables, ``type: sse``, and the ``servers`` of VS Code."""
+    """Cells about a usual `mcp.json`: variables, ``type: sse``, and the ``servers`` of VS Code."""
     os.environ["WORD"] = "value"
     with_variable = {"mcpServers": {"one": {"command": "x", "args": ["${WORD}"]}}}
     of_vs_code = {"servers": {"one": {"command": "x"}}}
