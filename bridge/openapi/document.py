@@ -112,7 +112,7 @@ class OpenApiDocument:
         """
         if pointer != "#" and not (isinstance(pointer, str) and pointer.startswith("#/")):
             raise DefinitionError(
-                f"{self.source}: the reference {short_repr(pointer)} leads outside of the document, or is not JSON "
+                f"{self.source}: the reference {short_repr(pointer)} leads outside of the document, or is not a JSON "
                 "pointer; references are never fetched: bundle the document into one file"
             )
         value: Any = self.content
