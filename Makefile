@@ -64,10 +64,11 @@ conformance: $(READY) ## Run the official MCP conformance suite against the brid
 faults: $(READY) ## Try every fault with real processes and print the table of docs/performance.md
 	$(BIN)/python -m pytest tests/faults tests/cluster -m faults --quiet $(FAULTS)
 
-bench: $(READY) ## Run the benchmarks, print the figures of docs/performance.md, and store those of its charts
+bench: $(READY) ## Run the benchmarks, print their figures, and store them
 	$(BIN)/python -m pytest tests/benchmarks --quiet -o python_files='bench_*.py' -o python_functions='bench_*' --benchmark-enable --benchmark-quiet --figures docs/figures/benchmarks.json $(BENCH)
 
-figures: $(READY) ## Draw the charts of docs/performance.md, of what `make bench` has stored
+figures: ## Measure what charts and tables of the documentation show in one run, and write them
+	$(MAKE) bench BENCH="-k 'bench_peers or bench_peer_features or bench_telemetry'"
 	$(BIN)/python -m tests.docs.figures
 
 fuzz: $(READY) ## Send spoiled messages to servers and clients for minutes, over each transport in both eras

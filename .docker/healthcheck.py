@@ -1,4 +1,4 @@
-"""Whether the server of this container is alive: done when ``/healthz`` answers 200."""
+"""Check that the server of this container is alive: ``/healthz`` answers 200."""
 
 import os
 import sys

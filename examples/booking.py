@@ -79,7 +79,7 @@ class Desk(Protocol):
 
 
 def script(request: ChatRequest) -> Reply:
-    """What a model would say."""
+    """Replies of a model."""
     last = request.messages[-1]
     if isinstance(last, UserMessage):
         if "cancel" in last.text:

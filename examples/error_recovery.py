@@ -1,4 +1,4 @@
-"""When tools fail: what is tried again, what the model is told, and who decides.
+"""Tools that fail: what is retried, what the model reads, and who decides.
 
 python examples/error_recovery.py                     # offline: a script plays the model
 python examples/error_recovery.py --model gpt-5.6     # a model of OpenAI; its key is in OPENAI_API_KEY
@@ -64,7 +64,7 @@ class Assistant(Protocol):
 
 
 def script(request: ChatRequest) -> Reply:
-    """What a model would say that makes one mistake after another, and learns."""
+    """Replies of a model that makes one mistake after another, and learns."""
     last = request.messages[-1]
     if isinstance(last, UserMessage):
         return ToolExecutionRequest("price", {"product": "chai", "amount": "two"}, id="call_1")

@@ -80,7 +80,7 @@ class RouterAgent(Protocol):
 
 
 def router_script(request: ChatRequest) -> Reply:
-    """What the router's model would say."""
+    """Replies of the router's model."""
     last = request.messages[-1]
     if not isinstance(last, UserMessage):
         return last.text or ""

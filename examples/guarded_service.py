@@ -69,7 +69,7 @@ class Bank(Protocol):
 
 
 def script(request: ChatRequest) -> Reply:
-    """What a model would say that forgets the currency at first."""
+    """Replies of a model that forgets the currency at first."""
     last = request.messages[-1]
     if not isinstance(last, UserMessage):
         return "You have 120.50."

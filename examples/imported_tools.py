@@ -51,7 +51,7 @@ class Assistant(Protocol):
 
 
 def script(request: ChatRequest) -> Reply:
-    """What a model would say: it looks up two numbers, multiplies them, and tells the product."""
+    """Replies of a model: it looks up two numbers, multiplies them, and reports the product."""
     match request.messages:
         case [*_, UserMessage()]:
             return [ToolExecutionRequest("stock", {"product": each}, id=each) for each in ("apples", "pears")]

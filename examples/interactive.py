@@ -32,7 +32,7 @@ async def clean(context: InvocationContext) -> str:
 # A form to ask for: a dataclass, a pydantic model or a JSON Schema, of simple fields only.
 @dataclass
 class Permission:
-    """What the person is asked."""
+    """Question for the user."""
 
     room: str
     """Which room to paint."""

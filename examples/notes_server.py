@@ -21,7 +21,7 @@ from bridge.testing import connected
 
 @dataclass(frozen=True)
 class App:
-    """What the functions share while they are served."""
+    """State that the functions share while they are served."""
 
     path: Path
 

@@ -43,7 +43,7 @@ class Assistant(Protocol):
 
 
 def script(request: ChatRequest) -> Reply:
-    """What a model would say: three calls in one response, then what it read, in the order of the calls."""
+    """Replies of a model: three calls in one response, then their results, in the order of the calls."""
     if isinstance(request.messages[-1], UserMessage):
         return [ToolExecutionRequest("get_weather", {"city": city}, id=f"call_{city}") for city in CITIES]
     return "; ".join(message.text or "" for message in request.messages[-len(CITIES) :])

@@ -34,7 +34,7 @@ class Translator(Protocol):
 
 
 def script(request: ChatRequest) -> Reply:
-    """What a model would say."""
+    """Replies of a model."""
     return {"Translate into German: Good morning": "Guten Morgen"}[request.messages[-1].text or ""]
 
 

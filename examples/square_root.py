@@ -17,7 +17,7 @@ QUESTION = "What is the square root of 475695037565?"
 
 
 class Calculator:
-    """What the model may use."""
+    """Tools that the model may use."""
 
     @tool("Sums 2 given numbers")
     def sum(self, a: float, b: float) -> float:
@@ -41,7 +41,7 @@ class MathGenius(Protocol):
 
 
 def script(request: ChatRequest) -> Reply:
-    """What a model would say: first that it wants a tool run, and, when it has read the result, the answer."""
+    """Replies of a model: first the call of a tool, then the answer that uses its result."""
     last = request.messages[-1]
     if isinstance(last, UserMessage):
         return ToolExecutionRequest("square_root", {"x": 475695037565}, id="call_1")

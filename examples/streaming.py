@@ -40,7 +40,7 @@ async def cancel_booking(number: str) -> str:
 
 
 def script(request: ChatRequest) -> Reply:
-    """What a model would say; it comes word by word, and the arguments of calls in pieces too."""
+    """Reply of a model, word by word; the arguments of calls come in pieces, too."""
     last = request.messages[-1]
     if isinstance(last, UserMessage):
         return ToolExecutionRequest("cancel_booking", {"number": "123-456"}, id="call_1")

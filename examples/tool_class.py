@@ -16,7 +16,7 @@ from bridge import InvocationContext, P, ToolBox, ToolError, ToolExecutionReques
 
 # Enums become choices in the schema. A model may answer with a value, or with a member's name in any case.
 class Size(Enum):
-    """How large a pizza is."""
+    """Size of a pizza."""
 
     SMALL = "small"
     LARGE = "large"
@@ -29,12 +29,12 @@ class Pizza:
 
     size: Size
     toppings: list[str] = field(default_factory=list)
-    """What is on it, such as ``olives``; nothing means tomato and cheese."""
+    """Toppings, such as ``olives``; nothing means tomato and cheese."""
 
 
 @dataclass
 class Address:
-    """Where to deliver."""
+    """Address for the delivery."""
 
     street: str
     city: str
@@ -42,7 +42,7 @@ class Address:
 
 @dataclass
 class Order:
-    """What was ordered."""
+    """Items that were ordered."""
 
     number: int
     pizzas: list[Pizza]

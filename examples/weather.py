@@ -27,7 +27,7 @@ from bridge.testing import Reply, ScriptedChatModel
 
 
 class TemperatureUnit(Enum):
-    """How temperatures are told."""
+    """Unit of temperatures."""
 
     CELSIUS = "celsius"
     FAHRENHEIT = "fahrenheit"
@@ -73,7 +73,7 @@ def told_in(unit: TemperatureUnit, celsius: float) -> float:
 
 
 class Garment(Enum):
-    """What one may wear."""
+    """Piece of clothing."""
 
     COAT = "coat"
     SHIRT = "shirt"
@@ -81,7 +81,7 @@ class Garment(Enum):
 
 @dataclass
 class Advice:
-    """What to pack for a city."""
+    """Packing list for a city."""
 
     city: str
     garments: list[Garment]
@@ -99,7 +99,7 @@ class Packer(Protocol):
 
 
 def script(request: ChatRequest) -> Reply:
-    """What a model would say; models are not always exact, and need not be."""
+    """Replies of a model, which does not have to be exact."""
     if isinstance(request.messages[-1], UserMessage):
         arguments = """{"places": [{"city": "London", "country": "United Kingdom"}, {"city": "Madrid"}],
                         "day": "2031-05-04", "unit": "Fahrenheit"}"""

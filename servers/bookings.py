@@ -62,7 +62,7 @@ class CarClass(Enum):
 
 
 CARS = {CarClass.SMALL: 5, CarClass.FAMILY: 3, CarClass.VAN: 1}
-"""How many cars of each class there are."""
+"""Number of cars of each class."""
 
 
 class Extra(Enum):
@@ -74,7 +74,7 @@ class Extra(Enum):
 
 
 class Status(Enum):
-    """What became of a booking."""
+    """Outcome of a booking."""
 
     CONFIRMED = "confirmed"
     CANCELLED = "cancelled"
@@ -91,13 +91,13 @@ class Period:
 
     @property
     def days(self) -> int:
-        """How many days there are, the first and the last included."""
+        """Number of days, the first and the last included."""
         return (self.last_day - self.first_day).days + 1
 
 
 @dataclass(frozen=True)
 class Driver:
-    """Who drives."""
+    """Name of the driver."""
 
     name: str
     """The full name, as in the driving licence."""
@@ -211,7 +211,7 @@ def today() -> date:
 
 
 def _customer(context: InvocationContext, memory_id: object) -> str:
-    """Whose bookings a call is about: established by whoever let the call in, never by the call."""
+    """Customer whose bookings a call is about: the authenticated caller, never an argument of the call."""
     if context.caller is not None:
         return context.caller.name
     if customer := os.environ.get("BOOKINGS_CUSTOMER"):

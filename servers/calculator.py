@@ -96,7 +96,7 @@ def calculate(problem: Annotated[str, P("The problem, in words: 'What is 17 % of
 
 
 def _bounded(what: str, compute: Callable[[], Number]) -> Number:
-    """What was computed, where it is a number that a caller can take."""
+    """Result of a computation, if it is a finite number."""
     try:
         result = compute()
     except OverflowError as error:

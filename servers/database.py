@@ -120,7 +120,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """What a table or view is made of."""
+    """Columns of a table or view."""
 
     columns: list[Column]
     indexes: list[str]
@@ -167,7 +167,7 @@ def _described(table: str, context: InvocationContext) -> tuple[Schema | None, l
 
 @dataclass(frozen=True)
 class Rows:
-    """What a query returned."""
+    """Rows that a query returned."""
 
     columns: list[str]
     rows: list[list[Value]]
@@ -193,7 +193,7 @@ def query(sql: Sql, context: InvocationContext, parameters: Parameters = None) -
 
 @dataclass(frozen=True)
 class Change:
-    """What a statement changed."""
+    """Number of rows that a statement changed."""
 
     rows_changed: int
     returned: Rows | None
@@ -258,7 +258,7 @@ def ask(
 
 @dataclass(frozen=True)
 class Answer:
-    """What the process of a statement answers."""
+    """Response of the process of a statement."""
 
     columns: list[str] | None
     rows: list[list[Any]]
@@ -379,7 +379,7 @@ def _answer_of(request: Mapping[str, Any], context: InvocationContext, deadline:
 
 
 def _explained(said: str) -> str:
-    """What SQLite says, and what to do about it."""
+    """SQLite's error, with a remedy."""
     remedies = {
         "interrupted": f"the statement ran longer than {SECONDS} seconds; narrow it down, or use an indexed column",
         "authoriz": "that statement, function or PRAGMA is not allowed here",

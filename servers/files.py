@@ -116,11 +116,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Listing:
-    """What is in a folder, by name."""
+    """Entries of a folder, sorted by name."""
 
     entries: list[Entry]
     more_after: str | None
-    """Where there are more: the name to pass as `after`."""
+    """If there are more entries: the name to pass as `after`."""
 
 
 @reading
@@ -175,7 +175,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found."""
+    """Matches of a search."""
 
     matches: list[Match]
     files_searched: int
@@ -311,7 +311,7 @@ def _binary(path: str, file: int, size: int) -> Image | Audio | File:
 
 
 def _matches(folder: int, name: str, where: str, text: str, *, match_case: bool) -> list[Match] | None:
-    """Where a text is in a file, up to one place more than is told; None for a file that cannot be searched."""
+    """Positions of a text in a file, at most one more than is reported; None for a file that cannot be searched."""
     data = b"\0"
     with suppress(OSError, ToolError), ROOT.opened_in(folder, name, name) as file:
         data = os.pread(file, WHOLE_BYTES + 1, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -102,15 +103,18 @@ class Document:
 
     def table(self, first_header: str) -> list[list[str]]:
         """The rows of the table whose first column has this header, without the header."""
+        return self._table(first_header)[1:]
+
+    def header_of(self, first_header: str) -> list[str]:
+        """The header of the table whose first column has this one."""
+        return self._table(first_header)[0]
+
+    def _table(self, first_header: str) -> list[list[str]]:
         lines = self.text.splitlines()
         (start,) = [number for number, line in enumerate(lines) if line.startswith(f"| {first_header} |")]
         assert _RULE.fullmatch(lines[start + 1])
-        rows: list[list[str]] = []
-        for line in lines[start + 2 :]:
-            if not line.startswith("|"):
-                break
-            rows.append([cell.strip() for cell in line.strip("|").split("|")])
-        return rows
+        rows = takewhile(lambda line: line.startswith("|"), [lines[start], *lines[start + 2 :]])
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
 
     def links(self) -> list[str]:
         """The targets of its links."""

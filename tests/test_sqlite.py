@@ -59,7 +59,7 @@ USES = {"tasks": use_tasks, "conversations": use_conversations}
 
 @pytest.fixture(params=USES)
 def use(request: pytest.FixtureRequest) -> Any:
-    """What opens a file."""
+    """Function that opens a file."""
     return USES[request.param]
 
 

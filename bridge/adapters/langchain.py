@@ -130,14 +130,14 @@ def from_langchain(*tools: BaseTool) -> list[Tool]:
         tools: The tools.
 
     Raises:
-        DefinitionError: One of the objects is no tool of LangChain.
+        DefinitionError: One of the objects is not a tool of LangChain.
     """
     return list(map(_tool_of, tools))
 
 
 def _tool_of(tool: BaseTool) -> Tool:
     if not isinstance(tool, BaseTool):
-        raise DefinitionError(f"{tool!r} is no tool of LangChain; make one with its decorator @tool")
+        raise DefinitionError(f"{tool!r} is not a tool of LangChain; make one with its decorator @tool")
     function = convert_to_openai_tool(tool)["function"]
     specification = ToolSpecification(
         name=tool.name, description=tool.description or None, parameters=function["parameters"]

@@ -222,7 +222,7 @@ def from_openai_agents(*tools: FunctionTool, context: Any = None) -> list[Tool]:
 def _tool_of(tool: FunctionTool, run_context: Any) -> Tool:
     if not isinstance(tool, FunctionTool):
         raise DefinitionError(
-            f"{tool!r} is no function tool of the Agents SDK; make one with its decorator @function_tool"
+            f"{tool!r} is not a function tool of the Agents SDK; make one with its decorator @function_tool"
         )
     if tool.tool_input_guardrails or tool.tool_output_guardrails:
         raise DefinitionError(

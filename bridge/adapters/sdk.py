@@ -169,7 +169,7 @@ async def _receive(stream: ReadStream[SessionMessage | Exception], connection: S
     with suppress(anyio.ClosedResourceError):  # by the transport: the end, too
         async for item in stream:
             if isinstance(item, Exception):
-                _logger.debug("the transport has received what is no message: %r", item)
+                _logger.debug("the transport has received something other than a message: %r", item)
                 continue
             message = item.message.model_dump(mode="json", by_alias=True, exclude_unset=True)
             # The sender's context has its credential.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.completion import install_option
+from bridge.cli.help import HelpContext
 from bridge.cli.reporting import exit_code_of
 from bridge.hosting.process import drop_unwritable_diagnostics
 
@@ -35,6 +36,8 @@ COMMANDS = (
 class _Commands(click.Group):
     """Group whose commands are imported on first use."""
 
+    context_class = HelpContext
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return [*COMMANDS]  # `list` is a command here, once it has been imported
 
@@ -42,6 +45,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"bridge.cli.{cmd_name}").command
+        command.context_class = HelpContext
         return command
 
     def resolve_command(

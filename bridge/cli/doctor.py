@@ -26,7 +26,7 @@ from bridge.cli.targets.target import (
     parse_target,
     target_argument,
 )
-from bridge.cli.terminal import write_data, write_json
+from bridge.cli.terminal import coloured, write_json, write_report
 from bridge.errors import ConfigError, TargetError
 from bridge.hosting.process import redirect_stdout, run_interruptible
 from bridge.text import nearest
@@ -166,7 +166,15 @@ def _write(findings: Sequence[Finding], subject: Subject, *, as_json: bool, as_s
     elif as_json:
         write_json(reports.as_json(findings, subject))
     else:
-        write_data(reports.as_text(findings, subject, shows_notes=shows_notes))
+        write_report(reports.as_text(findings, subject, shows_notes=shows_notes), style=_styled)
+
+
+def _styled(line: str) -> str:
+    """Colour the level of a finding."""
+    from bridge.doctor.rule import LEVELS  # noqa: PLC0415 - after usage errors
+
+    level, colon, rest = line.partition(": ")
+    return f"{coloured(level)}{colon}{rest}" if level in LEVELS else line
 
 
 def _subject(targets: Sequence[Target], unusable: Mapping[str, str], settings: _ServerSettings) -> Subject:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 from click.core import ParameterSource
 
+from bridge.cli.help import HeadedOption
 from bridge.cli.targets.target import UrlTarget, command_target, only_target, split_targets
 from bridge.errors import DefinitionError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from bridge.models.provider import ProviderChatModel
 
 Group = TypeVar("Group")
-_GROUP = "group"
+_GROUP, _HEADING = "group", "heading"
 _AnyTarget = TypeVar("_AnyTarget", bound="Target")
 
 header_option = click.option(
@@ -53,10 +54,12 @@ class CommaSeparated(click.ParamType[tuple[str, ...]]):
 def option(name: str, **settings: Any) -> Callable[[Any], Any]:
     """Option that can also be set in the environment: ``--max-sessions`` is ``BRIDGE_MAX_SESSIONS``.
 
-    The settings are those of `click.option`; a default is shown in the help.
+    The settings are those of `click.option`, and the ``heading`` of its group; a default is shown in the help.
     """
     variable = "BRIDGE_" + name.removeprefix("--").replace("-", "_").upper()
-    return click.option(name, envvar=variable, show_envvar=True, show_default="default" in settings, **settings)
+    return click.option(
+        name, cls=HeadedOption, envvar=variable, show_envvar=True, show_default="default" in settings, **settings
+    )
 
 
 def setting(*, repr: bool = True, **settings: Any) -> Any:  # noqa: A002 - dataclasses' name
@@ -74,9 +77,9 @@ def texts_setting(**settings: Any) -> Any:
     return setting(type=CommaSeparated(), multiple=True, callback=lambda *values: sum(values[-1], ()), **settings)
 
 
-def group_setting(group: type[Any]) -> Any:
-    """Field with a further group."""
-    return field(metadata={_GROUP: group})
+def group_setting(group: type[Any], heading: str | None = None) -> Any:
+    """Field with a further group, and its heading in the help."""
+    return field(metadata={_GROUP: group, _HEADING: heading})
 
 
 def option_group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -90,18 +93,21 @@ def option_group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return add
 
 
-def options_of(group: type[Any], names: Container[str] | None = None) -> Callable[[Any], Any]:
+def options_of(
+    group: type[Any], names: Container[str] | None = None, heading: str | None = None
+) -> Callable[[Any], Any]:
     """Options of the settings of a group, in their order: ``max_calls`` is set by ``--max-calls``.
 
     Args:
         group: The group.
         names: The settings, also of further groups; None for all.
+        heading: The heading of settings that have none.
     """
     return option_group(
         *(
-            options_of(each.metadata[_GROUP], names)
+            options_of(each.metadata[_GROUP], names, each.metadata[_HEADING])
             if _GROUP in each.metadata
-            else option(f"--{each.name.replace('_', '-')}", **each.metadata)
+            else option(f"--{each.name.replace('_', '-')}", **{_HEADING: heading, **each.metadata})
             for each in fields(group)
             if each.metadata and (_GROUP in each.metadata or names is None or each.name in names)
         )

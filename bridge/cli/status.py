@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from bridge.cli.completion import complete_targets
 from bridge.cli.options import ServerOptions, group_values, server_options, with_headers
 from bridge.cli.reporting import FAILED, error_line, logging_option
 from bridge.cli.targets.target import TargetCommand, only_remote_target
-from bridge.cli.terminal import table, write_json, write_report
+from bridge.cli.terminal import coloured, table, write_json, write_report
 from bridge.hosting.process import redirect_stdout, run_interruptible
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def command(ctx: click.Context, /, target: str | None, as_json: bool, **settings
     if as_json:
         write_json(rows)
     else:
-        write_report(table([_COLUMNS, *map(_as_row, rows)]))
+        write_report(table([_COLUMNS, *map(_as_row, rows)]), style=_styled)
     return FAILED if any(row["required"] and row["state"] != "ready" for row in rows) else 0
 
 
@@ -67,6 +68,14 @@ def _rows(target: RemoteTarget, options: ServerOptions) -> list[dict[str, Any]]:
 
     statuses = zip(servers, run_interruptible(look), strict=True)
     return [status_as_json(status) | {"required": server.required} for server, status in statuses]
+
+
+def _styled(line: str) -> str:
+    """Colour the state of a server, which is the first word after its name."""
+    from bridge.client.connection.status import ConnectionState  # noqa: PLC0415 - after usage errors
+
+    found = re.match(rf"(\S.*?  +)({'|'.join(state.value for state in ConnectionState)})(?=  )", line)
+    return line if found is None else f"{found[1]}{coloured(found[2])}{line[found.end() :]}"
 
 
 def _as_row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ import json
 import os
 import sys
 from importlib import import_module
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -26,19 +28,54 @@ def write_data(text: str) -> None:
     _write((escape_controls(text) if sys.stdout.isatty() else text).encode("utf-8", "replace") + b"\n")
 
 
-def write_report(text: str, *, is_heading: Callable[[str], bool] | None = None) -> None:
+def write_report(text: str, *, style: Callable[[str], str] | None = None) -> None:
     """Write a report for people and a newline to standard output, as UTF-8.
 
-    Control characters are escaped everywhere, since the texts may be foreign, and a pipe may lead to a terminal.
+    Control characters are escaped everywhere, since the texts may be foreign, and a pipe may lead to a terminal. On a
+    terminal, lines are broken between words, and continue below the first word, or the last column, of their line.
 
     Args:
         text: The report.
-        is_heading: Selects lines that are bold where colours are wanted; None for none.
+        style: Returns a line with its colours, where colours are wanted; None for none.
     """
-    text = escape_controls(text)
-    if is_heading is not None and wants_colour(sys.stdout):
-        text = "\n".join(click.style(line, bold=True) if is_heading(line) else line for line in text.split("\n"))
-    _write(text.encode("utf-8", "replace") + b"\n")
+    lines = escape_controls(text).split("\n")
+    if is_capable(sys.stdout):
+        width = get_terminal_size().columns
+        lines = [part for line in lines for part in wrapped(line, width)]
+    if style is not None and wants_colour(sys.stdout):
+        lines = [style(line) for line in lines]
+    _write("\n".join(lines).encode("utf-8", "replace") + b"\n")
+
+
+_CONTINUED = 4
+"""Columns by which the continuation of a line without columns is indented."""
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Break a line between words; a word that is longer than the width has a line of its own."""
+    if len(line) <= width:
+        return [line]
+    indent = line.rfind("  ") + 2 if "  " in line else _CONTINUED
+    if indent > width * 2 // 3:  # the last column would be too narrow
+        indent = _CONTINUED
+    return wrap(
+        line,
+        width,
+        subsequent_indent=" " * indent,
+        drop_whitespace=True,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+_LEVELS = {"error": "red", "failed": "red", "warning": "yellow", "note": "cyan", "ready": "green"}
+"""Colours of levels and states; other states are yellow."""
+
+
+def coloured(word: str) -> str:
+    """Return a level or state in its colour, to be written where `wants_colour`."""
+    return click.style(word, fg=_LEVELS.get(word, "yellow"))
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

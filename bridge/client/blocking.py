@@ -91,7 +91,7 @@ class BlockingToolProvider:
     def _check_process(self) -> None:
         if os.getpid() != self._process_id:
             raise RuntimeError(
-                f"these connections belong to the process {self._process_id}, and this process is a fork of it: "
+                f"these connections belong to the process {self._process_id}, and this process is a fork: "
                 "call connect() in each process after the fork"
             )
 

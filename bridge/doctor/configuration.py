@@ -30,7 +30,7 @@ def target_unusable(subject: Subject) -> Iterator[Problem]:
     """
     for target in subject.targets:
         for problem in target.problems:
-            yield Problem(item=target.item, message=problem, remedy="correct it: nothing else of it was checked")
+            yield Problem(item=target.item, message=problem, remedy="correct it: nothing else in it was checked")
 
 
 @rule("error")
@@ -124,7 +124,7 @@ def plain_http(subject: Subject) -> Iterator[Problem]:
 
 @rule("warning")
 def secret_in_configuration(subject: Subject) -> Iterator[Problem]:
-    """A configuration contains a secret as text: a header, variable, argument or token that is no reference.
+    """A configuration contains a secret as text: a header, variable, argument or token that is not a reference.
 
     Configurations are shared and committed. `${NAME}` reads a variable, `${input:ID}` asks for the value. A value is
     regarded as secret because of the name that it has, or because it looks like a key of a known issuer.

@@ -37,7 +37,7 @@ def from_mcp(server: Any, *, name: str | None = None, protocol: ProtocolPin = "l
         DefinitionError: The object is no such server.
     """
     if not is_foreign_server(server):
-        raise DefinitionError(f"{short_repr(server)} is no server of the SDK or of FastMCP; mount it as it is")
+        raise DefinitionError(f"{short_repr(server)} is not a server of the SDK or of FastMCP; mount it as it is")
     config = ServerConfig(
         name=name or getattr(server, "name", None) or "server",
         transport=MemoryTransport(server),

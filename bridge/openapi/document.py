@@ -112,7 +112,7 @@ class OpenApiDocument:
         """
         if pointer != "#" and not (isinstance(pointer, str) and pointer.startswith("#/")):
             raise DefinitionError(
-                f"{self.source}: the reference {short_repr(pointer)} leads outside of the document, or is no JSON "
+                f"{self.source}: the reference {short_repr(pointer)} leads outside of the document, or is not a JSON "
                 "pointer; references are never fetched: bundle the document into one file"
             )
         value: Any = self.content
@@ -132,7 +132,7 @@ class OpenApiDocument:
         """Return an object, or the one that its references lead to; ``what`` names it in messages.
 
         Raises:
-            DefinitionError: It is no object, or the references lead to none.
+            DefinitionError: It is not an object, or the references lead to none.
         """
         for _ in range(_MAX_REFERENCES):
             if not isinstance(value, dict):

@@ -163,7 +163,7 @@ def _parameter(document: OpenApiDocument, operation: Operation, raw: Json, conve
     if isinstance(content, dict):
         kind = json_media_type(content)
         if kind is None:
-            raise DefinitionError(f"{document.source}: {what} is no JSON, which is the only content that is supported")
+            raise DefinitionError(f"{document.source}: {what} is not JSON, which is the only content that is supported")
         schema, is_json = document.resolved(content[kind], what).get("schema", {}), True
     style = model.style or _DEFAULT_STYLES[place]
     if style not in _STYLES[place]:

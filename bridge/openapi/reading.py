@@ -89,7 +89,7 @@ def _plain(document: object, source: str) -> Json:
     """Return a document with text keys, and without references of YAML to what contains them."""
     plain = _Plain(source).value(document, 0)
     if not isinstance(plain, dict):
-        raise DefinitionError(f"{source} is not an OpenAPI document: it is no object")
+        raise DefinitionError(f"{source} is not an OpenAPI document: it is not an object")
     return plain
 
 

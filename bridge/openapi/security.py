@@ -111,7 +111,7 @@ def checked_headers(headers: Mapping[str, str]) -> tuple[Credential, ...]:
         DefinitionError: A name or a value cannot be sent.
     """
     if invalid := [name for name in headers if not is_header_name(name)]:
-        raise DefinitionError(f"{invalid[0]!r} is no name of a header; use letters, digits and hyphens")
+        raise DefinitionError(f"{invalid[0]!r} is not a header name; use letters, digits and hyphens")
     try:
         return tuple(
             Credential(place="header", name=name, value=in_header(value, explode=False))

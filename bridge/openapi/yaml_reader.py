@@ -213,7 +213,7 @@ class _Reader:
         if isinstance(last.value, list):
             last.value.append(value)
         elif last.key is None:
-            raise ValueError("a key is no text")
+            raise ValueError("a key is not text")
         elif last.key is _MERGE:
             last.key = None
             last.merged.append(value)

@@ -284,7 +284,7 @@ class Peer:
         elif is_response(message):
             self._respond(message, of)
         else:
-            raise ValueError("it is no message of JSON-RPC 2.0")
+            raise ValueError("it is not a message of JSON-RPC 2.0")
 
     def responded(self, text: bytes) -> PendingRequest | None:
         """Return the request that a text responds to, if that is known before it is parsed; None otherwise."""

@@ -81,7 +81,7 @@ class Completions:
                 self._completers[name] = choices
         for name, completer in given.items():
             if name not in properties:
-                raise DefinitionError(f"{source} has a completion for {name!r}, which is none of its parameters")
+                raise DefinitionError(f"{source} has a completion for {name!r}, which is not one of its parameters")
             self._completers[name] = _checked(completer, f"the completion of {name!r} of {source}")
 
     def __bool__(self) -> bool:

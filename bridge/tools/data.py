@@ -57,7 +57,7 @@ def data_of(content: Any, schema: Mapping[str, Any] | None) -> Any:
 
 
 def _is_wrapped(content: Any) -> bool:
-    """True for an object in the form in which servers wrap what is no object."""
+    """True for an object in the form in which servers wrap what is not an object."""
     return isinstance(content, dict) and [*content] == ["result"]
 
 

@@ -70,10 +70,10 @@ class Form:
             return cls.of_schema(given)
         if isinstance(given, list | tuple):
             if not (given and all(isinstance(each, str) for each in given) and len({*given}) == len(given)):
-                raise FormError(f"{short_repr(given)} is no list of different texts to choose from; {_FORM}")
+                raise FormError(f"{short_repr(given)} is not a list of different texts to choose from; {_FORM}")
             return _form_of_type(Literal[tuple(given)])
         if isinstance(given, str | bytes | int | float) or isroutine(given):
-            raise FormError(f"{short_repr(given)} is no form; {_FORM}")
+            raise FormError(f"{short_repr(given)} is not a form; {_FORM}")
         try:
             return _form_of_type(given)
         except TypeError:  # not hashable
@@ -98,7 +98,7 @@ class Form:
         properties = schema.get("properties")
         if schema.get("type") != "object" or not isinstance(properties, Mapping):
             raise FormError(
-                f'{short_repr(schema)} is no schema of a form, which has "type": "object" and "properties"; {_FORM}'
+                f'{short_repr(schema)} is not a schema of a form, which has "type": "object" and "properties"; {_FORM}'
             )
         for name, each in properties.items():
             _check_property(name, each)

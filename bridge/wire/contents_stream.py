@@ -187,7 +187,7 @@ class ContentsRewriter:
     def _take(self, text: bytes, position: int) -> int | None:
         """Take a token; return its end, or None if it is not complete."""
         if (found := _TOKEN.match(text, position)) is None:
-            raise WireError(f"{text[position : position + 1]!r} is no JSON")
+            raise WireError(f"{text[position : position + 1]!r} is not JSON")
         token, end = found[0], found.end()
         if token == b'"':
             return self._take_string(text, position)
@@ -202,7 +202,7 @@ class ContentsRewriter:
             if len(token) > MAX_NUMBER_BYTES:
                 raise WireError("a number in it is too long")
             if _SCALAR.fullmatch(token) is None:
-                raise WireError(f"{token[:20]!r} is no JSON")
+                raise WireError(f"{token[:20]!r} is not JSON")
         return end
 
     def _take_mark(self, token: bytes, text: bytes, position: int) -> None:

@@ -65,11 +65,11 @@ def task_from_wire(wire: Mapping[str, Any]) -> Task:
         raise WireError(f"a task without an ID, or with an unknown status: {short_repr(task_id)}, {short_repr(status)}")
     questions = wire.get("inputRequests") if status == "input_required" else {}
     if not (isinstance(questions, dict) and all(isinstance(each, dict) for each in questions.values())):
-        raise WireError(f"the task {task_id!r} requires input, and 'inputRequests' is no object of objects")
+        raise WireError(f"the task {task_id!r} requires input, and 'inputRequests' is not an object of objects")
     outcome = b""
     if (member := _OUTCOMES.get(status)) is not None:
         if not isinstance(wire.get(member), dict):
-            raise WireError(f"the task {task_id!r} is {status}, and {member!r} is no object")
+            raise WireError(f"the task {task_id!r} is {status}, and {member!r} is not an object")
         outcome = to_json(wire[member], inf_nan_mode="null")
     ttl, interval = wire.get("ttlMs"), wire.get("pollIntervalMs")
     least, most = _POLL_SECONDS

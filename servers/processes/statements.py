@@ -96,7 +96,7 @@ def _connected(file: str, lock_seconds: float, *, writing: bool) -> sqlite3.Conn
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    """Whether SQLite may do a thing; writing is not mentioned, since where it is not wanted the file is read-only."""
+    """Decide if SQLite may run an operation; writing is not checked, since a file that must not change is read-only."""
     if action == sqlite3.SQLITE_FUNCTION:
         allowed = second not in FORBIDDEN_FUNCTIONS
     elif action == sqlite3.SQLITE_PRAGMA:

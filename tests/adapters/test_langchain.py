@@ -372,5 +372,5 @@ async def test_a_command_of_a_graph_is_an_error() -> None:
 
 
 async def test_other_objects_are_refused() -> None:
-    with pytest.raises(DefinitionError, match="is no tool of LangChain; make one with its decorator @tool"):
+    with pytest.raises(DefinitionError, match="is not a tool of LangChain; make one with its decorator @tool"):
         from_langchain(len)  # type: ignore[arg-type]  # what the test is about

@@ -328,5 +328,5 @@ async def test_tools_with_guardrails_and_other_objects_are_refused() -> None:
     guarded = function_tool(lambda: "", name_override="guarded", tool_input_guardrails=[check])
     with pytest.raises(DefinitionError, match="'guarded' has guardrails, which only a run applies"):
         from_openai_agents(guarded)
-    with pytest.raises(DefinitionError, match="is no function tool of the Agents SDK"):
+    with pytest.raises(DefinitionError, match="is not a function tool of the Agents SDK"):
         from_openai_agents(len)  # type: ignore[arg-type]  # what the test is about

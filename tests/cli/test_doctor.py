@@ -10,6 +10,7 @@ import pytest
 
 from bridge.doctor.rules import RULES
 from tests import forks
+from tests.cli.pseudo_terminal import Terminal
 from tests.markdown import ROOT, Document
 
 if TYPE_CHECKING:
@@ -256,3 +257,11 @@ def test_a_refused_connection_names_host_and_port_and_no_secrets(run: Run) -> No
         found = run("doctor", f"http://user:s3cret@127.0.0.1:{port}/mcp?key=s3cret")
     assert f"connecting at http://***@127.0.0.1:{port}/mcp?key=***: connection refused" in found.stdout
     assert "s3cret" not in found.stdout + found.stderr
+
+
+def test_levels_have_colours_on_a_terminal_alone(run: Run, directory: Path) -> None:
+    terminal = Terminal("doctor", "missing.py", "calculator.py", cwd=directory, size=(40, 60))
+    assert terminal.ended() == 1
+    assert "\x1b[31merror\x1b[0m: " in terminal.raw
+    assert all(len(line) <= 60 for line in terminal.seen.splitlines() if len(line.split()) > 1)
+    assert "\x1b" not in run("doctor", "missing.py", "calculator.py").stdout

@@ -229,14 +229,14 @@ def test_a_file_without_usable_tools_is_one_line_and_code_2(
         (
             "web.py:app",
             (
-                "{directory}/web.py:app is a Starlette application, whose routes are no tools: name its server, "
+                "{directory}/web.py:app is a Starlette application, whose routes are not tools: name its server, "
                 "{directory}/web.py:notes, or run it by an ASGI server such as uvicorn, and name its URL"
             ),
         ),
         (
             "page.py",
             (
-                "{directory}/page.py has no tools: it contains a Starlette application, whose routes are no tools: "
+                "{directory}/page.py has no tools: it contains a Starlette application, whose routes are not tools: "
                 "name the functions that it serves, or run it by an ASGI server such as uvicorn, and name its URL"
             ),
         ),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.pseudo_terminal import Terminal
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -201,3 +203,17 @@ def test_a_start_loads_nothing_that_stdio_does_not_use(environment: dict[str, st
         check=False,
     )
     assert (done.returncode, done.stderr.splitlines()[-1].rstrip()) == (0, "loaded:")
+
+
+def test_at_a_terminal_the_server_says_that_it_waits_and_how_to_try_it(directory: Path) -> None:
+    terminal = Terminal("serve", "calculator.py", cwd=directory)
+    terminal.until("waiting for an MCP client on standard input; Ctrl-C ends the server")
+    shown = f"{directory / 'calculator.py'}"
+    terminal.until(f"  bridge inspect {shown}\n")
+    terminal.until(f"  bridge install {shown} --client claude-desktop\n")
+    terminal.interrupt()
+    assert terminal.ended() == 130
+
+
+def test_without_a_terminal_nothing_is_said_about_waiting(run: Run) -> None:
+    assert "waiting for an MCP client" not in run("serve", "calculator.py").stderr

@@ -10,6 +10,7 @@ import pytest
 
 from bridge.client import StdioTransport
 from tests import forks
+from tests.cli.pseudo_terminal import Terminal
 from tests.client.scripted import listed, scripted_config
 
 if TYPE_CHECKING:
@@ -129,3 +130,16 @@ def test_a_server_that_does_not_answer_is_given_up(run: Run, directory: Path) ->
     (row,) = json.loads(done.stdout)
     assert row["state"] == "failed"
     assert "no handshake within 0.5 seconds" in row["lastError"]
+
+
+def test_states_have_colours_on_a_terminal_alone(run: Run, directory: Path) -> None:
+    write(directory, calc=calculator(directory), dead={"command": "no-such-program"})
+    terminal = Terminal("status", "mcp.json", cwd=directory, size=(40, 60))
+    assert terminal.ended() == 0
+    assert "\x1b[32mready\x1b[0m" in terminal.raw
+    assert "\x1b[31mfailed\x1b[0m" in terminal.raw
+    assert all(len(line) <= 60 for line in terminal.seen.splitlines() if len(line.split()) > 1)
+    plain = Terminal("status", "mcp.json", cwd=directory, env={"NO_COLOR": "1"})
+    assert plain.ended() == 0
+    assert "\x1b" not in plain.raw
+    assert "\x1b" not in run("status", "mcp.json").stdout

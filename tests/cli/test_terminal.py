@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.cli.terminal import wants_colour, write_json
+from bridge.cli.terminal import wants_colour, wrapped, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,3 +44,23 @@ def test_colours_follow_the_terminal_and_the_environment(
 def test_numbers_that_json_does_not_have_are_null(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     write_json([float("inf"), float("nan"), 1.5])
     assert json.loads(capfdbinary.readouterr().out) == [None, None, 1.5]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "error: tool 'add': the description says nothing about its --long-option to the model",
+        "    a: integer between one and ten, or a text of the same meaning",
+        "sums    failed   server 'sums', starting: command not found: 'no-such-program'",
+    ],
+)
+def test_a_line_is_broken_between_words_at_any_width(line: str, width: int) -> None:
+    parts = wrapped(line, width)
+    assert " ".join(" ".join(parts).split()) == " ".join(line.split())
+    assert all(len(part) <= width or len(part.split()) == 1 for part in parts)
+
+
+def test_a_line_continues_below_its_last_column() -> None:
+    line = "sums  failed  command not found: 'no-such-program'"
+    assert wrapped(line, 36) == ["sums  failed  command not found:", "              'no-such-program'"]

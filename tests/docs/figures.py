@@ -1,6 +1,7 @@
-"""``python -m tests.docs.figures``: draw the charts of docs/performance.md from the figures of ``make bench``.
+"""``python -m tests.docs.figures``: write the stored figures into charts and tables, after they were measured.
 
-A chart has no background, and colours that are legible on light and dark pages.
+`TABLES` are the tables in the README and in docs/performance.md. A chart has no background, and colours that are
+legible on light and dark pages.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks import bench_peers, bench_telemetry, peers
+from tests.benchmarks import bench_peer_features, bench_peers, bench_telemetry, peers
 from tests.markdown import ROOT
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ TEXT, OURS, OTHERS = "#7b7f87", "#5f78e0", "#8a8078"
 WIDTH, LABELS, VALUES = 800, 360, 90
 BAR, STEP, TOP = 20, 30, 40
 PEERS = (bench_peers.__doc__ or "").partition("\n")[0]
+FEATURES = (bench_peer_features.__doc__ or "").partition("\n")[0]
 OBSERVING = (bench_telemetry.__doc__ or "").partition("\n")[0]
 
 
@@ -63,9 +65,8 @@ class Chart:
                 figure = figure.get(key) if isinstance(figure, dict) else None
             if name.startswith(self.starts_with) and figure is not None:
                 label, value = name.removeprefix(self.starts_with), figure * self.times
-                digits = max(0, 3 - len(str(int(float(f"{value:.3g}")))))
                 is_ours = label == peers.OURS or self.group == OBSERVING
-                yield Bar(label, value, f"{value:,.{digits}f} {self.unit}", is_ours)
+                yield Bar(label, value, f"{rounded(value)} {self.unit}", is_ours)
 
     def svg(self, stored: dict[str, Any]) -> str:
         """Return the chart.
@@ -75,7 +76,7 @@ class Chart:
         """
         bars = list(self.bars(stored))
         if not bars:
-            raise ValueError(f"{STORED.name} has no figures of {self.name!r}: run `make bench`")
+            raise ValueError(f"{STORED.name} has no figures of {self.name!r}: run `make figures`")
         scale = (WIDTH - LABELS - VALUES) / max(bar.value for bar in bars)
         parts = [_text(0, 20, self.title, 'font-weight="600"')]
         for number, bar in enumerate(bars):
@@ -135,10 +136,129 @@ def drawn(stored: dict[str, Any]) -> dict[Path, str]:
     return {FOLDER / f"{chart.name}.svg": chart.svg(stored) for chart in CHARTS}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A row of a table: one figure of each peer."""
+
+    title: str
+    group: str
+    """Heading of the rows of the figures."""
+    starts_with: str
+    """Prefix of the rows' names; the name of a peer follows."""
+    figure: str
+    unit: str
+    times: float
+
+    def cells(self, stored: dict[str, Any], columns: tuple[str, ...]) -> Iterator[str]:
+        """Return the title, and the figure of each peer that was measured.
+
+        Raises:
+            ValueError: Nothing was measured.
+        """
+        rows = stored.get(self.group, {})
+        figures = [rows.get(self.starts_with + peer, {}).get(self.figure) for peer in columns]
+        if not any(figures):
+            raise ValueError(f"{STORED.name} has no figures of {self.title!r}: run `make figures`")
+        yield self.title
+        for figure in figures:
+            yield "" if figure is None else f"{rounded(figure * self.times)}{self.unit and ' ' + self.unit}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiguresTable:
+    """A table of figures of peers; the name of its first column is unique on a page."""
+
+    page: Path
+    first: str
+    columns: tuple[str, ...]
+    """Peers, by the names under which they were measured."""
+    lines: tuple[Line, ...]
+
+    def text(self, stored: dict[str, Any]) -> str:
+        """Return the table in Markdown."""
+        header = [self.first, *("FastMCP 4" if name == peers.FASTMCP else name for name in self.columns)]
+        rows = [list(line.cells(stored, self.columns)) for line in self.lines]
+        return "\n".join([_row(header), "|" + "---|" * len(header), *map(_row, rows)])
+
+    def put(self, stored: dict[str, Any]) -> str:
+        """Return the page with this table in place of the one that it has."""
+        text = self.page.read_text(encoding="utf-8")
+        start = text.index(f"| {self.first} |")
+        end = text.index("\n\n", start)
+        return text[:start] + self.text(stored) + text[end:]
+
+
+def rounded(value: float) -> str:
+    """Format a figure with three digits."""
+    shown = float(f"{value:.3g}")
+    return f"{shown:,.{max(0, 3 - len(str(int(shown))))}f}"
+
+
+def _row(cells: list[str]) -> str:
+    return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
+
+
+def _seconds(title: str, starts_with: str, figure: str, unit: str) -> Line:
+    times = {"µs": 1e6, "ms": 1e3}[unit]
+    return Line(title=title, group=PEERS, starts_with=starts_with, figure=figure, unit=unit, times=times)
+
+
+MEASURED = (
+    _seconds("HTTP, 2026-07-28: processor time of a call", "HTTP, 2026-07-28, a call: ", "cpu_seconds", "µs"),
+    _seconds(
+        "HTTP, session of 2025-11-25: processor time of a call", "HTTP, 2025-11-25, a call: ", "cpu_seconds", "µs"
+    ),
+    _seconds("stdio: start to the first list", "stdio, from start to the first list: ", "median_seconds", "ms"),
+    _seconds("stdio: a call", "stdio, a call: ", "median_seconds", "µs"),
+    Line(
+        title="stdio: resident memory",
+        group=PEERS,
+        starts_with="stdio, from start to the first list: ",
+        figure="memory_kib",
+        unit="MiB",
+        times=1 / 1024,
+    ),
+)
+KINDS = ("call", "read", "read by template", "prompt", "list")
+TABLES = (
+    FiguresTable(
+        page=ROOT / "README.md",
+        first="measured",
+        columns=(peers.OURS, peers.OFFICIAL, peers.FASTMCP),
+        lines=MEASURED,
+    ),
+    FiguresTable(
+        page=ROOT / "docs" / "performance.md",
+        first="measured",
+        columns=(peers.OURS, peers.OFFICIAL, peers.FASTMCP, peers.ROUTE),
+        lines=MEASURED,
+    ),
+    FiguresTable(
+        page=ROOT / "docs" / "performance.md",
+        first="one kind at a time",
+        columns=(peers.OURS, peers.OFFICIAL, peers.FASTMCP, peers.LIMIT),
+        lines=tuple(
+            Line(
+                title=f"a {kind}",
+                group=FEATURES,
+                starts_with=f"HTTP, 2026-07-28, a {kind}: ",
+                figure="cpu_seconds",
+                unit="",
+                times=1e6,
+            )
+            for kind in KINDS
+        ),
+    ),
+)
+
+
 def main() -> None:
-    """Write the charts."""
-    for path, svg in drawn(json.loads(STORED.read_text(encoding="utf-8"))).items():
+    """Write the charts and the tables."""
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    for path, svg in drawn(stored).items():
         path.write_text(svg, encoding="utf-8")
+    for table in TABLES:
+        table.page.write_text(table.put(stored), encoding="utf-8")
 
 
 def _text(x: float, y: float, words: str, more: str = "") -> str:

@@ -132,7 +132,7 @@ def mcp_json() -> str:
             "The value of a server's `auth`, where it is an object.\n",
             _keys(definitions["AuthEntry"]),
             "## inputs\n",
-            "An item of `inputs`. `${input:ID}` stands for its value.\n",
+            "An item of `inputs`. `${input:ID}` is replaced by its value.\n",
             _keys(definitions["InputDefinition"]),
         ]
     )

@@ -66,11 +66,6 @@ def test_the_revisions_of_the_protocol_are_those_that_are_served(page: Document)
     assert re.search(f"revision (of the protocol )?from {oldest} to {newest}", page.sentences)
 
 
-def test_the_figures_of_the_readme_are_those_of_the_page_on_performance() -> None:
-    measured = {row[0]: row[1:4] for row in Document(DOCS / "performance.md").table("measured")}
-    assert {row[0]: row[1:] for row in README.table("measured")} == measured
-
-
 @pytest.mark.parametrize("page", [README, INDEX], ids=repr)
 def test_the_extras_are_those_of_the_project(page: Document) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -8,9 +8,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.docs.figures import CHARTS, FOLDER, STORED, TEXT, drawn
+from tests.docs.figures import CHARTS, FOLDER, STORED, TABLES, TEXT, FiguresTable, drawn
 from tests.markdown import ROOT, Document
 
+WRITE = "run `python -m tests.docs.figures`"
 PAGE = Document(ROOT / "docs" / "performance.md")
 BACKGROUNDS = ("#ffffff", "#1e2129")
 """Background colours of the documentation's two schemes."""
@@ -22,8 +23,19 @@ MIN_CONTRAST_OF_WORDS = 3.9
 
 def test_the_charts_are_those_of_the_stored_figures_and_stand_on_the_page() -> None:
     charts = drawn(json.loads(STORED.read_text(encoding="utf-8")))
-    assert {path: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.svg")} == charts, "run `make figures`"
+    assert {path: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.svg")} == charts, WRITE
     assert {f"figures/{path.name}" for path in charts} <= set(PAGE.links())
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: f"{table.page.name} {table.first}")
+def test_the_tables_have_the_stored_figures(table: FiguresTable) -> None:
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    assert table.put(stored) == table.page.read_text(encoding="utf-8"), WRITE
+
+
+def test_a_table_of_what_was_not_measured_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no figures of 'HTTP, 2026-07-28: processor time of a call'"):
+        TABLES[0].text({})
 
 
 @pytest.mark.parametrize("background", BACKGROUNDS)
@@ -46,7 +58,7 @@ def test_bars_are_as_long_as_their_values_and_words_are_escaped() -> None:
 
 
 def test_a_chart_of_what_was_not_measured_is_refused() -> None:
-    with pytest.raises(ValueError, match="has no figures of 'http': run `make bench`"):
+    with pytest.raises(ValueError, match="has no figures of 'http': run `make figures`"):
         CHARTS[0].svg({})
 
 

@@ -129,7 +129,7 @@ async def test_a_server_is_the_local_part_of_a_gateway_with_its_lifespan() -> No
 
 async def test_what_is_no_server_is_refused() -> None:
     for given in (add, Server(add, name="own"), object()):
-        with pytest.raises(DefinitionError, match="is no server of the SDK or of FastMCP"):
+        with pytest.raises(DefinitionError, match="is not a server of the SDK or of FastMCP"):
             from_mcp(given)
     with pytest.raises(DefinitionError, match=r"is a server of another package; give from_mcp\(…\) of bridge.gateway"):
         Server(legacy(), name="outer")

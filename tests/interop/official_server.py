@@ -21,7 +21,7 @@ class Point:
 
 
 class Order(BaseModel):
-    """What to bring."""
+    """Thing to bring."""
 
     dish: str
 
@@ -56,7 +56,7 @@ async def count(context: Context) -> str:
 
 
 def ask() -> Elicit[Order]:
-    """What is to be asked."""
+    """Question to ask."""
     return Elicit("What would you like?", Order)
 
 

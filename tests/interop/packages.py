@@ -26,6 +26,9 @@ FASTMCP_VERSION = "4.1.2"
 TYPESCRIPT_CLIENT_VERSION = "2.4.0"
 INSPECTOR_VERSION = "2.12.0"
 PYDANTIC_AI_VERSION = "2.68.0"
+COMPARED_FASTMCP_VERSION = "4.2.1"
+COMPARED_SDK_VERSION = "2.3.0"
+LANGCHAIN_VERSION = "1.4.7"
 MCP_PROXY_VERSION = "0.13.0"
 INSTALL_SECONDS = 300
 CACHE = Path(os.environ.get("BRIDGE_INTEROP_CACHE", "~/.cache/bridge-interop")).expanduser()
@@ -59,6 +62,25 @@ def fastmcp_python() -> str:
 def pydantic_ai_python() -> str:
     """Return a Python that has pydantic-ai with its MCP client; skip the test if it is unavailable."""
     return python_with("pydantic-ai-slim[mcp]", PYDANTIC_AI_VERSION)
+
+
+def compared_python() -> str:
+    """Return a Python that has the libraries of the README's comparison; skip the test if they are unavailable.
+
+    FastMCP's code is in ``fastmcp-slim``, whose newest version may need certificates that are on no index yet: it
+    replaces the one that an older FastMCP has installed with its dependencies.
+    """
+
+    def install(folder: Path) -> None:
+        python = str(folder / "bin" / "python")
+        others = [f"mcp=={COMPARED_SDK_VERSION}", f"langchain=={LANGCHAIN_VERSION}"]
+        _run(sys.executable, "-m", "venv", str(folder))
+        _run(python, "-m", "pip", "install", "--quiet", f"fastmcp=={FASTMCP_VERSION}", *others)
+        _run(python, "-m", "pip", "install", "--quiet", "--no-deps", f"fastmcp-slim=={COMPARED_FASTMCP_VERSION}")
+        _run(python, "-m", "pip", "install", "--quiet", f"pydantic-ai-slim[mcp]=={PYDANTIC_AI_VERSION}")
+
+    versions = (COMPARED_FASTMCP_VERSION, COMPARED_SDK_VERSION, PYDANTIC_AI_VERSION, LANGCHAIN_VERSION)
+    return str(_installed("-".join(["compared", *versions]), install, moves=False) / "bin" / "python")
 
 
 def fastmcp_tasks_python() -> str:

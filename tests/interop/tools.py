@@ -141,7 +141,7 @@ async def chatter(context: InvocationContext) -> str:
 
 @dataclass
 class Order:
-    """What to bring."""
+    """Thing to bring."""
 
     dish: str
     portions: int = 1

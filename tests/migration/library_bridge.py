@@ -149,7 +149,7 @@ async def clear(db: Db) -> None:
 
 @resource("library://calls", mime_type="application/json")
 def call_counts() -> str:
-    """How often each tool was called."""
+    """Number of calls of each tool."""
     return json.dumps(calls)
 
 

@@ -166,7 +166,7 @@ async def clear(db: sqlite3.Connection = Depends(transaction)) -> None:
 
 @mcp.resource("library://calls", mime_type="application/json")
 def call_counts() -> str:
-    """How often each tool was called."""
+    """Number of calls of each tool."""
     return json.dumps(calls)
 
 

@@ -121,7 +121,7 @@ def test_credentials_and_headers_of_the_connection_are_no_arguments() -> None:
             "/x",
             "'matrix', which is not one of a query",
         ),
-        ({"parameters": [{"name": "q", "in": "query", "content": {"text/xml": {}}}]}, "/x", "is no JSON"),
+        ({"parameters": [{"name": "q", "in": "query", "content": {"text/xml": {}}}]}, "/x", "is not JSON"),
         ({"parameters": [parameter("X-\u00e4", "header")]}, "/x", "has a name that no header may have"),
         ({"parameters": [parameter("X\r\nY: z", "header")]}, "/x", "has a name that no header may have"),
         (body_of({}, "multipart/form-data"), "/x", "a body that is not supported \\(multipart/form-data\\)"),

@@ -147,7 +147,7 @@ def nested(levels: int) -> dict[str, Any]:
     [
         ({"$ref": "http://127.0.0.1:9/evil.json#/A"}, "leads outside of the document"),
         ({"$ref": "file:///etc/passwd"}, "leads outside of the document"),
-        ({"$ref": "#anchor"}, "is no JSON pointer"),
+        ({"$ref": "#anchor"}, "is not a JSON pointer"),
         ({"$ref": ["#/components"]}, "leads outside of the document"),
         ({"items": {"$ref": "#/components/schemas/Missing"}}, "leads to nothing"),
         ({"$dynamicRef": "#x"}, "'\\$dynamicRef', which is not supported"),

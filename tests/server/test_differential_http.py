@@ -191,7 +191,7 @@ def _reasons_in(message: Any) -> Iterator[str]:
 
 
 def _is_right(capability: Any) -> bool:
-    """Return True if a capability is no object, or one as the schema has it."""
+    """Return True if a capability is not an object, or one as the schema has it."""
     return not isinstance(capability, dict) or all(
         type(value) is (bool if name == "listChanged" else dict) for name, value in capability.items()
     )

@@ -169,7 +169,7 @@ def test_parts_of_json_are_read_by_path() -> None:
         assert json.loads(read_text(peer, uri, path="$.rows[-1].id")) == 499
         assert read_text(peer, uri, path="$.rows[*].id", first_line=3, lines=1).partition("\n")[2] == " 1,\n"
         failed = result(peer, "read_result", uri=uri, path="$.rows[?@.id]")
-        assert "is no part of a path" in text_of(failed)
+        assert "is not a part of a path" in text_of(failed)
         assert "selects nothing" in text_of(result(peer, "read_result", uri=uri, path="$.absent"))
 
 

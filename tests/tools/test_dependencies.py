@@ -26,7 +26,7 @@ from bridge.server import Features
 on_both = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 LOG: list[str] = []
-"""What happened, in order."""
+"""Events, in order."""
 
 
 @pytest.fixture(autouse=True)

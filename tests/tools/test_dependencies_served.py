@@ -28,7 +28,7 @@ from bridge.tools import ElicitationAnswer
 on_both = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 LOG: list[str] = []
-"""What happened, in order."""
+"""Events, in order."""
 
 
 @pytest.fixture(autouse=True)

@@ -48,7 +48,7 @@ class Mixed(Enum):
 
 
 class Address(BaseModel):
-    """Where somebody lives."""
+    """Address of somebody."""
 
     street: str = Field(description="With the house's number.", min_length=1)
     city: str = "Berlin"

@@ -89,7 +89,9 @@ class FormField(fields.FormField):
                     return choice.value
         if text.isascii() and text.isdigit() and 0 < int(text[:9]) <= len(self.choices):
             return self.choices[int(text[:9]) - 1].value
-        raise FieldError(f"{clip(text)!r} is no choice; type a number from 1 to {len(self.choices)}, or a value")
+        raise FieldError(
+            f"{clip(text)!r} is not one of the choices; type a number from 1 to {len(self.choices)}, or a value"
+        )
 
 
 def form_fields(schema: Mapping[str, Any]) -> list[FormField]:

@@ -62,7 +62,7 @@ def command(
     if isinstance(data, dict):
         write_json(data)
     elif data:
-        write_report(data, is_heading=_is_heading)
+        write_report(data, style=_styled)
 
 
 def _as_json(features: Features) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def _as_json(features: Features) -> dict[str, Any]:
     }
 
 
-def _is_heading(line: str) -> bool:
-    """True for a line that is not indented: the name of a tool, or a heading."""
-    return bool(line) and not line[0].isspace()
+def _styled(line: str) -> str:
+    """Make a line bold that is not indented: the name of a tool, or a heading."""
+    return click.style(line, bold=True) if line and not line[0].isspace() else line
 
 
 def _as_text(features: Features, detail: Detail) -> str:

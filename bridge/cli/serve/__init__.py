@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from bridge.cli.completion import complete_targets
+from bridge.cli.help import GroupedHelp
 from bridge.cli.options import group_values, options_of
 from bridge.cli.reporting import configure_logging, log_level_option
 from bridge.cli.serve.options import ServeOptions
@@ -14,8 +15,23 @@ from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import TargetCommand
 from bridge.hosting.process import redirect_stdout
 
+_EXAMPLES = (
+    ("bridge serve tools.py", "over stdio, for a client that starts this command"),
+    ("bridge serve tools.py --transport http", "at http://127.0.0.1:8000/mcp, and over SSE"),
+    ("bridge serve mcp.json --transport http", "a gateway to the servers of mcp.json"),
+    ("bridge serve tools.py --transport http --host 0.0.0.0 --api-keys keys", "for other machines, with keys"),
+)
 
-@click.command(cls=TargetCommand, short_help="Serve the tools of TARGETs over stdio or HTTP.")
+
+class _ServeCommand(GroupedHelp, TargetCommand):
+    """Command with targets and many options."""
+
+
+@click.command(
+    cls=_ServeCommand,
+    examples=_EXAMPLES,
+    short_help="Serve the tools of TARGETs over stdio or HTTP.",
+)
 @click.argument("targets", nargs=-1, metavar="TARGET...", shell_complete=complete_targets)
 @options_of(ServeOptions)
 @openapi_options
@@ -30,7 +46,8 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     name (see --prefix), and only the tools of an unavailable server are missing.
 
     Output of tools goes to standard error. Over HTTP, Host and Origin are checked; localhost and the host to listen on
-    are always allowed. Every option can be set in the environment; lists are separated by commas.
+    are always allowed. Every option can be set in the environment, --max-calls by BRIDGE_MAX_CALLS; lists are
+    separated by commas.
     """
     options = group_values(ServeOptions, settings)
     configure_logging(options.log_level, options.telemetry.log_format)

@@ -42,6 +42,10 @@ START_SECONDS = 10.0
 """Default of ``--start-wait``, as in `bridge.gateway.gateway`, whose import takes most of a second."""
 
 
+_HTTP, _SERVERS = "HTTP", "Servers whose tools are served"
+"""Headings of groups of options."""
+
+
 class _Transport(click.Choice[str]):
     """Transport name; other known names get a hint."""
 
@@ -68,46 +72,50 @@ class ServeOptions:
         default=8000,
         help="Port to listen on; 0 for a free one, which is printed.",
     )
-    path: str = setting(default="/mcp", help="Path of streamable HTTP.")
+    path: str = setting(default="/mcp", help="Path of streamable HTTP.", heading=_HTTP)
     tags: tuple[str, ...] = texts_setting(
         help="Serve only tools, resources and prompts with one of these tags. Repeatable."
     )
-    allowed_hosts: tuple[str, ...] = texts_setting(help="Further Host headers to accept. Repeatable.")
+    allowed_hosts: tuple[str, ...] = texts_setting(help="Further Host headers to accept. Repeatable.", heading=_HTTP)
     allowed_origins: tuple[str, ...] = texts_setting(
-        help="Further origins whose pages may use the server (CORS). Repeatable."
+        help="Further origins whose pages may use the server (CORS). Repeatable.", heading=_HTTP
     )
-    no_sse: bool = setting(is_flag=True, help="With --transport http: do not serve SSE.")
+    no_sse: bool = setting(is_flag=True, help="With --transport http: do not serve SSE.", heading=_HTTP)
     no_auth: bool = setting(
         is_flag=True,
         help="Allow calls without a credential; required if other machines can reach the port and there are no keys.",
+        heading=_HTTP,
     )
     page_size: int | None = count_setting(
-        "TOOLS", "Maximum tools on a page of the list; by default all are on one page."
+        "TOOLS", "Maximum tools on a page of the list; by default all are on one page.", heading=_HTTP
     )
-    max_request_bytes: int = count_setting("BYTES", "Maximum length of a request's body.", default=4 * 1024 * 1024)
+    max_request_bytes: int = count_setting(
+        "BYTES", "Maximum length of a request's body.", default=4 * 1024 * 1024, heading=_HTTP
+    )
     reload: bool = setting(
         is_flag=True,
         help="Apply changes of files: configurations are reloaded; over HTTP, Python files near a target are reloaded.",
     )
     forward_headers: tuple[str, ...] = texts_setting(
-        help="Headers of a caller to forward to servers with URLs, except credentials. Repeatable."
+        help="Headers of a caller to forward to servers with URLs, except credentials. Repeatable.", heading=_SERVERS
     )
     start_wait: float = setting(
+        heading=_SERVERS,
         type=click.FloatRange(min=0),
         metavar="SECONDS",
         default=START_SECONDS,
         help="Seconds to wait at the start for servers that are not required; tools of slower ones are added later.",
     )
-    auth: AuthOptions = group_setting(AuthOptions)
-    limits: LimitsOptions = group_setting(LimitsOptions)
-    spill: SpillOptions = group_setting(SpillOptions)
-    tasks: TaskServeOptions = group_setting(TaskServeOptions)
-    operations: OperationsOptions = group_setting(OperationsOptions)
-    scaling: ScalingOptions = group_setting(ScalingOptions)
-    telemetry: TelemetryOptions = group_setting(TelemetryOptions)
-    tool_search: ToolSearchOptions = group_setting(ToolSearchOptions)
-    upstream: UpstreamOptions = group_setting(UpstreamOptions)
-    credentials: CredentialOptions = group_setting(CredentialOptions)
+    auth: AuthOptions = group_setting(AuthOptions, "Authentication")
+    limits: LimitsOptions = group_setting(LimitsOptions, "Limits")
+    spill: SpillOptions = group_setting(SpillOptions, "Large results")
+    tasks: TaskServeOptions = group_setting(TaskServeOptions, "Tasks")
+    operations: OperationsOptions = group_setting(OperationsOptions, "Probes and shutdown")
+    scaling: ScalingOptions = group_setting(ScalingOptions, "Processes and replicas")
+    telemetry: TelemetryOptions = group_setting(TelemetryOptions, "Metrics and logs")
+    tool_search: ToolSearchOptions = group_setting(ToolSearchOptions, "Tool search")
+    upstream: UpstreamOptions = group_setting(UpstreamOptions, _SERVERS)
+    credentials: CredentialOptions = group_setting(CredentialOptions, "Credentials of callers")
     name: str | None = setting(help="Name of the server; by default derived from its targets.")
     server_version: str | None = setting(
         metavar="VERSION", help="Version of the server; by default the __version__ of its only target."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
 from bridge.cli.serve.options import name_of, server_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import telemetry_enabled
-from bridge.cli.targets.target import ConfigTarget
+from bridge.cli.targets.target import CommandTarget, ConfigTarget, target_argument
 from bridge.hosting.process import print_message, print_unserved_routes
 from bridge.server.stdio.process import take_standard_streams
 
@@ -60,8 +62,19 @@ def _reporting_blocks(
     return reporting
 
 
+def _explain_silence(targets: list[Target]) -> None:
+    """Explain at a terminal why nothing happens, and name commands that try the server."""
+    print_message("waiting for an MCP client on standard input; Ctrl-C ends the server. To try its tools, run instead:")
+    shown = [target_argument(target) for target in map(redacted, targets) if not isinstance(target, CommandTarget)] or [
+        "tools.py"
+    ]
+    print_message(f"  bridge inspect {shlex.join(shown)}")
+    print_message(f"  bridge install {shlex.quote(shown[0])} --client claude-desktop")
+
+
 def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions) -> None:
     """Serve over stdio."""
+    is_typed = sys.stdin is not None and sys.stdin.isatty()
     streams = take_standard_streams()  # before user code can print
     targets = targets_of(ctx, texts, options)
     _note_ignored(ctx, targets)
@@ -73,6 +86,8 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     arguments += [f"--page-size={options.page_size}"] if options.page_size else []
     print_message(f"serving {name} over stdio; for a client's configuration:")
     print_message(configuration(name, serving_entry([*map(redacted, targets)], arguments)))
+    if is_typed:
+        _explain_silence(targets)
     from bridge.server.stdio.server import serve_stdio  # noqa: PLC0415 - after errors of the targets
 
     lifespan = serving.lifespan

@@ -230,7 +230,7 @@ def _is_web_application(value: object) -> bool:
 def _of_application(module: ModuleType, target: FileTarget | ModuleTarget) -> str:
     server = next((name for name, value in vars(module).items() if _is_published(value)), None)
     source = "the functions that it serves" if server is None else f"its server, {_file_of(target)}:{server}"
-    return f"whose routes are no tools: name {source}, or run it by an ASGI server such as uvicorn, and name its URL"
+    return f"whose routes are not tools: name {source}, or run it by an ASGI server such as uvicorn, and name its URL"
 
 
 def _is_published(value: object) -> TypeGuard[Server]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bridge.cli.help import HeadedOption
 from bridge.errors import DefinitionError, TargetError
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ def openapi_options(function: Any) -> Any:
         function = click.option(
             flag,
             name,
+            cls=HeadedOption,
+            heading="OpenAPI",
             envvar=f"BRIDGE_{name.upper()}",
             show_envvar=True,
             type=None if each.get("is_flag") else _Texts() if each.get("multiple") else str,

@@ -80,7 +80,7 @@ def _kind_of(entry: AuthEntry, reader: EntryReader) -> str | None:
     if kind in _PER_CALLER:
         return kind
     kinds = ", ".join(map(repr, _PER_CALLER))
-    reader.problem(f"{kind!r} is no credential of a caller: write one of {kinds}, or remove 'per'", "auth", ".type")
+    reader.problem(f"{kind!r} is not a credential of a caller: write one of {kinds}, or remove 'per'", "auth", ".type")
     return None
 
 

@@ -196,7 +196,7 @@ class HttpLink(Link):
     def explain_error(self, error: BaseException) -> Cause | None:
         """Explain an HTTP error."""
         if isinstance(error, NoEventStreamError):
-            return Cause("no MCP server at this URL: its answer is no event stream", _CHECK_THE_PATH)
+            return Cause("no MCP server at this URL: its answer is not an event stream", _CHECK_THE_PATH)
         response = getattr(error, "response", None)
         return _cause_of_status(response.status_code, reason_in(response)) if response is not None else None
 

@@ -131,7 +131,7 @@ def decompressed(content: bytes, encoding: str, max_bytes: int) -> bytes:
     try:
         text = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(content, max_bytes + 1)
     except zlib.error as error:
-        raise httpx2.RemoteProtocolError(f"its answer is no gzip: {error}") from error
+        raise httpx2.RemoteProtocolError(f"its answer is not gzip: {error}") from error
     if len(text) > max_bytes:
         raise ResponseTooLongError(f"its answer is longer than {max_bytes / 2**20:g} MiB")
     return text
@@ -169,7 +169,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
                 yield self._decompressor.decompress(chunk, _PIECE_BYTES)
                 chunk = self._decompressor.unconsumed_tail
         except zlib.error as error:
-            raise httpx2.RemoteProtocolError(f"its answer is no gzip: {error}") from error
+            raise httpx2.RemoteProtocolError(f"its answer is not gzip: {error}") from error
 
     async def aclose(self) -> None:
         await self._stream.aclose()

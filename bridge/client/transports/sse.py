@@ -73,7 +73,7 @@ class SseLink(HttpLink):
             raise httpx2.HTTPStatusError(f"HTTP {response.status_code}", request=response.request, response=response)
         if media_type(response.headers.get("content-type", "")) != "text/event-stream":
             await closed(response)
-            raise NoEventStreamError("its answer is no event stream")
+            raise NoEventStreamError("its answer is not an event stream")
         return response
 
     async def _begin(self, reader: EventReader, chunks: AsyncIterator[bytes]) -> list[dict[bytes, bytes]]:

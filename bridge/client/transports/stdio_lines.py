@@ -44,7 +44,7 @@ class NoProtocolError(TransportFailedError):
 
     def __init__(self) -> None:
         hint = "check the command: log output must go to standard error"
-        super().__init__(Cause("this is no MCP server: its output is no JSON-RPC", hint, is_permanent=True))
+        super().__init__(Cause("this is not an MCP server: its output is not JSON-RPC", hint, is_permanent=True))
 
 
 class LineTooLongError(TransportFailedError):

@@ -97,7 +97,7 @@ class CallerVerifier:
             IdentificationError: It is invalid, or may not be used here.
         """
         if not _CREDENTIAL.fullmatch(credential):
-            raise IdentificationError("This is no key: a key has no spaces, and only visible ASCII characters.", 400)
+            raise IdentificationError("This is not a key: a key has no spaces, and only visible ASCII characters.", 400)
         try:
             with self._throttle.verifying(scope):
                 token = await self._auth.verify_token(credential)
@@ -218,7 +218,7 @@ class IssuerSignIn:
         if metadata.get("client_id_metadata_document_supported") is True and document_url.startswith("https:"):
             return document_url
         raise IdentificationError(
-            "This gateway is no client of the issuer, so that you cannot log in here. Its operator registers it there, "
+            "This gateway is not a client of the issuer, so you cannot log in here. Its operator registers it there, "
             "and sets --connect-client-id.",
             501,
         )

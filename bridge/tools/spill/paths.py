@@ -48,7 +48,7 @@ def _segments(path: str) -> Iterator[re.Match[str]]:
     while position < len(text):
         segment = _SEGMENT.match(text, position)
         if segment is None:
-            raise ValueError(f"{text[position : position + 40]!r} is no part of a path: {_FORMS}")
+            raise ValueError(f"{text[position : position + 40]!r} is not a part of a path: {_FORMS}")
         yield segment
         position = segment.end()
 

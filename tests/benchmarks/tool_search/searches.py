@@ -33,7 +33,7 @@ LIMIT_SECONDS = 600.0
 
 
 class Answers(NamedTuple):
-    """What a search found for each question."""
+    """Results of a search for each question."""
 
     names: Mapping[str, Sequence[str]]
     milliseconds: float

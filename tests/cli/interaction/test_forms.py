@@ -68,7 +68,7 @@ def test_a_typed_text_is_a_value_of_the_fields_type(schema: Mapping[str, Any], t
         ({"type": "string", "format": "uri"}, "example", "expected a URI such as"),
         ({"type": "string", "format": "email"}, "ada", "expected an address such as"),
         ({"type": "string", "pattern": "^(a+)+$"}, "a" * 5_000 + "b", "expected text matching ^(a+)+$"),
-        (TITLED, "3", "'3' is no choice; type a number from 1 to 2, or a value"),
+        (TITLED, "3", "'3' is not one of the choices; type a number from 1 to 2, or a value"),
         (SEVERAL, "r, b", "expected choices separated by commas of at least 1 and at most 1"),
         ({"type": "object"}, "[1]", "expected JSON of an object"),
         ({"type": "string"}, " ", "a value is required: text"),

@@ -106,7 +106,7 @@ async def test_a_web_page_is_no_server() -> None:
     page = Starlette(routes=[Route("/", lambda _: HTMLResponse("<h1>"))])  # a POST gets 405
     with serving(page) as origin:
         failure = await failure_of(http_config(f"{origin}/"))
-    assert failure.reason == "no MCP server at this URL: its answer is no event stream"
+    assert failure.reason == "no MCP server at this URL: its answer is not an event stream"
     assert failure.hint == "check the path: it is often /mcp or /sse"
 
 
@@ -188,7 +188,7 @@ async def test_a_command_with_its_arguments_in_one_text_is_told_to_split_it() ->
 async def test_a_flood_that_is_no_protocol_is_given_up_early_and_said_to_be_none(flood: str) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
         failure = await failure_of(python_config(f"import sys\n{flood}"))
-    assert failure.reason == "this is no MCP server: its output is no JSON-RPC"
+    assert failure.reason == "this is not an MCP server: its output is not JSON-RPC"
     assert failure.is_permanent
 
 

@@ -48,7 +48,7 @@ def nodes(schema: Any, path: str = "$") -> Iterator[tuple[str, Json]]:
 def _common(schema: Json) -> Iterator[str]:
     Draft202012Validator.check_schema(schema)
     if schema.get("type") != "object":
-        yield "the root is no object"
+        yield "the root is not an object"
     for path, node in nodes(schema):
         reference = node.get("$ref")
         if reference is not None and reference.removeprefix("#/$defs/") not in schema.get("$defs", {}):

@@ -137,7 +137,7 @@ def test_of_a_request_over_a_limit_the_body_is_not_read() -> None:
     with served(Limits(rate=Rate(1, 600))) as origin, talking("modern", origin, ADA) as ada:
         ada.send(http.call("add", ARGUMENTS))
         headers = http.HEADERS | bearer(ADA)
-        answer = ada.client.post(f"{origin}/mcp", content=b"this is no JSON", headers=headers)
+        answer = ada.client.post(f"{origin}/mcp", content=b"this is not JSON", headers=headers)
         assert answer.status_code == 429
 
 

@@ -160,7 +160,7 @@ TOLD: dict[str, Callable[[Json], Any]] = {
     "resources/templates/list": lambda result: [each["uriTemplate"] for each in result["resourceTemplates"]],
     "prompts/list": lambda result: [each["name"] for each in result["prompts"]],
 }
-"""What a result of `REQUESTS` tells, by method."""
+"""Content of a result of `REQUESTS`, by method."""
 
 
 CHANGED: Json = {

@@ -116,7 +116,7 @@ class Sub(Base):
 
 class Pair(NamedTuple):
     left: int
-    """What stands left."""
+    """The left text."""
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ class Pair(NamedTuple):
         (Level, {"LOW": "Can wait."}),
         (Base, {"a": "The base's a.", "b": "The base's b."}),
         (Sub, {"a": "The base's a.", "b": "The sub's b,\non two lines.", "c": "In quotes of one line."}),
-        (Pair, {"left": "What stands left."}),
+        (Pair, {"left": "The left text."}),
         (int, {}),
     ],
 )

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Colour(Enum):
-    """What it looks like."""
+    """Its looks."""
 
     RED = "red"
     """Warm."""
@@ -55,12 +55,12 @@ class Dog(BaseModel):
 
     kind: Literal["dog"]
     name: Annotated[str, Field(min_length=1, pattern="^[A-Z]")]
-    """What it listens to."""
+    """Name that it listens to."""
 
 
 class Puppy(Dog):
     weeks: int = 0
-    """How old."""
+    """Age in years."""
 
 
 class Node(BaseModel):
@@ -97,7 +97,7 @@ class Item(TypedDict, total=False):
     """Something to buy."""
 
     count: int
-    """How many."""
+    """Number of items."""
 
 
 class Pair(NamedTuple):
@@ -105,7 +105,7 @@ class Pair(NamedTuple):
     right: str = ""
 
 
-COLOUR = {"description": "What it looks like.\n- red: Warm.", "enum": ["red", "blue"], "type": "string"}
+COLOUR = {"description": "Its looks.\n- red: Warm.", "enum": ["red", "blue"], "type": "string"}
 POINT = {
     "description": "Somewhere.",
     "type": "object",
@@ -129,13 +129,13 @@ DOG = {
     "type": "object",
     "properties": {
         "kind": {"const": "dog", "type": "string"},
-        "name": {"minLength": 1, "pattern": "^[A-Z]", "type": "string", "description": "What it listens to."},
+        "name": {"minLength": 1, "pattern": "^[A-Z]", "type": "string", "description": "Name that it listens to."},
     },
     "required": ["kind", "name"],
 }
 PUPPY = {
     "type": "object",
-    "properties": {**DOG["properties"], "weeks": {"default": 0, "type": "integer", "description": "How old."}},  # type: ignore[dict-item]  # a mapping
+    "properties": {**DOG["properties"], "weeks": {"default": 0, "type": "integer", "description": "Age in years."}},  # type: ignore[dict-item]  # a mapping
     "required": ["kind", "name"],
 }
 NODE = {
@@ -206,7 +206,7 @@ TYPES: list[tuple[Any, dict[str, Any]]] = [
         {
             "description": "Something to buy.",
             "type": "object",
-            "properties": {"count": {"type": "integer", "description": "How many."}},
+            "properties": {"count": {"type": "integer", "description": "Number of items."}},
         },
     ),
     (

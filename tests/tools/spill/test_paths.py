@@ -49,5 +49,5 @@ def test_a_path_selects(path: str, found: list[Any]) -> None:
     "path", ["$..id", "$.items[?@.id > 1]", "$.items[", "$.items[0", "$.a b", "$.items[1:2:3]", "$."]
 )
 def test_another_form_is_refused_with_its_place(path: str) -> None:
-    with pytest.raises(ValueError, match=r"is no part of a path: write \.name"):
+    with pytest.raises(ValueError, match=r"is not a part of a path: write \.name"):
         values_at(DATA, path)

@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def complaints() -> list[str]:
-    """What the browser complains of, such as of a violated policy."""
+    """Complaints of the browser, such as of a violated policy."""
     return []
 
 
