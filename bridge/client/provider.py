@@ -73,8 +73,7 @@ class McpToolProvider(TaskStarter):
         middleware: Middleware around calls, reads, prompts and completions, the outermost first; lists have ``filter``.
     """
 
-    is_dynamic = True
-    """The tools may change between two calls of a model."""
+    is_dynamic = True  # the tools may change between two calls of a model
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from bridge.gateway.credentials.errors import CredentialNeededError, CredentialS
 from bridge.gateway.features import merged
 from bridge.prompts.box import PromptBox
 from bridge.resources.box import ResourceBox
-from bridge.server.features import CallerView
+from bridge.server.caller_features import CallerView
 from bridge.tools.specification import ToolSpecification
 from bridge.tools.tool import Tool, ToolExecutionResult
 from bridge.tools.toolbox import ToolBox

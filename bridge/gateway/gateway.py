@@ -7,7 +7,6 @@ Gateway ── .features ── local tools, resources and prompts, and proxies 
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -22,17 +21,18 @@ from bridge.errors import DefinitionError
 from bridge.gateway.caller_features import ConnectExecutor, GatewayCallerFeatures
 from bridge.gateway.extensions import ForwardedExtensions, GatewayExtensions
 from bridge.gateway.features import GatewayResources, merged
+from bridge.gateway.forwarded_headers import forwarded_headers
 from bridge.gateway.handlers import proxy_handlers
 from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer
 from bridge.gateway.suspended_calls import HELD_SECONDS, MAX_HELD_CALLS, SuspendedCalls
 from bridge.gateway.tasks import GatewayTasks
 from bridge.prompts.box import PromptBox
-from bridge.redaction import names_secret
-from bridge.server.features import CallerView, Features
+from bridge.server.caller_features import CallerView
+from bridge.server.features import Features
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     import httpx2
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.server.auth.access import Access
     from bridge.tools.caller import Caller
-    from bridge.tools.context import InvocationContext
     from bridge.tools.tool import Tool
 
 _logger = logging.getLogger("bridge.gateway")
@@ -58,19 +57,7 @@ _logger = logging.getLogger("bridge.gateway")
 START_SECONDS = 10.0
 """Default time to wait for servers on start, in seconds. Tools of slower servers are added later."""
 
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?")
-
-_OF_THE_CONNECTION = frozenset(
-    {
-        *("accept", "accept-encoding", "connection", "host", "keep-alive", "last-event-id", "te", "trailer"),
-        *("transfer-encoding", "upgrade", "origin", "referer"),
-    }
-)
-
 _Executor = TypeVar("_Executor")
-
-_PREFIXES = ("content-", "mcp-", "proxy-", "sec-")
 
 
 class Gateway:
@@ -350,41 +337,6 @@ def _require_listed(status: ServerStatus) -> None:
         raise status.problem
     reason = status.problem or "it is still starting"
     _logger.warning("continuing without the server %r until it is available: %s", status.name, reason)
-
-
-def forwarded_headers(names: Iterable[str]) -> Callable[[str, InvocationContext], Mapping[str, str]] | None:
-    """Return a function that selects the headers to forward; None if there are none.
-
-    Args:
-        names: Names of the headers; case-insensitive.
-
-    Raises:
-        DefinitionError: A name is invalid, or the header belongs to the connection or carries credentials. Tokens for
-            this server must not be sent to other servers (MCP, "Token Passthrough").
-    """
-    allowed = tuple(dict.fromkeys(_forwardable(name) for name in names))
-    if not allowed:
-        return None
-
-    def supply(_server: str, context: InvocationContext) -> Mapping[str, str]:
-        headers = context.headers
-        return {name: headers[name] for name in allowed if name in headers and _VALUE.fullmatch(headers[name])}
-
-    return supply
-
-
-def _forwardable(name: str) -> str:
-    lower = name.strip().lower()
-    if not _NAME.fullmatch(lower):
-        raise DefinitionError(f"{name!r} is not a valid header name")
-    if names_secret(lower) and not lower.startswith("mcp-"):
-        raise DefinitionError(
-            f"the header {name!r} carries credentials for this server, which are never forwarded: "
-            "give each server its own credentials in its 'headers'"
-        )
-    if lower in _OF_THE_CONNECTION or lower.startswith(_PREFIXES):
-        raise DefinitionError(f"the header {name!r} belongs to one connection and cannot be forwarded")
-    return lower
 
 
 def merged_servers(groups: Iterable[tuple[str, Iterable[ServerConfig]]]) -> list[ServerConfig]:

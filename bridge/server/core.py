@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bridge.protocol.session import Session
     from bridge.resources.box import Readable
     from bridge.server.auth.access import Access
-    from bridge.server.features import CallerView
+    from bridge.server.caller_features import CallerView
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
     from bridge.server.session_states import SessionStates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bridge.errors import DefinitionError, NameClashError
 from bridge.text import short_repr
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from bridge.prompts.box import PromptBox
     from bridge.resources.box import ResourceBox
     from bridge.server.auth.access import Access
+    from bridge.server.caller_features import CallerFeatures
     from bridge.server.composition.surrounded import Part
     from bridge.server.forwarded import ForwardedRequests
     from bridge.server.http.pages import Pages
     from bridge.server.tasks.forwarded import ForwardedTasks
-    from bridge.tools.caller import Caller
-    from bridge.tools.context import InvocationContext
     from bridge.tools.lifespan import Lifespan
     from bridge.tools.middleware import Middleware
     from bridge.types import Feature
@@ -54,43 +53,6 @@ class FeatureSource(Publisher):
     def selected(self, keep: Callable[[Published], bool]) -> Features:
         """Return the features, now and later, whose tools, resources and prompts a function selects."""
         return self.offered.changed(lambda items: filter(keep, items))
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class CallerView:
-    """The tools, resources and prompts that some callers see."""
-
-    tools: ToolBox
-    resources: ResourceBox | None
-    prompts: PromptBox | None
-
-
-class CallerFeatures(Protocol):
-    """Tools, resources and prompts that differ by caller."""
-
-    def of(self, caller: Caller | None, *, current: bool = False) -> CallerView | None:
-        """Return what a caller sees, the same object for callers who see the same.
-
-        Args:
-            caller: The caller; None without authentication.
-            current: Return it only if it may be listed without being loaded again.
-
-        Returns:
-            The view, of the boxes of `Features` for a caller who sees these; None if it has to be loaded.
-        """
-        ...
-
-    async def load(self, context: InvocationContext) -> CallerView:
-        """Load what the caller of a request sees, and return it as `of`."""
-        ...
-
-    def on_change(self, listener: Callable[[Feature, str | None, tuple[str, str]], None]) -> Callable[[], None]:
-        """Call a listener after a change that one caller alone is notified of; return a function that ends that.
-
-        The listener gets the feature, the URI of a resource with new content, or None for the list, and
-        `Caller.identity`.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import DefinitionError
-from bridge.gateway.gateway import forwarded_headers
+from bridge.gateway.forwarded_headers import forwarded_headers
 from bridge.tools.context import InvocationContext
 
 
