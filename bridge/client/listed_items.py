@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio.lowlevel
 
+from bridge.client import remote_feature
+from bridge.client.callers import CallerListing
+from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
+from bridge.client.connection.running_call import NO_OPTIONS
+from bridge.client.remote_feature import remote_prompt, remote_resource
+from bridge.client.remote_tool import RemoteServer, remote_tool
+from bridge.client.selection import ResourceSelection
 from bridge.errors import DefinitionError, WireError
+from bridge.resources.box import ResourceBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.list_methods import Listed, ListMethod
+    from bridge.client.connection.running_call import CallOptions
+    from bridge.client.uris import UriNames
+    from bridge.prompts.prompt import Prompt
+    from bridge.resources.resource import Resource, ResourceTemplate
+    from bridge.tools.context import InvocationContext
+    from bridge.tools.tool import Tool
     from bridge.types import Json
 
 T = TypeVar("T")
@@ -22,7 +39,80 @@ _ITEMS_AT_ONCE = 50
 _logger = logging.getLogger("bridge.client")
 
 
-async def made_items(
+class ListingServer(RemoteServer, remote_feature.RemoteServer, Protocol):
+    """Server of all listed items."""
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        context: InvocationContext,
+        options: CallOptions = NO_OPTIONS,
+    ) -> Json:
+        """Send a request; see `bridge.client.connection.connection.Connection.request`."""
+        ...
+
+
+class ListedItems:
+    """Makes the items of a server's lists.
+
+    Each method returns the items, and those left out or refused by pins, each with the reason.
+
+    Args:
+        server: The server.
+        config: Its configuration.
+        uris: The local URIs of resources.
+        validates_results: Validate structured content against output schemas.
+    """
+
+    def __init__(self, server: ListingServer, config: ServerConfig, uris: UriNames, *, validates_results: bool) -> None:
+        self._server = server
+        self._config = config
+        self._uris = uris
+        self._make_prompt = partial(remote_prompt, server=server, uris=uris)
+        self._make_tool = partial(
+            remote_tool,
+            server=server,
+            trusted=config.trusted,
+            validates_results=validates_results,
+            refuses_unjudged=config.unjudged_results == "refuse",
+            uris=uris,
+            spill_chars=config.spill_chars,
+            always_visible=config.always_visible,
+        )
+
+    async def tools(self, listed: Listed) -> tuple[list[Tool], tuple[str, ...]]:
+        """Make the tools."""
+        return await _made(self._server.name, self._make_tool, attrgetter("name"), (TOOLS, listed))
+
+    async def resources(
+        self, listed: Listed, templates: Listed, selection: ResourceSelection | None = None
+    ) -> tuple[list[Resource | ResourceTemplate], tuple[str, ...]]:
+        """Make the resources and templates; those of one caller's list with their selection."""
+        make = partial(remote_resource, server=self._server, uris=self._uris, selection=selection)
+        lists = (RESOURCES, listed), (TEMPLATES, templates)
+        return await _made(self._server.name, make, ResourceBox().key_of, *lists)
+
+    async def prompts(self, listed: Listed) -> tuple[tuple[Prompt, ...], tuple[str, ...]]:
+        """Make the prompts that the configuration admits."""
+        prompts, skipped = await _made(self._server.name, self._make_prompt, attrgetter("name"), (PROMPTS, listed))
+        return tuple(prompt for prompt in prompts if self._config.admits_prompt(prompt.name)), skipped
+
+    async def made(self, digest: bytes, lists: Mapping[ListMethod, Listed]) -> CallerListing:
+        """Make what is listed for a caller; see `bridge.client.callers.CallerFactory`."""
+        tools, _ = await self.tools(lists[TOOLS])
+        selection, listed, templates = ResourceSelection(self._config), lists[RESOURCES], lists[TEMPLATES]
+        resources, _ = await self.resources(listed, templates, selection)
+        prompts, _ = await self.prompts(lists[PROMPTS])
+        return CallerListing(
+            digest=digest,
+            tools=tuple(tools),
+            resources=tuple(selection.update(resources, listed.refused, templates.refused)),
+            prompts=prompts,
+        )
+
+
+async def _made(
     server: str, make: Callable[[Json], T], key_of: Callable[[T], str], *lists: tuple[ListMethod, Listed]
 ) -> tuple[list[T], tuple[str, ...]]:
     """Create the items of one feature in batches, so that other tasks can run; those left out are logged.

@@ -6,35 +6,30 @@ import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.lowlevel
 
-from bridge.client.callers import CallerListing
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
 from bridge.client.connection.running_call import NO_OPTIONS, CallOptions
 from bridge.client.connection.status import ConnectionState
 from bridge.client.connection_pool import ConnectionPool, all_at_once, supplied, with_headers
-from bridge.client.listed_items import made_items
-from bridge.client.remote_feature import remote_prompt, remote_resource
+from bridge.client.listed_items import ListedItems
 from bridge.client.remote_list import Fetched, RemoteList
-from bridge.client.remote_tool import remote_tool
 from bridge.client.selection import ResourceSelection, not_as_pinned
 from bridge.client.tool_catalog import ServerStatus
 from bridge.errors import ServerAuthError
-from bridge.resources.box import ResourceBox
 from bridge.tools.context import InvocationContext
 from bridge.types import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 
-    from bridge.client.callers import CallerConnections
+    from bridge.client.callers import CallerConnections, CallerListing
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.connection import Connection
-    from bridge.client.connection.list_methods import Listed, ListMethod
+    from bridge.client.connection.list_methods import Listed
     from bridge.client.connection.status import Era, ReconnectPolicy
     from bridge.client.connection_pool import HeaderSupplier
     from bridge.client.uris import UriNames
@@ -96,8 +91,7 @@ class Upstream:
         self.refused_prompts: Mapping[str, str] = {}
         self._headers_supplier = headers_supplier if connection.config.transport.takes_headers else None
         self._meta_supplier = meta_supplier
-        self._validates_results = validates_results
-        self._uris = uris
+        self._items = ListedItems(self, self.config, uris, validates_results=validates_results)
         self._updated = updated
         self._watched = watched
         self._state_changed = state_changed
@@ -341,25 +335,7 @@ class Upstream:
         """List everything for a caller; see `bridge.client.callers.CallerConnections.list_features`."""
         assert self.callers is not None, "it lists per caller"
         async with self._connection_for(context) as connection:
-            return await self.callers.list_features(connection, self, changed)
-
-    async def made(self, digest: bytes, lists: Mapping[ListMethod, Listed]) -> CallerListing:
-        """Make what is listed for a caller; see `bridge.client.callers.CallerFactory`."""
-        tools, _ = await made_items(self.name, self._make_tool(), attrgetter("name"), (TOOLS, lists[TOOLS]))
-        selection = ResourceSelection(self.config)
-        make = partial(remote_resource, server=self, uris=self._uris, selection=selection)
-        listed, templates = lists[RESOURCES], lists[TEMPLATES]
-        resources, _ = await made_items(
-            self.name, make, ResourceBox().key_of, (RESOURCES, listed), (TEMPLATES, templates)
-        )
-        selected = selection.update(resources, listed.refused, templates.refused)
-        prompts, _ = await made_items(self.name, self._make_prompt(), attrgetter("name"), (PROMPTS, lists[PROMPTS]))
-        return CallerListing(
-            digest=digest,
-            tools=tuple(tools),
-            resources=tuple(selected),
-            prompts=tuple(prompt for prompt in prompts if self.config.admits_prompt(prompt.name)),
-        )
+            return await self.callers.list_features(connection, self._items, changed)
 
     async def watch_for(
         self, context: InvocationContext, uri: str, listener: Callable[[str], None]
@@ -368,34 +344,14 @@ class Upstream:
         assert self.callers is not None, "each caller has a connection"
         return await self.callers.watch(context.caller, context.headers, uri, listener)
 
-    def _make_prompt(self) -> Callable[[Json], Prompt]:
-        return partial(remote_prompt, server=self, uris=self._uris)
-
-    def _make_tool(self) -> Callable[[Json], Tool]:
-        return partial(
-            remote_tool,
-            server=self,
-            trusted=self.config.trusted,
-            validates_results=self._validates_results,
-            refuses_unjudged=self.config.unjudged_results == "refuse",
-            uris=self._uris,
-            spill_chars=self.config.spill_chars,
-            always_visible=self.config.always_visible,
-        )
-
-    async def _made(
-        self, feature: Feature, make: Callable[[Json], T], key_of: Callable[[T], str], *lists: tuple[ListMethod, Listed]
-    ) -> list[T]:
-        items, self._skipped[feature] = await made_items(self.name, make, key_of, *lists)
-        return items
-
     async def _fetch_tools(self) -> Fetched:
         if self._lists_nothing_for_all:
             return Fetched(False, None)
         listed = await self.connection.list_items(TOOLS)
 
         async def keep() -> None:
-            self.tools = tuple(await self._made("tools", self._make_tool(), attrgetter("name"), (TOOLS, listed)))
+            tools, self._skipped["tools"] = await self._items.tools(listed)
+            self.tools = tuple(tools)
 
         return await self._kept("tools", keep, listed)
 
@@ -403,12 +359,9 @@ class Upstream:
         if self._lists_nothing_for_all:
             return Fetched(False, None)
         listed, templates = await self.connection.list_items(RESOURCES), await self.connection.list_items(TEMPLATES)
-        make = partial(remote_resource, server=self, uris=self._uris)
 
         async def keep() -> None:
-            items = await self._made(
-                "resources", make, ResourceBox().key_of, (RESOURCES, listed), (TEMPLATES, templates)
-            )
+            items, self._skipped["resources"] = await self._items.resources(listed, templates)
             self.resources = self._selection.update(items, listed.refused, templates.refused)
 
         return await self._kept("resources", keep, listed, templates)
@@ -419,8 +372,7 @@ class Upstream:
         listed = await self.connection.list_items(PROMPTS)
 
         async def keep() -> None:
-            prompts = await self._made("prompts", self._make_prompt(), attrgetter("name"), (PROMPTS, listed))
-            self.prompts = tuple(prompt for prompt in prompts if self.config.admits_prompt(prompt.name))
+            self.prompts, self._skipped["prompts"] = await self._items.prompts(listed)
             refused = listed.refused.items()
             self.refused_prompts = {name: reason for name, reason in refused if self.config.admits_prompt(name)}
 
