@@ -57,11 +57,12 @@ function chips(annotations) {
     : nothing;
 }
 
-/** A form that sends a request; Ctrl+Enter sends it from every field. */
-function sending(action, label, body, isReady = true) {
+/** A form that sends a request when its draft is complete; Ctrl+Enter sends it from every field. */
+function sending(action, label, body, draft = null) {
+  const isReady = draft === null || draft.value !== null;
   const submit = (event) => {
     event.preventDefault();
-    if (isReady) action();
+    if (isReady && !draft?.refuses()) action();
   };
   const onKey = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit(event);
@@ -78,7 +79,7 @@ const views = {
   tool(key, server, tool) {
     const draft = draftOf(key, tool.inputSchema, { check: checkOf(server, tool.name) });
     const call = () => send(key, server, "tools/call", { name: tool.name, arguments: draft.value });
-    return sending(call, "Call", editor(draft), draft.value !== null);
+    return sending(call, "Call", editor(draft), draft);
   },
   resource(key, server, { uri }) {
     return sending(() => send(key, server, "resources/read", { uri }), "Read", nothing);
@@ -91,12 +92,12 @@ const views = {
     const draft = draftOf(key, { type: "object", properties, additionalProperties: false });
     const uri = expanded(uriTemplate, draft.value ?? {});
     const body = html`${editor(draft)}<p class="muted">URI <code>${visible(uri)}</code></p>`;
-    return sending(() => send(key, server, "resources/read", { uri }), "Read", body);
+    return sending(() => send(key, server, "resources/read", { uri }), "Read", body, draft);
   },
   prompt(key, server, { name, arguments: parameters = [] }) {
     const draft = promptDraft(key, server, name, parameters);
     const get = () => send(key, server, "prompts/get", { name, arguments: draft.value });
-    return sending(get, "Get", editor(draft), draft.value !== null);
+    return sending(get, "Get", editor(draft), draft);
   },
 };
 

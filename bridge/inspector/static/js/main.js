@@ -6,7 +6,7 @@ import { visible } from "./format.js";
 import { historyView } from "./history-view.js";
 import { itemView } from "./item-view.js";
 import { html, nothing, render } from "./lit.js";
-import { questionList } from "./question-view.js";
+import { drawQuestions, questionBadge, setQuestionsAside } from "./question-view.js";
 import { currentRoute, hrefTo } from "./route.js";
 import { serverView } from "./server-view.js";
 import { sidebar } from "./sidebar.js";
@@ -30,9 +30,10 @@ function page() {
       <main id="main">
         ${state.connected ? nothing : html`<p class="warning" role="status">Connecting to the inspector…</p>`}
         ${state.problem ? html`<p class="error" role="alert">${visible(state.problem)}</p>` : nothing}
-        ${questionList(state.questions)} ${views[route.view](route)}
+        ${views[route.view](route)}
       </main>
     </div>
+    <dialog id="questions" aria-labelledby="question-heading" @cancel=${setQuestionsAside}></dialog>
   `;
 }
 
@@ -46,6 +47,7 @@ function bar(route) {
       ${tab("start", "Explore", 0)} ${tab("history", "History", state.requests.length)}
       ${tab("traffic", "Traffic", state.messages.length)}
     </nav>
+    <div class="tools">${questionBadge()}</div>
   </header>`;
 }
 
@@ -71,6 +73,8 @@ function draw() {
   closing = closeHidden();
   if (!closing) {
     render(next, document.getElementById("page"));
+    drawQuestions(document.getElementById("questions"));
+    document.title = `${state.questions.length ? `(${state.questions.length}) ` : ""}bridge inspect`;
     return;
   }
   closing.finally(() => {
