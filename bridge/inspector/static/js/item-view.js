@@ -40,18 +40,17 @@ function heading(kind, item, server) {
 }
 
 const HINTS = {
-  readOnlyHint: ["read-only", "changes something"],
-  destructiveHint: ["may destroy", "destroys nothing"],
-  idempotentHint: ["may be repeated", null],
-  openWorldHint: ["reaches other systems", null],
+  readOnlyHint: ["read-only", "not read-only"],
+  destructiveHint: ["destructive", "non-destructive"],
+  idempotentHint: ["idempotent", "not idempotent"],
+  openWorldHint: ["open world", "closed world"],
 };
 
 /** What a tool says about itself; nobody has checked it. */
 function chips(annotations) {
   const texts = Object.entries(HINTS)
     .filter(([hint]) => typeof annotations[hint] === "boolean")
-    .map(([hint, [yes, no]]) => (annotations[hint] ? yes : no))
-    .filter(Boolean);
+    .map(([hint, [yes, no]]) => (annotations[hint] ? yes : no));
   return texts.length
     ? html`<p class="chips" title="as the server says">${texts.map((text) => html`<span>${text}</span>`)}</p>`
     : nothing;

@@ -11,6 +11,7 @@ import { currentRoute, hrefTo } from "./route.js";
 import { serverView } from "./server-view.js";
 import { sidebar } from "./sidebar.js";
 import { changed, drawWith, receive, state } from "./store.js";
+import { themeSwitch } from "./theme.js";
 import { trafficView } from "./traffic-view.js";
 
 const views = {
@@ -47,7 +48,7 @@ function bar(route) {
       ${tab("start", "Explore", 0)} ${tab("history", "History", state.requests.length)}
       ${tab("traffic", "Traffic", state.messages.length)}
     </nav>
-    <div class="tools">${questionBadge()}</div>
+    <div class="tools">${questionBadge()} ${themeSwitch()}</div>
   </header>`;
 }
 
@@ -57,9 +58,9 @@ function isIn(view, route) {
 
 function onKey(event) {
   const isTyping = event.target.closest("input, textarea, select");
-  if (event.key === "/" && !isTyping) {
+  if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();
-    document.getElementById("search").focus();
+    document.getElementById("search").select();
   }
 }
 
