@@ -133,9 +133,9 @@ def page(browser: Browser, travel: str) -> Iterator[Page]:
 
 
 def choose(page: Page, item: str) -> None:
-    """Choose an item of the list, and wait until it is shown."""
+    """Choose an item of the list, which may have its title beside its name, and wait until it is shown."""
     links = page.get_by_role("navigation", name="Servers")
-    links.get_by_role("link", name=item, exact=True).click()
+    links.get_by_role("link", name=re.compile(rf"^{re.escape(item)}( |$)")).click()
     page.locator(".sidebar a[aria-current]", has_text=item.rpartition(" ")[2]).wait_for(state="attached")
 
 

@@ -81,7 +81,7 @@ def take_question(page: Page) -> None:
     choose(page, "cancel_journey")
     page.get_by_label("reference").fill("J-0517")
     call(page, "cancel_journey")
-    question = page.get_by_role("region", name="Questions")
+    question = page.get_by_role("dialog")
     question.get_by_label("Reason").select_option("illness")
     take(page, "question", 660)  # without the moving bar below
     question.get_by_role("button", name="Decline").click()

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import expect
 
-from tests.inspector.browser.conftest import arguments, call, choose
+from tests.inspector.browser.conftest import arguments, call, choose, inspected, opened
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
 
 
 def expect_arguments(page: Page, value: Any) -> None:
@@ -96,6 +98,62 @@ def test_arguments_are_checked_and_may_be_sent_nevertheless(page: Page) -> None:
     expect(outcome).to_contain_text("until")
     page.get_by_label("until").fill("1")
     expect(page.locator(".violation")).to_have_count(0)
+
+
+def test_required_values_that_are_missing_block_the_call_at_their_fields(page: Page) -> None:
+    choose(page, "book")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.url.endswith("/requests") else None)
+    page.get_by_role("group", name="passengers").get_by_role("button", name="Add item").click()
+    expect(page.get_by_text("Required", exact=True)).to_have_count(0)
+    page.get_by_role("button", name="Call", exact=True).click()
+    expect(page.get_by_text("Required", exact=True)).to_have_count(5)  # those of the passenger and the card as well
+    destination = page.get_by_label("destination")
+    expect(destination).to_be_focused()
+    expect(destination).to_have_accessible_description("Required")
+    page.keyboard.type("Rome")
+    expect(page.get_by_text("Required", exact=True)).to_have_count(4)
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_label("departure")).to_be_focused()
+    assert sent == []
+
+
+def test_json_that_was_written_by_hand_is_sent_as_it_is(page: Page) -> None:
+    choose(page, "delay")
+    arguments(page).fill('{"train": ""}')
+    outcome = call(page, "delay")
+    expect(outcome).to_contain_text("there is no train ''")
+    arguments(page).fill("{}")
+    expect(call(page, "delay")).to_contain_text("train")
+    expect(outcome).to_contain_text("Failed")
+
+
+NUMBERS = """
+from bridge import tool
+
+
+@tool
+async def fare(kilometres: int | float, discount: float | int | None = None) -> float:
+    \"\"\"Price of a journey.\"\"\"
+    return kilometres * (1 - (discount or 0))
+"""
+
+
+def test_integer_or_number_is_one_field(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "numbers.py").write_text(NUMBERS)
+    with inspected(str(tmp_path / "numbers.py")) as url, opened(browser, url) as page:
+        choose(page, "fare")
+        expect(page.get_by_role("combobox", name="kind of value")).to_have_count(0)
+        page.get_by_label("kilometres").fill("12.5")
+        page.get_by_label("discount").fill("0")
+        expect_arguments(page, {"kilometres": 12.5, "discount": 0})
+        expect(call(page, "fare")).to_contain_text("12.5")
+        kinds = page.evaluate("""async () => {
+            const { makeField } = await import("./static/js/forms/fields.js");
+            return [["integer", "number"], ["number", "integer", "null"], ["integer", "string"]].map(
+                (type) => makeField({ type }, {}, undefined, { isRequired: false }).kind);
+        }""")
+        assert kinds == ["number", "number", "union"]
 
 
 def test_integers_of_any_size_keep_their_digits(page: Page) -> None:

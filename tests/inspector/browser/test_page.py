@@ -36,6 +36,12 @@ def test_search_and_keyboard_lead_to_a_tool(page: Page) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="search", exact=True)).to_be_visible()
+    page.locator("body").click(position={"x": 5, "y": 5})
+    page.keyboard.press("/")
+    page.keyboard.type("book")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Book a journey", exact=True)).to_be_visible()
+    page.goto(page.url.replace("/book", "/search"))
     page.get_by_label("destination").focus()
     page.keyboard.type("a/b")
     expect(page.get_by_label("destination")).to_have_value("a/b")
@@ -93,6 +99,51 @@ def test_colours_follow_the_system(browser: Browser, travel: str) -> None:
         with opened(browser, travel, color_scheme=scheme) as page:
             shades.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert shades == ["rgb(255, 255, 255)", "rgb(22, 24, 29)"]
+
+
+def test_the_theme_is_switched_and_kept(browser: Browser, travel: str) -> None:
+    shade = "getComputedStyle(document.body).backgroundColor"
+    with opened(browser, travel, color_scheme="light") as page:
+        theme = page.get_by_role("combobox", name="Theme")
+        theme.select_option("dark")
+        assert page.evaluate(shade) == "rgb(22, 24, 29)"
+        page.reload()
+        expect(theme).to_have_value("dark")
+        assert page.evaluate(shade) == "rgb(22, 24, 29)"
+        page.emulate_media(color_scheme="dark")
+        theme.select_option("light")
+        assert page.evaluate(shade) == "rgb(255, 255, 255)"
+        theme.select_option("system")
+        assert page.evaluate(shade) == "rgb(22, 24, 29)"
+
+
+TITLED = """
+from bridge import ToolAnnotations, prompt, resource, tool
+
+
+@tool(title="Erase a disk", annotations=ToolAnnotations(destructive=False, idempotent=True, open_world=False))
+async def erase() -> str:
+    return "erased"
+
+
+@resource("disk://first", title="First disk")
+async def first() -> str:
+    return "first"
+
+
+@prompt(title="Make a plan")
+async def plan() -> str:
+    return "plan"
+"""
+
+
+def test_titles_are_beside_names_and_hints_have_their_names(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "titled.py").write_text(TITLED)
+    with inspected(str(tmp_path / "titled.py")) as url, opened(browser, url) as page:
+        links = page.locator(".item-link")
+        expect(links).to_have_text(["erase Erase a disk", "first First disk", "plan Make a plan"])
+        choose(page, "erase")
+        expect(page.locator(".chips span")).to_have_text(["non-destructive", "idempotent", "closed world"])
 
 
 def test_every_control_has_a_name(page: Page) -> None:
@@ -260,7 +311,7 @@ def test_a_document_of_a_hostile_server_is_kept_apart(attacked: Page) -> None:
 
 def test_a_page_to_visit_of_a_hostile_server_is_no_link(attacked: Page) -> None:
     call(attacked, "ask")
-    question = attacked.get_by_role("region", name="Questions")
+    question = attacked.get_by_role("dialog")
     expect(question).to_contain_text("javascript:pwned=1")
     assert question.get_by_role("link").count() == 0
     question.get_by_role("button", name="Decline").click()

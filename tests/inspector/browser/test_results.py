@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.inspector.browser.conftest import call, choose, inspected, opened, signed_in
@@ -17,7 +18,6 @@ from tests.processes import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
     from playwright.sync_api import Browser, Page
 
 
@@ -88,7 +88,7 @@ def test_a_form_of_a_tool_is_answered(page: Page) -> None:
     choose(page, "cancel_journey")
     page.get_by_label("reference").fill("J-1")
     outcome = call(page, "cancel_journey")
-    question = page.get_by_role("region", name="Questions")
+    question = page.get_by_role("dialog")
     expect(question).to_contain_text("Cancel the journey J-1?")
     expect(question.get_by_label("Refund to the card")).to_be_checked()
     question.get_by_label("Reason").select_option("illness")
@@ -101,9 +101,79 @@ def test_a_form_of_a_tool_is_answered(page: Page) -> None:
     expect(outcome).to_contain_text("The journey stays booked (decline).")
 
 
+LONG_FORM = """
+from bridge import InvocationContext, tool
+
+
+@tool
+async def order(context: InvocationContext) -> str:
+    \"\"\"Ask for many things.\"\"\"
+    names = [f"field {number}" for number in range(1, 14)]
+    properties = {name: {"type": "string"} for name in names}
+    schema = {"type": "object", "properties": properties, "required": names[:1]}
+    answer = await context.elicit("What do you want?", schema)
+    return f"{answer.action}: {answer.content}"
+"""
+
+
+@pytest.mark.parametrize("size", [(1200, 600), (390, 664)])
+def test_a_question_stays_answerable_at_any_size_and_after_a_reload(
+    browser: Browser, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    (tmp_path / "order.py").write_text(LONG_FORM)
+    viewport: Any = dict(zip(("width", "height"), size, strict=True))
+    with inspected(str(tmp_path / "order.py")) as url, opened(browser, url, viewport=viewport) as page:
+        call(page, "order")
+        question, badge = page.get_by_role("dialog"), page.get_by_role("button", name="1 question")
+        for button in ("Submit", "Decline", "Cancel"):
+            expect(question.get_by_role("button", name=button, exact=True)).to_be_in_viewport(ratio=1)
+        question.get_by_role("button", name="Later").click()
+        expect(question).to_be_hidden()
+        page.get_by_role("link", name="Explore").click()
+        expect(badge).to_be_in_viewport(ratio=1)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        badge.click()
+        expect(question).to_contain_text("What do you want?")
+        page.keyboard.press("Escape")
+        expect(question).to_be_hidden()
+        page.reload()
+        expect(question).to_contain_text("What do you want?")
+        expect(page).to_have_title("(1) bridge inspect")
+        question.get_by_role("button", name="Submit").click()
+        expect(question.get_by_text("Required", exact=True)).to_have_count(1)
+        expect(question.get_by_label("field 1", exact=True)).to_be_focused()
+        question.get_by_label("field 1", exact=True).fill("bread")
+        question.get_by_role("button", name="Submit").click()
+        expect(question).to_be_hidden()
+        expect(badge).to_have_count(0)
+        page.get_by_role("link", name="History").click()
+        page.locator("a.row").click()
+        expect(page.get_by_role("region", name="Outcome")).to_contain_text("accept: {'field 1': 'bread'}")
+
+
+def test_questions_are_shown_one_after_the_other(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "order.py").write_text(LONG_FORM)
+    with inspected(str(tmp_path / "order.py")) as url, opened(browser, url) as page:
+        question = page.get_by_role("dialog")
+        call(page, "order")
+        question.get_by_role("button", name="Later").click()
+        call(page, "order")
+        expect(question).to_contain_text("question 1 of 2")
+        question.get_by_label("field 1", exact=True).fill("bread")
+        question.get_by_role("button", name="Next").click()
+        expect(question).to_contain_text("question 2 of 2")
+        expect(question.get_by_label("field 1", exact=True)).to_have_value("")
+        question.get_by_role("button", name="Decline").click()
+        expect(question).to_be_hidden()  # the first one was set aside
+        page.get_by_role("button", name="1 question").click()
+        expect(question.get_by_label("field 1", exact=True)).to_have_value("bread")
+        question.get_by_role("button", name="Cancel", exact=True).click()
+        expect(question).to_be_hidden()
+
+
 def test_a_page_is_visited_only_by_the_user(page: Page) -> None:
     outcome = call(page, "pay")
-    question = page.get_by_role("region", name="Questions")
+    question = page.get_by_role("dialog")
     link = question.get_by_role("link", name="https://bank.example/pay?id=7")
     expect(link).to_have_attribute("rel", "noopener noreferrer")
     expect(question).to_contain_text("only if you trust bank.example")
@@ -113,7 +183,7 @@ def test_a_page_is_visited_only_by_the_user(page: Page) -> None:
 
 def test_a_person_answers_for_the_model_and_names_folders(page: Page) -> None:
     outcome = call(page, "recommend")
-    question = page.get_by_role("region", name="Questions")
+    question = page.get_by_role("dialog")
     expect(question).to_contain_text("Name a city.")
     question.get_by_label("Answer in the model's place").fill("Rome")
     question.get_by_role("button", name="Answer").click()
@@ -134,7 +204,7 @@ def test_a_model_proposes_what_the_user_may_change(browser: Browser, monkeypatch
         options = ("--model", "openai:small", "--base-url", provider.url)
         with inspected(*options, TRAVEL) as url, opened(browser, url) as page:
             outcome = call(page, "recommend")
-            question = page.get_by_role("region", name="Questions")
+            question = page.get_by_role("dialog")
             question.get_by_role("button", name="Ask openai:small").click()
             answer = question.get_by_label("Answer in the model's place")
             expect(answer).to_have_value("Oslo")
@@ -161,8 +231,10 @@ def test_values_that_the_server_completes_are_offered(page: Page) -> None:
 
 
 def test_the_answer_to_a_form_is_checked(page: Page) -> None:
+    choose(page, "cancel_journey")
+    page.get_by_label("reference").fill("J-1")
     call(page, "cancel_journey")
-    question = page.get_by_role("region", name="Questions")
+    question = page.get_by_role("dialog")
     question.get_by_label("Answer as JSON").fill('{"reason": "boredom", "refund": true}')
     expect(question.locator(".violation")).to_contain_text("boredom")
     question.get_by_role("button", name="Decline").click()

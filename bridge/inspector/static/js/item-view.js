@@ -40,28 +40,28 @@ function heading(kind, item, server) {
 }
 
 const HINTS = {
-  readOnlyHint: ["read-only", "changes something"],
-  destructiveHint: ["may destroy", "destroys nothing"],
-  idempotentHint: ["may be repeated", null],
-  openWorldHint: ["reaches other systems", null],
+  readOnlyHint: ["read-only", "not read-only"],
+  destructiveHint: ["destructive", "non-destructive"],
+  idempotentHint: ["idempotent", "not idempotent"],
+  openWorldHint: ["open world", "closed world"],
 };
 
 /** What a tool says about itself; nobody has checked it. */
 function chips(annotations) {
   const texts = Object.entries(HINTS)
     .filter(([hint]) => typeof annotations[hint] === "boolean")
-    .map(([hint, [yes, no]]) => (annotations[hint] ? yes : no))
-    .filter(Boolean);
+    .map(([hint, [yes, no]]) => (annotations[hint] ? yes : no));
   return texts.length
     ? html`<p class="chips" title="as the server says">${texts.map((text) => html`<span>${text}</span>`)}</p>`
     : nothing;
 }
 
-/** A form that sends a request; Ctrl+Enter sends it from every field. */
-function sending(action, label, body, isReady = true) {
+/** A form that sends a request when its draft is complete; Ctrl+Enter sends it from every field. */
+function sending(action, label, body, draft = null) {
+  const isReady = draft === null || draft.value !== null;
   const submit = (event) => {
     event.preventDefault();
-    if (isReady) action();
+    if (isReady && !draft?.refuses()) action();
   };
   const onKey = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit(event);
@@ -78,7 +78,7 @@ const views = {
   tool(key, server, tool) {
     const draft = draftOf(key, tool.inputSchema, { check: checkOf(server, tool.name) });
     const call = () => send(key, server, "tools/call", { name: tool.name, arguments: draft.value });
-    return sending(call, "Call", editor(draft), draft.value !== null);
+    return sending(call, "Call", editor(draft), draft);
   },
   resource(key, server, { uri }) {
     return sending(() => send(key, server, "resources/read", { uri }), "Read", nothing);
@@ -91,12 +91,12 @@ const views = {
     const draft = draftOf(key, { type: "object", properties, additionalProperties: false });
     const uri = expanded(uriTemplate, draft.value ?? {});
     const body = html`${editor(draft)}<p class="muted">URI <code>${visible(uri)}</code></p>`;
-    return sending(() => send(key, server, "resources/read", { uri }), "Read", body);
+    return sending(() => send(key, server, "resources/read", { uri }), "Read", body, draft);
   },
   prompt(key, server, { name, arguments: parameters = [] }) {
     const draft = promptDraft(key, server, name, parameters);
     const get = () => send(key, server, "prompts/get", { name, arguments: draft.value });
-    return sending(get, "Get", editor(draft), draft.value !== null);
+    return sending(get, "Get", editor(draft), draft);
   },
 };
 

@@ -6,11 +6,12 @@ import { visible } from "./format.js";
 import { historyView } from "./history-view.js";
 import { itemView } from "./item-view.js";
 import { html, nothing, render } from "./lit.js";
-import { questionList } from "./question-view.js";
+import { drawQuestions, questionBadge, setQuestionsAside } from "./question-view.js";
 import { currentRoute, hrefTo } from "./route.js";
 import { serverView } from "./server-view.js";
 import { sidebar } from "./sidebar.js";
 import { changed, drawWith, receive, state } from "./store.js";
+import { themeSwitch } from "./theme.js";
 import { trafficView } from "./traffic-view.js";
 
 const views = {
@@ -30,9 +31,10 @@ function page() {
       <main id="main">
         ${state.connected ? nothing : html`<p class="warning" role="status">Connecting to the inspector…</p>`}
         ${state.problem ? html`<p class="error" role="alert">${visible(state.problem)}</p>` : nothing}
-        ${questionList(state.questions)} ${views[route.view](route)}
+        ${views[route.view](route)}
       </main>
     </div>
+    <dialog id="questions" aria-labelledby="question-heading" @cancel=${setQuestionsAside}></dialog>
   `;
 }
 
@@ -46,6 +48,7 @@ function bar(route) {
       ${tab("start", "Explore", 0)} ${tab("history", "History", state.requests.length)}
       ${tab("traffic", "Traffic", state.messages.length)}
     </nav>
+    <div class="tools">${questionBadge()} ${themeSwitch()}</div>
   </header>`;
 }
 
@@ -55,9 +58,9 @@ function isIn(view, route) {
 
 function onKey(event) {
   const isTyping = event.target.closest("input, textarea, select");
-  if (event.key === "/" && !isTyping) {
+  if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();
-    document.getElementById("search").focus();
+    document.getElementById("search").select();
   }
 }
 
@@ -71,6 +74,8 @@ function draw() {
   closing = closeHidden();
   if (!closing) {
     render(next, document.getElementById("page"));
+    drawQuestions(document.getElementById("questions"));
+    document.title = `${state.questions.length ? `(${state.questions.length}) ` : ""}bridge inspect`;
     return;
   }
   closing.finally(() => {

@@ -1,21 +1,69 @@
-// Questions of servers: a form, a page to visit, a message for a model, or folders.
+// Questions of servers: a form, a page to visit, a message for a model, or folders. They are shown in a dialog.
 
 import { api } from "./api.js";
 import { contentBlocks } from "./content/content.js";
 import { draftOf, editor } from "./forms/draft.js";
 import { link, visible } from "./format.js";
-import { html, live, nothing, repeat } from "./lit.js";
+import { html, live, nothing, render } from "./lit.js";
 import { attempt, changed, state } from "./store.js";
 
 /** Texts that are typed as answers, by the question's number. */
 const texts = new Map();
 
-/** All open questions. */
-export function questionList(questions) {
-  if (!questions.length) return nothing;
-  return html`<section class="questions" aria-live="assertive" aria-label="Questions">
-    ${repeat(questions, ({ number }) => number, questionView)}
-  </section>`;
+/** Number of the question that the dialog shows. */
+let chosen = null;
+/** Number of the last question when the dialog was closed without an answer; it opens again for later ones. */
+let setAside = 0;
+
+/** Button with the number of open questions, which opens their dialog again; nothing without questions. */
+export function questionBadge() {
+  const { length } = state.questions;
+  if (!length) return nothing;
+  return html`<button type="button" class="badge" aria-haspopup="dialog" @click=${reopen}>
+    ${length} ${length === 1 ? "question" : "questions"}
+  </button>`;
+}
+
+function reopen() {
+  setAside = 0;
+  changed();
+}
+
+const lastNumber = () => state.questions.at(-1)?.number ?? 0;
+
+/** Draw the dialog of the questions, one at a time, and open or close it. */
+export function drawQuestions(dialog) {
+  const { questions } = state;
+  const index = Math.max(0, questions.findIndex(({ number }) => number === chosen));
+  const question = questions[index];
+  const isShown = question !== undefined && lastNumber() > setAside;
+  if (!isShown && dialog.open) dialog.close();
+  if (question && question.number !== chosen) {
+    chosen = question.number;
+    render(nothing, dialog); // the next one has inputs of its own
+  }
+  render(question ? html`${questionView(question)}${questions.length > 1 ? pager(index) : nothing}` : nothing, dialog);
+  if (isShown && !dialog.open) dialog.showModal();
+}
+
+/** Close the dialog, and leave its questions open. */
+export function setQuestionsAside(event) {
+  event.preventDefault();
+  setAside = lastNumber();
+  changed();
+}
+
+function pager(index) {
+  const { questions } = state;
+  const show = (next) => () => {
+    chosen = questions[next].number;
+    changed();
+  };
+  return html`<p class="pager">
+    <button type="button" class="quiet" ?disabled=${index === 0} @click=${show(index - 1)}>Previous</button>
+    question ${index + 1} of ${questions.length}
+    <button type="button" class="quiet" ?disabled=${index === questions.length - 1} @click=${show(index + 1)}>Next</button>
+  </p>`;
 }
 
 function questionView(question) {
@@ -27,7 +75,7 @@ function questionView(question) {
 
 const answer = ({ number }, value) => attempt(() => api.answer(number, value));
 
-/** The frame of a question: heading, body, and the answers to choose from. */
+/** The frame of a question: heading, body, and the answers to choose from, which stay in sight while the body scrolls. */
 function card(question, heading, body, answers) {
   const [[, main]] = answers;
   const submit = (event) => {
@@ -35,14 +83,17 @@ function card(question, heading, body, answers) {
     main?.();
   };
   return html`<form class="question" @submit=${submit} novalidate>
-    <h3>${visible(question.server)} ${heading}</h3>
-    ${body}
+    <h2 id="question-heading">${visible(question.server)} ${heading}</h2>
+    <div class="question-body" tabindex="0" role="group" aria-label="Question">
+      ${state.problem ? html`<p class="error" role="alert">${visible(state.problem)}</p>` : nothing} ${body}
+    </div>
     <div class="actions">
       ${answers.map(([label, act], index) =>
         index === 0
           ? html`<button class="primary" ?disabled=${!act}>${label}</button>`
           : html`<button type="button" @click=${act}>${label}</button>`,
       )}
+      <button type="button" class="quiet" @click=${setQuestionsAside}>Later</button>
     </div>
   </form>`;
 }
@@ -57,8 +108,11 @@ function elicitation(question, { message, requestedSchema }) {
     prefills: true,
     check: (value) => api.checkAnswer(question.number, value),
   });
-  const accept = draft.value === null ? null : () => answer(question, { action: "accept", content: draft.value });
-  const body = html`<p class="message" dir="auto">${visible(message)}</p>${editor(draft, "Answer as JSON")}`;
+  const send = () => draft.refuses() || answer(question, { action: "accept", content: draft.value });
+  const accept = draft.value === null ? null : send;
+  const body = html`<p class="message" dir="auto">${visible(message)}</p>
+    ${editor(draft, "Answer as JSON")}
+    <p class="help">The server receives what you enter. Enter no passwords or keys.</p>`;
   return card(question, "asks you", body, [["Submit", accept], ...refusals(question)]);
 }
 

@@ -21,7 +21,7 @@ export function sidebar(route) {
   return html`<nav class="sidebar" aria-label="Servers" @keydown=${moveFocus}>
     <input
       type="search" id="search" placeholder="Search  /" aria-label="Search tools, resources and prompts"
-      .value=${live(state.search)} @input=${search}
+      .value=${live(state.search)} @input=${search} @keydown=${openMatch}
     >
     ${repeat(state.servers, ({ name }) => name, (server) => serverList(server, route))}
   </nav>`;
@@ -62,11 +62,17 @@ function itemList(server, route, kind, items, heading, key) {
           return html`<li>
             <a class="item-link" href=${hrefTo(kind, server.name, item[key])} aria-current=${isCurrent ? "page" : nothing}
               title=${visible(item.description ?? "")}
-            >${visible(kind === "tool" ? item.name : titleOf(item))}</a>
+            >${visible(item.name || item[key])}${titleBeside(item)}</a>
           </li>`;
         },
       )}
     </ul>`;
+}
+
+/** The title of an item, if it says more than the name. */
+function titleBeside(item) {
+  const title = titleOf(item);
+  return title === (item.name || title) ? nothing : html` <span class="title">${visible(title)}</span>`;
 }
 
 const STATES = {
@@ -83,6 +89,13 @@ export const stateText = (name) => STATES[name] ?? name;
 export function stateDot(server) {
   const text = stateText(server.state);
   return html`<span class="dot ${server.state}" role="img" aria-label=${text} title=${text}></span>`;
+}
+
+/** Open the first match on Enter. */
+function openMatch(event) {
+  if (event.key !== "Enter" || event.isComposing) return;
+  event.preventDefault();
+  event.target.closest("nav").querySelector(".item-link")?.click();
 }
 
 /** Move the focus between links with the arrow keys. */

@@ -51,7 +51,7 @@ export class Consents {
       this.always.add(wish.key);
       for (const each of this.open.filter(({ key }) => key === wish.key)) this.end(each, true);
     };
-    return html`<div class="question consent" role="group" aria-label="Wish of the app">
+    return html`<div class="consent" role="group" aria-label="Wish of the app">
       <p>${wish.text} <code>${visible(wish.subject)}</code></p>
       ${wish.value === undefined ? nothing : jsonTree(wish.value)}
       <div class="actions">

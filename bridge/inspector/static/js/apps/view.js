@@ -6,6 +6,7 @@ import { visible } from "../format.js";
 import { jsonTree } from "../content/json-tree.js";
 import { html, nothing } from "../lit.js";
 import { changed, exchange, serverNamed } from "../store.js";
+import { isDark, onThemeChange } from "../theme.js";
 import { Consents } from "./consents.js";
 import { AppHost } from "./host.js";
 import { cancelOf, methodsOf } from "./methods.js";
@@ -16,7 +17,6 @@ const REACHES = {
   frameDomains: "show pages of",
   baseUriDomains: "resolve links by",
 };
-const dark = matchMedia("(prefers-color-scheme: dark)");
 
 /** Apps by the number of the call that they belong to. */
 const apps = new Map();
@@ -80,7 +80,7 @@ function contextOf(app) {
   const { tokens: _, ...tool } = serverNamed(app.server)?.tools.find(({ name }) => name === app.tool) ?? {};
   return {
     toolInfo: { tool },
-    theme: dark.matches ? "dark" : "light",
+    theme: isDark() ? "dark" : "light",
     displayMode: "inline",
     availableDisplayModes: ["inline"],
     containerDimensions: { width: frameOf(app)?.clientWidth ?? 600, maxHeight: 2000 },
@@ -167,6 +167,6 @@ addEventListener("message", ({ source, data }) => {
   const app = [...apps.values()].find((each) => frameOf(each)?.contentWindow === source);
   app?.host.receive(data);
 });
-dark.addEventListener("change", () => {
-  for (const { host } of apps.values()) host?.contextChanged({ theme: dark.matches ? "dark" : "light" });
+onThemeChange(() => {
+  for (const { host } of apps.values()) host?.contextChanged({ theme: isDark() ? "dark" : "light" });
 });

@@ -1,7 +1,7 @@
 // Arguments that the user edits, in a form and as JSON beside it. Each follows the other.
 
 import { api } from "../api.js";
-import { makeForm, read } from "./fields.js";
+import { makeForm, missingFields, read } from "./fields.js";
 import { form, isEmpty } from "./form.js";
 import { visible } from "../format.js";
 import { parse, pretty } from "../json.js";
@@ -35,6 +35,7 @@ class Draft {
   load(value) {
     this.field = makeForm(this.schema, value, { prefills: this.prefills });
     this.isTouched = false;
+    this.marksMissing = false;
     this.takeForm();
   }
 
@@ -43,7 +44,21 @@ class Draft {
     return this.problem ? null : this.read;
   }
 
+  /**
+   * True while required values of the form are missing, which are marked, and of which the first gets the focus. JSON
+   * that was written by hand is sent as it is.
+   */
+  refuses() {
+    const [first] = this.isByHand ? [] : missingFields(this.field);
+    if (!first) return false;
+    this.marksMissing = true;
+    changed();
+    document.getElementById(first.id)?.focus();
+    return true;
+  }
+
   takeForm() {
+    this.isByHand = false;
     const problems = [];
     this.read = read(this.field, problems);
     this.text = pretty(this.read);
@@ -52,6 +67,7 @@ class Draft {
   }
 
   takeText(text) {
+    this.isByHand = true;
     this.text = text;
     this.problem = "";
     try {
@@ -95,7 +111,7 @@ export function editor(draft, label = "Arguments as JSON") {
   };
   if (isEmpty(draft.field)) return html`<p class="muted">No arguments.</p>`;
   return html`<div class="editor">
-      ${form(draft.field, formChanged)}
+      ${form(draft.field, { changed: formChanged, marksMissing: draft.marksMissing })}
       <label class="beside">
         <span class="label">${label}</span>
         <textarea

@@ -67,6 +67,13 @@ function labelOf(schema, root) {
   return typesOf(found).join(" or ") || "any JSON";
 }
 
+/** A schema in place of the alternatives `integer` and `number`, which are one field; undefined for any others. */
+function numeric(alternatives) {
+  const isNumeric = ({ schema }) => ["integer", "number"].includes(schema.type) && !schema.enum && !("const" in schema);
+  if (alternatives.length < 2 || !alternatives.every(isNumeric)) return undefined;
+  return alternatives.find(({ schema }) => schema.type === "number")?.schema ?? alternatives[0].schema;
+}
+
 /** Titled constants, as forms of elicitation list them: `oneOf: [{const, title}]`. */
 function constantsOf(alternatives) {
   const isConstant = alternatives?.length > 0 && alternatives.every(({ schema }) => "const" in schema);
@@ -113,7 +120,7 @@ function textField(base, start) {
   const { format, maxLength, [SUGGEST]: fetchValues } = base.schema;
   const isShort = fetchValues || (maxLength !== undefined && maxLength <= 80);
   const suggestions = fetchValues ? new Suggestions(fetchValues) : null;
-  return { ...base, kind: "text", input: TEXT_INPUTS[format] ?? (isShort ? "text" : "area"), text: textOf(start), suggestions };
+  return { ...base, kind: "text", input: TEXT_INPUTS[format] ?? (isShort ? "text" : "area"), text: textOf(start), isGiven: start !== undefined, suggestions };
 }
 
 function jsonField(base, start) {
@@ -129,7 +136,9 @@ function unionField(base, { alternatives, all, isNullable }, start) {
   const { isRequired, prefills, depth, root } = base;
   const constants = constantsOf(alternatives);
   if (constants) return choice(base, constants, start);
-  const choices = (isNullable && isRequired) || !alternatives.length ? all : alternatives;
+  const number = numeric(alternatives);
+  const offered = number ? [{ label: labelOf(number, root), schema: number }] : alternatives;
+  const choices = (isNullable && isRequired) || !alternatives.length ? [...offered, ...all.filter((each) => !alternatives.includes(each))] : offered;
   if (choices.length === 1) {
     const { description, default: initial } = base.schema;
     const inner = { description, ...choices[0].schema, ...(initial == null ? {} : { default: initial }) };
@@ -241,10 +250,28 @@ export function read(field, problems, name = "") {
   return field.isSet === false ? undefined : readers[field.kind](field, problems, name);
 }
 
+/** Required values within a field that the user has not given; an empty text that the JSON names is given. */
+export function missingFields(field) {
+  if (field.isSet === false) return field.isRequired ? [field] : [];
+  const nested = {
+    object: ({ properties, extras }) => [...properties, ...extras].map((each) => each.field),
+    list: ({ items }) => items,
+    union: ({ inner }) => [inner],
+  }[field.kind];
+  if (nested) return nested(field).flatMap(missingFields);
+  return isBlank(field) ? [field] : [];
+}
+
+/** True for a required value that is not set; a text that is no JSON is reported elsewhere. */
+export function isBlank(field) {
+  const problems = [];
+  return field.isRequired && read(field, problems) === undefined && !problems.length;
+}
+
 const readers = {
   constant: ({ value, isRequired, schema }) => (isRequired || schema.default === value ? value : undefined),
   boolean: ({ isChecked }) => isChecked,
-  text: ({ text, isRequired, schema }) => (text === "" && !(isRequired && !schema.format) ? undefined : text),
+  text: ({ text, isGiven }) => (text === "" && !isGiven ? undefined : text),
   choice: ({ options, index }) => options[index]?.value,
   choices: ({ options, chosen }) => options.filter((_, index) => chosen.has(index)).map(({ value }) => value),
   number({ text }) {
@@ -263,7 +290,7 @@ const readers = {
     }
   },
   list: ({ items }, problems, name) =>
-    items.map((item, index) => read(item, problems, `${name}[${index}]`)).map((value) => (value === undefined ? null : value)),
+    items.map((item, index) => read(item, problems, `${name}[${index}]`)).map((value, index) => value ?? (items[index].kind === "text" ? "" : null)),
   union: ({ inner }, problems, name) => read(inner, problems, name),
   object({ properties, extras }, problems, name) {
     const entries = [...properties, ...extras].map((each) => [
