@@ -11,6 +11,7 @@ import click
 
 import bridge
 from bridge.cli.completion import complete_targets
+from bridge.cli.install.clients import CLIENTS
 from bridge.cli.options import header_option, option, prefix_option, timeout_option, with_headers
 from bridge.cli.reporting import FAILED, logging_option
 from bridge.cli.targets.openapi import openapi_options
@@ -29,15 +30,16 @@ from bridge.cli.targets.target import (
 from bridge.cli.terminal import coloured, write_json, write_report
 from bridge.errors import ConfigError, TargetError
 from bridge.hosting.process import redirect_stdout, run_interruptible
-from bridge.text import nearest
+from bridge.text import clip, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from bridge.cli.install.clients import Client
     from bridge.cli.targets.target import RemoteTarget, Target
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.doctor.rule import Finding, Rule
-    from bridge.doctor.subject import Subject
+    from bridge.doctor.subject import Server, Subject
 
 
 class _RuleName(click.ParamType["tuple[Rule, str]"]):
@@ -59,6 +61,10 @@ class _RuleName(click.ParamType["tuple[Rule, str]"]):
         return RULES[name], of
 
 
+_INSTALL = "bridge install tools.py"
+_LOG_LINES, _MAX_LINE_CHARS = 10, 500
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ServerSettings:
     """Options for the servers of remote targets."""
@@ -71,6 +77,12 @@ class _ServerSettings:
 
 @click.command(cls=TargetCommand, short_help="Check TARGETs before they are deployed.")
 @click.argument("targets", metavar="TARGET...", nargs=-1, shell_complete=complete_targets)
+@click.option(
+    "--client",
+    "client_name",
+    type=click.Choice(list(CLIENTS)),
+    help="In place of a TARGET: check the configuration of this client, and show the end of its logs.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write an object with findings, tokens and providers' schemas.")
 @click.option("--sarif", "as_sarif", is_flag=True, help="Write SARIF 2.1.0, for code scanning.")
 @click.option("--notes", is_flag=True, help="Show notes, too; JSON and SARIF always contain them.")
@@ -106,6 +118,7 @@ def command(
     ctx: click.Context,
     /,
     targets: Sequence[str],
+    client_name: str | None,
     as_json: bool,
     as_sarif: bool,
     notes: bool,
@@ -116,13 +129,19 @@ def command(
     pins: Path | None,
     prefix: Prefixing | None,
 ) -> int:
-    """Check targets: their configuration, servers and definitions.
+    """Check targets: their configuration, servers and definitions. With --client, say why a client sees no server.
 
     Python files are imported, and servers started or connected to; nothing else is contacted, and no tool is
     called. The exit code is 1 if there are errors or warnings. docs/reference/doctor.md explains every rule.
     """
-    is_alone = len(targets) + (command_target(ctx) is not None) == 1
+    client = None if client_name is None else CLIENTS[client_name]
+    if client is not None and (targets or command_target(ctx) is not None):
+        raise click.UsageError("--client is in place of a TARGET; leave one out", ctx)
+    targets = targets if client is None else [str(client.file())]
+    is_alone = client is None and len(targets) + (command_target(ctx) is not None) == 1
     unusable = {} if is_alone else _unusable(targets)
+    if client is not None and unusable:
+        unusable = dict.fromkeys(unusable, f"there is no such file: {_INSTALL} --client {client.name} writes it")
     chosen = with_headers(ctx, given_targets(ctx, [text for text in targets if text not in unusable]), headers)
     if not chosen and not unusable:
         raise click.UsageError("a TARGET is missing, such as tools.py", ctx)
@@ -131,9 +150,31 @@ def command(
     settings = _ServerSettings(timeout_seconds=timeout, pins=pins, prefix=prefix, is_alone=is_alone)
     with redirect_stdout():
         subject = _subject(chosen, unusable, settings)
+        if client is not None:
+            subject = replace(subject, servers=tuple(_started_by(client, server) for server in subject.servers))
         findings = _findings(subject, [rule for rule, _ in rules], accepted)
     _write(findings, subject, as_json=as_json, as_sarif=as_sarif, shows_notes=notes)
+    if client is not None and not (as_json or as_sarif):
+        write_report("\n".join(_logs(client, subject)))
     return FAILED if any(finding.rule.level != "note" for finding in findings) else 0
+
+
+def _started_by(client: Client, server: Server) -> Server:
+    return replace(server, client=client.title or "the client")
+
+
+def _logs(client: Client, subject: Subject) -> Iterator[str]:
+    """Describe how to see the client's own view of its servers, and yield the last lines of its logs."""
+    title = client.title or "the client"
+    for server in subject.servers:
+        found = client.last_lines(server.item.name, _LOG_LINES)
+        if found is None and client.log is not None:
+            yield f"{title} has no log of {server.item.name!r} yet at {client.log(server.item.name)}: restart {title}"
+        elif found is not None:
+            yield f"{found[0]} ends with:"
+            yield from (f"  {clip(line, _MAX_LINE_CHARS)}" for line in found[1])
+    hint = f"; to see its servers there: {client.check}" if client.check else ""
+    yield f"{title} reads {client.file()}, and takes changes after a restart{hint}"
 
 
 def _unusable(texts: Sequence[str]) -> dict[str, str]:

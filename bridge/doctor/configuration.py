@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -75,6 +78,32 @@ def server_unreachable(subject: Subject) -> Iterator[Problem]:
             remedy=failure.hint or "check its address, and that it runs",
             detail="\n".join(failure.last_words),
         )
+
+
+@rule("warning")
+def client_environment(subject: Subject) -> Iterator[Problem]:
+    """With `--client`, a server depends on the directory or the `PATH` of your shell, which the client does not have.
+
+    A desktop application is started with a short `PATH`, and starts servers in a directory of its own. `bridge install`
+    writes absolute paths.
+    """
+    for server in subject.servers:
+        transport = server.config.transport
+        if server.client is None or not isinstance(transport, StdioTransport):
+            continue
+        if not _is_path(transport.command):
+            found = shutil.which(transport.command)
+            remedy = f"write {found!r}" if found else "install it, and write its full path"
+            where = "on your PATH" if found else "not on your PATH either"
+            message = (
+                f"the command {transport.command!r} has no path and is {where}; {server.client} may have another PATH"
+            )
+            yield Problem(item=server.item, message=message, remedy=remedy, where="command")
+        for number, argument in enumerate(transport.args):
+            if transport.cwd is None and argument and not os.path.isabs(argument) and Path(argument).exists():  # noqa: PTH117 - of any text
+                message = f"{argument!r} is a relative path, and {server.client} starts servers in another directory"
+                remedy = f"write {str(Path(argument).absolute())!r}"
+                yield Problem(item=server.item, message=message, remedy=remedy, where=f"args[{number}]")
 
 
 @rule("error")
@@ -195,6 +224,10 @@ def tool_left_out(subject: Subject) -> Iterator[Problem]:
             message = f"{with_count(len(server.skipped), 'tool')} cannot be used"
             remedy = "correct the definition on the server, or set a prefix"
             yield Problem(item=server.item, message=message, remedy=remedy, detail="\n".join(server.skipped))
+
+
+def _is_path(command: str) -> bool:
+    return "/" in command or "\\" in command
 
 
 def _is_loopback(url: str) -> bool:

@@ -159,6 +159,8 @@ class Server:
     """Kinds that its pins do not cover: ``resources``, ``prompts``."""
     has_login: bool = False
     """True if a login is stored for it."""
+    client: str | None = None
+    """Title of the client that starts or reaches it, with ``--client``; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -265,3 +265,45 @@ def test_levels_have_colours_on_a_terminal_alone(run: Run, directory: Path) -> N
     assert "\x1b[31merror\x1b[0m: " in terminal.raw
     assert all(len(line) <= 60 for line in terminal.seen.splitlines() if len(line.split()) > 1)
     assert "\x1b" not in run("doctor", "missing.py", "calculator.py").stdout
+
+
+def write_for_claude(home: Path, **servers: Any) -> Path:
+    path = home / ".config" / "Claude" / "claude_desktop_config.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's locations")
+def test_why_a_client_does_not_see_a_server(run: Run, directory: Path, tmp_path: Path) -> None:
+    missing = run("doctor", "--client", "claude-desktop")
+    assert missing.returncode == 1
+    assert "there is no such file: bridge install tools.py --client claude-desktop writes it" in missing.stdout
+    relative = forks.entry("-m", "bridge", "serve", "calculator.py")
+    path = write_for_claude(tmp_path / "home", calc=relative, dead={"command": "no-such-program"})
+    log = path.parent / "logs" / "mcp-server-dead.log"
+    log.parent.mkdir()
+    log.write_text("".join(f"line {number}\n" for number in range(30)) + "spawn no-such-program \x1b[31mENOENT\n")
+    done = run("doctor", "--client", "claude-desktop")
+    assert done.returncode == 1
+    assert "server 'dead': starting at no-such-program: command not found" in done.stdout
+    assert "the command 'no-such-program' has no path and is not on your PATH either" in done.stdout
+    assert "'calculator.py' is a relative path, and Claude Desktop starts servers in another directory" in done.stdout
+    assert f"write {str(directory / 'calculator.py')!r}" in done.stdout
+    assert f"{log} ends with:\n  line 21\n" in done.stdout
+    assert "  spawn no-such-program \\x1b[31mENOENT\n" in done.stdout
+    assert f"Claude Desktop has no log of 'calc' yet at {log.with_name('mcp-server-calc.log')}" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith(f"Claude Desktop reads {path}, and takes changes after a restart")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux's locations")
+def test_an_installed_server_has_no_findings(run: Run) -> None:
+    installed = run("install", "calculator.py", "--client", "gemini-cli", "--yes")
+    assert installed.returncode == 0
+    done = run("doctor", "--client", "gemini-cli", "--rule", "client-environment", "--rule", "server-unreachable")
+    assert (done.returncode, done.stdout.splitlines()[0].startswith("no findings")) == (0, True), done.stdout
+
+
+def test_a_client_is_in_place_of_a_target(run: Run) -> None:
+    done = run("doctor", "calculator.py", "--client", "cursor")
+    assert (done.returncode, "--client is in place of a TARGET" in done.stderr) == (2, True)

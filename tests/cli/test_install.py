@@ -31,6 +31,8 @@ def files_in(directory: Path) -> list[str]:
         ("claude-code", "work/.mcp.json", "mcpServers", "Claude Code"),
         ("cursor", "home/.cursor/mcp.json", "mcpServers", "Cursor"),
         ("vscode", "work/.vscode/mcp.json", "servers", "VS Code"),
+        ("gemini-cli", "home/.gemini/settings.json", "mcpServers", "Gemini CLI"),
+        ("windsurf", "home/.codeium/windsurf/mcp_config.json", "mcpServers", "Windsurf"),
         ("mcp-json", "work/mcp.json", "mcpServers", None),
     ],
 )
@@ -47,7 +49,7 @@ def test_the_entry_is_shown_and_written_where_the_client_reads_it(
     assert done.stderr.splitlines() == [
         "printed at import",
         f"wrote 'calculator' to {path}",
-        *([f"restart {title} to use it"] if title else []),
+        *([f"restart {title} to use it; bridge doctor --client {client} checks it"] if title else []),
     ]
     kept = {file for file in files_in(tmp_path) if "__pycache__" not in file and "/state/bridge/locks/" not in file}
     assert kept == {*before, place}
@@ -269,3 +271,9 @@ def test_where_nothing_can_be_locked_it_is_written_nevertheless(run: Run, direct
     assert done.returncode == 0
     assert "is written without a lock" in done.stderr
     assert list(read(directory / "mcp.json")["mcpServers"]) == ["localhost"]
+
+
+@pytest.mark.parametrize(("client", "key"), [("gemini-cli", "httpUrl"), ("windsurf", "serverUrl")])
+def test_a_url_has_the_key_that_the_client_reads(run: Run, client: str, key: str) -> None:
+    done = run("install", "https://mcp.example.com/mcp", "--client", client, "--name", "remote", "--dry-run")
+    assert json.loads(done.stdout) == {"mcpServers": {"remote": {key: "https://mcp.example.com/mcp"}}}

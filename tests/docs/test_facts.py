@@ -295,7 +295,7 @@ def test_the_table_names_all_ready_servers() -> None:
 
 
 def test_the_container_is_built_and_run_as_the_image_and_the_command_line_take_it() -> None:
-    build, start = (shlex.split(command.line) for command in CONTAINER.commands() if "docker " in command.line)
+    build, start, *_ = (shlex.split(command.line) for command in CONTAINER.commands() if "docker " in command.line)
     assert (build[:3], build[4:]) == (["docker", "build", "-t"], ["."])
     assert start[-1] == build[3]
     image = stages()[-1]

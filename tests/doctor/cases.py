@@ -75,6 +75,7 @@ VIOLATIONS: Mapping[str, tuple[Subject, ...]] = {
         server(WITH_KEY, entry={"auth": {"token": "abc"}}),
         server(WITH_KEY, entry={"url": "https://example.com/ghp_0123456789abcdef/mcp"}),
     ),
+    "client-environment": (server(LOCAL, client="Claude Desktop"),),
     "package-unpinned": (
         server(StdioTransport("npx", args=("-y", "@example/server"))),
         server(StdioTransport("/usr/bin/uvx", args=("example",))),
@@ -143,6 +144,10 @@ COMPLIANT: Mapping[str, tuple[Subject, ...]] = {
         server(LOCAL, entry={"env": {"MODE": "fast"}, "args": ["--port", "8000"]}),
         server(LOGIN, entry={"auth": "oauth"}),
         server(LOGIN, entry={"auth": {"type": "client_credentials", "issuer": "https://example.com"}}),
+    ),
+    "client-environment": (
+        server(LOCAL),
+        server(StdioTransport("/usr/bin/python", args=("server.py",)), client="Cursor"),
     ),
     "package-unpinned": (
         server(StdioTransport("npx", args=("-y", "@example/server@1.2.0"))),

@@ -44,7 +44,7 @@ def parts_of(manifest: Path) -> dict[str, Any]:
 def containers_of(manifest: Path) -> list[dict[str, Any]]:
     """Return the containers of a manifest that run the image."""
     pod = parts_of(manifest)["Deployment"]["spec"]["template"]["spec"]
-    return [each for each in pod.get("initContainers", []) + pod["containers"] if each["image"].startswith("bridge:")]
+    return [each for each in pod.get("initContainers", []) + pod["containers"] if each["name"] == "bridge"]
 
 
 def variables() -> set[str]:

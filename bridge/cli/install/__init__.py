@@ -1,20 +1,12 @@
 """``bridge install``: add a target to the configuration of an MCP client.
 
-claude-desktop  macOS    ~/Library/Application Support/Claude/claude_desktop_config.json
-                Windows  %APPDATA%/Claude/claude_desktop_config.json
-                Linux    $XDG_CONFIG_HOME/Claude/claude_desktop_config.json
-claude-code     .mcp.json of the project
-cursor          ~/.cursor/mcp.json
-vscode          .vscode/mcp.json of the project
-mcp-json        mcp.json in the working directory
+`CLIENTS` has the clients and their files.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,71 +14,19 @@ import click
 
 from bridge.cli.completion import complete_targets
 from bridge.cli.install.client_entries import client_entry
+from bridge.cli.install.clients import CLIENTS
 from bridge.cli.install.config_files import member_of, only_writer, regular_file, replace_file, with_member
 from bridge.cli.reporting import CommandError, logging_option
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import ConfigTarget, LocalTarget, TargetCommand, only_target
 from bridge.cli.terminal import write_json
-from bridge.errors import ConfigError, TargetError
+from bridge.errors import ConfigError
 from bridge.hosting.process import print_message, redirect_stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bridge.cli.install.client_entries import Entry
+    from bridge.cli.install.clients import Client
     from bridge.cli.targets.target import Target
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
-    """An MCP client and its configuration file."""
-
-    title: str | None = None
-    """Display name; None for a file that any program may read."""
-    file: Callable[[], Path]
-    """Path of the configuration file."""
-    section: str = "mcpServers"
-    """Key of the servers in the file."""
-    types_commands: bool = False
-    """True if entries with a command need ``type``."""
-    takes_urls: bool = True
-    """True if entries may have a URL."""
-
-    def adapted(self, entry: Entry) -> Entry:
-        """Adapt an entry to this client.
-
-        Raises:
-            TargetError: The client does not support the entry.
-        """
-        if "url" in entry and not self.takes_urls:
-            raise TargetError(
-                f"the configuration of {self.title} supports no URLs: add it as a connector in its settings"
-            )
-        if "command" in entry and self.types_commands:
-            return {"type": "stdio", **entry}
-        return entry
-
-
-def _claude_desktop_file() -> Path:
-    if sys.platform == "darwin":
-        directory = Path.home() / "Library" / "Application Support"
-    elif sys.platform == "win32":
-        directory = Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
-    else:
-        directory = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return directory / "Claude" / "claude_desktop_config.json"
-
-
-CLIENTS = {
-    "claude-desktop": Client(title="Claude Desktop", file=_claude_desktop_file, takes_urls=False),
-    "claude-code": Client(title="Claude Code", file=lambda: Path.cwd() / ".mcp.json"),
-    "cursor": Client(title="Cursor", file=lambda: Path.home() / ".cursor" / "mcp.json"),
-    "vscode": Client(
-        title="VS Code", file=lambda: Path.cwd() / ".vscode" / "mcp.json", section="servers", types_commands=True
-    ),
-    "mcp-json": Client(file=lambda: Path.cwd() / "mcp.json"),
-}
-"""Clients by the name for ``--client``."""
 
 
 @click.command(cls=TargetCommand, short_help="Add a TARGET to the configuration of a client.")
@@ -189,4 +129,4 @@ def _write(path: Path, client: Client, name: str, entry: Entry) -> None:
         raise CommandError(f"cannot write {path}: {error.strerror or error}; it was not changed") from error
     print_message(f"wrote {name!r} to {path}" + (f"; the previous content is in {backup}" if backup else ""))
     if client.title is not None:
-        print_message(f"restart {client.title} to use it")
+        print_message(f"restart {client.title} to use it; bridge doctor --client {client.name} checks it")
