@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from pydantic_core import to_json
@@ -24,7 +24,7 @@ from bridge.errors import ServerAuthError, ServerFailure, ServerRefusedError
 from bridge.types import FEATURES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 
     import httpx2
 
@@ -109,14 +109,24 @@ class CallerFactory(Protocol):
         ...
 
 
-class LeasedCall:
-    """A `bridge.client.connection.requests.SentCall` over a connection that is not idle until the call has ended."""
+class Lease(NamedTuple):
+    """An open connection of a caller, which is not idle meanwhile."""
 
-    __slots__ = ("leave", "sent")
+    connection: Connection
+    leave: Callable[[], None]
+    """Called once, when it is not used any more."""
+    refused: Callable[[ServerAuthError], Awaitable[ServerAuthError]]
+    """Called after the server has refused the credential; returns the error for the caller."""
+
+
+class LeasedCall:
+    """A `bridge.client.connection.requests.SentCall` over a leased connection."""
+
+    __slots__ = ("_lease", "sent")
     sent: SentCall | None
 
-    def __init__(self, leave: Callable[[], None]) -> None:
-        self.leave = leave
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
 
     def continue_in_task(self) -> None:
         """Let a task wait for the result; see `SentCall.continue_in_task`."""
@@ -130,8 +140,10 @@ class LeasedCall:
         assert self.sent is not None
         try:
             return await self.sent.finished(name, arguments, context, options)
+        except ServerAuthError as error:
+            raise await self._lease.refused(error) from error
         finally:
-            self.leave()
+            self._lease.leave()
 
 
 class _Watches:
@@ -233,8 +245,21 @@ class CallerConnections:
                 self.era = connection.era
                 yield connection
         except ServerAuthError as error:
-            self._pool.discard(auth)
-            raise await auth.refused(error) from error
+            raise await self._refused(auth, error) from error
+
+    async def _refused(self, auth: CallerAuth, error: ServerAuthError) -> ServerAuthError:
+        self._pool.discard(auth)
+        return await auth.refused(error)
+
+    def lease(self, caller: Caller | None, headers: Mapping[str, str]) -> Lease | None:
+        """Borrow the connection of a caller without waiting; None if `connection` has to open it, or to refuse it."""
+        try:
+            auth = self._auths.of(caller, headers)
+        except ServerAuthError:
+            return None
+        if auth is None or auth.ready_headers() is None or (leased := self._pool.lease(auth)) is None:
+            return None
+        return Lease(*leased, partial(self._refused, auth))
 
     def send_call(
         self,
@@ -245,25 +270,21 @@ class CallerConnections:
         receive: ResultReceiver,
     ) -> LeasedCall | None:
         """Send a call at once over the open connection of a caller; see `requests.send_call`."""
-        try:
-            auth = self._auths.of(caller, {})
-        except ServerAuthError:
-            return None  # raised again by `connection`
-        if auth is None or auth.ready_headers() is None or (leased := self._pool.lease(auth)) is None:
+        lease = self.lease(caller, {})
+        if lease is None:
             return None
-        connection, leave = leased
-        call = LeasedCall(leave)
+        call = LeasedCall(lease)
 
         def received(wire: Json | None) -> bool:
             is_over = receive(wire)
             if wire is not None and is_over:
-                call.leave()
+                lease.leave()
             return is_over
 
-        assert connection.send_call is not None, "it is ready"
-        call.sent = connection.send_call(name, arguments, capabilities, received)
+        assert lease.connection.send_call is not None, "it is ready"
+        call.sent = lease.connection.send_call(name, arguments, capabilities, received)
         if call.sent is None:
-            call.leave()
+            lease.leave()
             return None
         return call
 

@@ -251,9 +251,18 @@ class Upstream:
     async def _call_supplied(
         self, name: str, arguments: Mapping[str, Any], context: InvocationContext, options: CallOptions
     ) -> Json:
-        options = replace(options, meta=await self._meta(context))
-        async with self._connection_for(context) as connection:
-            return await connection.call_tool(name, arguments, context=context, options=options)
+        if meta := context.meta if self._meta_supplier is None else await self._meta(context):
+            options = replace(options, meta=meta)
+        lease = None if self.callers is None else self.callers.lease(context.caller, context.headers)
+        if lease is None:
+            async with self._connection_for(context) as connection:
+                return await connection.call_tool(name, arguments, context=context, options=options)
+        try:  # most calls, without the contexts
+            return await lease.connection.call_tool(name, arguments, context=context, options=options)
+        except ServerAuthError as error:
+            raise await lease.refused(error) from error
+        finally:
+            lease.leave()
 
     async def task_result(self, task_id: str, *, context: InvocationContext) -> Json:
         """Wait for the end of a task with the context's identity; see `Connection.task_result`."""

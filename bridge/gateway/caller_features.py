@@ -120,7 +120,10 @@ class GatewayCallerFeatures:
         loaded = self._loaded.get(_identity(caller)) if self._loaded else None
         if loaded is not None:
             return None if current and monotonic() >= loaded.until else loaded.view
-        return None if any(server.lists_per_caller for server in self._provider.upstreams.values()) else self._common
+        for server in self._provider.upstreams.values():
+            if server.lists_per_caller:
+                return None
+        return self._common
 
     async def load(self, context: InvocationContext) -> CallerView:
         """Load what a caller sees; see `CallerFeatures.load`."""

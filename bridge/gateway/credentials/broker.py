@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
 from bridge.client.auth.assertions import exchange_assertion, issuer_of
@@ -127,12 +127,9 @@ class CredentialBroker(CredentialKeeper):
         return was_there
 
 
-class _Identity(NamedTuple):
-    """A caller; with its client and scopes, if its token is exchanged for one that depends on them."""
-
-    key: CredentialKey
-    client: str = ""
-    scopes: frozenset[str] = frozenset()
+_Identity: TypeAlias = tuple[str, str] | tuple[str, str, str, frozenset[str]]
+"""Issuer and subject of a caller; with its client and scopes, if its token is exchanged for one that depends on them.
+"""
 
 
 class ServerAuths:
@@ -165,14 +162,14 @@ class ServerAuths:
             if self._shares:
                 return None
             raise CallerRefusedError(self._server, _ANONYMOUS)
-        key = CredentialKey.of(caller, self._server)
         if not self._exchanges:
-            return self._known_or_new(_Identity(key))
+            return self._known_or_new(caller.identity)
         if caller.issuer == _KEYS:
             reason = "it needs a token of an identity provider, which is exchanged, and this caller has a key"
             raise CallerRefusedError(self._server, reason)
         claims = caller.claims
-        auth = self._known_or_new(_Identity(key, str(claims.get("client_id", claims.get("azp"))), caller.scopes))
+        client = str(claims.get("client_id", claims.get("azp")))
+        auth = self._known_or_new((*caller.identity, client, caller.scopes))
         authorization = headers.get("authorization", "")
         if isinstance(auth, ExchangedAuth) and authorization.lower().startswith(_BEARER):
             auth.subject_token = authorization[len(_BEARER) :].strip()
@@ -181,7 +178,7 @@ class ServerAuths:
     def end(self, key: CredentialKey) -> None:
         """End the connections of a caller."""
         for identity, auth in tuple(self._known.items()):
-            if identity.key == key:
+            if identity[:2] == (key.issuer, key.subject):
                 del self._known[identity]
                 if auth.on_end is not None:
                     auth.on_end()
@@ -193,13 +190,14 @@ class ServerAuths:
         return auth
 
     def _new(self, identity: _Identity) -> CallerAuth:
+        key = CredentialKey(identity[0], identity[1], self._server)
         match self._grant:
             case SecretHeader() as header:
-                return SecretAuth(self._keeper, identity.key, header)
+                return SecretAuth(self._keeper, key, header)
             case OAuthLogin() as login:
-                return SignedInAuth(self._keeper, identity.key, self.url, login)
+                return SignedInAuth(self._keeper, key, self.url, login)
             case grant:
-                return ExchangedAuth(identity.key, self._server, self.url, partial(_grant_of, self.url, grant))
+                return ExchangedAuth(key, self._server, self.url, partial(_grant_of, self.url, grant))
 
 
 async def _grant_of(url: str, grant: TokenExchange | AssertionExchange, subject_token: TokenSource) -> Grant:

@@ -263,6 +263,7 @@ class ConnectPages:
                     visit, link, await grant.accept_secret(link.key, form.get("secret", "").strip())
                 )
             assert isinstance(grant, LoginGrant)
+            await self._verifier.count_login(visit.request.scope)
             state = token_urlsafe()
             url = await grant.start(link.key, f"{visit.base}{PATH}/callback", state, scope=link.scope)
         except SignInError as error:

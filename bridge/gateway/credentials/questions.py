@@ -65,7 +65,8 @@ class AskingExecutor:
             CallRefused: The caller is asked, and repeats the request later (2025-11-25).
             ToolError: The caller refuses, or its client cannot open a link; the message contains the link then.
         """
-        await self.questions.resume(context)
+        if context.resumption is not None:
+            await self.questions.resume(context)
         for _ in range(MAX_ROUNDS):
             try:
                 result: ToolExecutionResult = await self.executor.execute(request, context, *sent)

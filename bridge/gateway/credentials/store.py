@@ -38,7 +38,7 @@ class CredentialKey:
     @classmethod
     def of(cls, caller: Caller, server: str) -> Self:
         """Return the key of an authenticated caller for a server."""
-        return cls(caller.issuer, caller.subject or caller.name, server)
+        return cls(*caller.identity, server)
 
 
 class Credential(BaseModel):

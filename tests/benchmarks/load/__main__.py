@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks.load import (
     breakdown,
+    callers,
     clients,
     flood,
     gateway,
@@ -41,6 +42,7 @@ def main() -> None:
     options = _options()
     sections: dict[str, Callable[[], list[Section]]] = {
         "clients": lambda: [clients.measure(options.clients)],
+        "callers": lambda: callers.measure(options.callers),
         "sessions": lambda: [sessions.measure(options.sessions)],
         "soak": lambda: [soak.measure(options.calls)],
         "held": lambda: held.measure(options.held_seconds),
@@ -69,6 +71,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     names = [
         "clients",
+        "callers",
         "sessions",
         "soak",
         "held",
@@ -86,6 +89,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("sections", nargs="*", choices=[*names, []], help="which ones; all where none is named")
     for option, default, what in (
         ("--clients", 1000, "clients at once"),
+        ("--callers", 1000, "callers with credentials of their own"),
         ("--sessions", 5000, "sessions of the handshake era that are open at once"),
         ("--calls", 100_000, "calls of the soak; a million shows more, and takes longer"),
         ("--held-seconds", 600, "seconds for which a load is held"),

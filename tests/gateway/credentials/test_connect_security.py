@@ -268,3 +268,16 @@ def test_the_key_of_a_caller_is_not_kept_or_given_to_a_server(gateway: Connected
     give(at_consent(gateway), "sesame")
     assert sent(gateway) == "ada has sesame"
     assert ADA not in sent(gateway)
+
+
+@pytest.mark.slow
+def test_logins_from_one_address_are_limited(gateway: Connected) -> None:
+    browser = gateway.visitor()
+    url = link(gateway, "drive")
+    browser.open(url)
+    browser.sign_in()
+    statuses: set[int] = set()
+    while 429 not in statuses:
+        browser.open(url)
+        statuses.add(browser.send(browser.page.url.path).status_code)
+    assert statuses == {200, 429}

@@ -12,6 +12,7 @@ import pytest
 
 from bridge.client import parse_config
 from bridge.client.auth.errors import SignInError
+from bridge.errors import DefinitionError
 from bridge.gateway import Gateway
 from bridge.gateway.credentials.broker import CredentialBroker
 from bridge.gateway.credentials.grants import LoginGrant
@@ -19,7 +20,7 @@ from bridge.gateway.credentials.sealing import CredentialSeal
 from bridge.gateway.credentials.sqlite_store import SqliteCredentialStore
 from bridge.gateway.credentials.store import CredentialKey
 from tests.client.auth import authority as authorities
-from tests.gateway.credentials.seeing import ADA, BOB, Seeing, seeing, seen
+from tests.gateway.credentials.seeing import ADA, BOB, Seeing, context_of, seeing, seen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -200,3 +201,49 @@ async def test_a_login_is_finished_once_and_only_by_the_caller_who_started_it(
         await grant.finish(ADAS, parameters)
         with pytest.raises(SignInError, match="finished before"):
             await grant.finish(ADAS, parameters)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://169.254.169.254/latest", "http://internal.example.com", "file:///etc/passwd", "javascript:alert(1)"],
+)
+async def test_a_server_cannot_make_the_gateway_request_other_addresses(
+    server: Seeing, authority: Authority, address: str
+) -> None:
+    async with opened(server) as gateway:
+        for name in ("authorization_endpoint", "token_endpoint", "registration_endpoint"):
+            authority.says = {name: address}
+            with pytest.raises(SignInError):
+                await grant_of(gateway).start(ADAS, CALLBACK, "state")
+        authority.says = {}
+        server.authority = address
+        with pytest.raises(SignInError):
+            await grant_of(gateway).start(ADAS, CALLBACK, "state")
+
+
+async def test_the_tools_that_a_caller_is_asked_for_have_the_grant_for_the_audit_log(server: Seeing) -> None:
+    server.needs_credentials = True
+    async with opened(server) as gateway:
+        caller_features = gateway.features.caller_features
+        assert caller_features is not None
+        (tool,) = (await caller_features.load(context_of(ADA))).tools
+        assert (tool.name, getattr(tool.executor, "grant", None)) == ("notes_connect", "login")
+
+
+async def test_a_first_server_with_credentials_of_callers_is_refused_after_the_start(server: Seeing) -> None:
+    entry = {"url": server.url, "auth": {"type": "login", "per": "caller"}}
+    servers = parse_config({"mcpServers": {"notes": entry}}).servers.values()
+    with anyio.fail_after(60):
+        async with Gateway([]) as gateway:
+            with pytest.raises(DefinitionError, match=r"'notes' needs a credential of each caller.*start it again"):
+                await gateway.reconfigure(servers)
+            assert gateway.status() == ()
+
+
+async def test_a_server_that_is_not_configured_any_more_takes_no_credentials(server: Seeing) -> None:
+    async with opened(server) as gateway:
+        assert gateway.broker is not None
+        await log_in(gateway, server, ADAS)
+        await gateway.reconfigure([])
+        assert gateway.broker.grants == {}
+        assert [record.key for record in await gateway.broker.store.list()] == [ADAS]
