@@ -25,6 +25,7 @@ _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool
 _RESERVED = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | {"asyncio", "json"}
 _MAX_DEPTH = 8
 _MAX_CHOICES = 20
+_MAX_DEFAULT_CHARS = 40
 _IDENTIFIERS = re.compile(r"[^\W\d]\w*")
 _WRAPPER = "result"
 _HEADER = "from typing import Any, Literal\n"
@@ -91,7 +92,7 @@ class ToolFunctions:
             if not parameter.isidentifier() or keyword.iskeyword(parameter):
                 needs_more = True
                 continue
-            default = "" if parameter in schema.get("required", ()) else " = ..."
+            default = "" if parameter in schema.get("required", ()) else f" = {_default(each)}"
             parts.append(f"{parameter}: {_annotation(each, definitions)}{default}")
         if needs_more or schema.get("additionalProperties", not _properties(schema)) is not False:
             parts.append("**more: Any")
@@ -164,6 +165,13 @@ def _ordered(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the parameters in the order of the signature: those that are required first."""
     required = schema.get("required", ())
     return sorted(_properties(schema).items(), key=lambda item: item[0] not in required)
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    """Return a default of a scalar type; an ellipsis for any other."""
+    default = schema.get("default")
+    shown = repr(default) if isinstance(default, str | int | float) else ""
+    return shown if 0 < len(shown) <= _MAX_DEFAULT_CHARS else "..."
 
 
 def _is_wrapped(schema: Mapping[str, Any]) -> bool:
