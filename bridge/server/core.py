@@ -15,6 +15,7 @@ from bridge.server.lists.listing import CACHE_SCOPE
 from bridge.server.lists.prompts import ServedPrompts
 from bridge.server.lists.resources import ServedResources
 from bridge.server.lists.tools import ToolViews, with_kept_results
+from bridge.server.options import ServerOptions, check_server_options
 from bridge.server.tasks.options import TaskOptions
 from bridge.tools.lifespan import Lifespan
 from bridge.tools.middleware import checked_middleware, layers_of
@@ -68,9 +69,9 @@ class ServerCore(Calls):
         middleware: Iterable[Middleware] = (),
         tool_search: ServerToolSearch | None = None,
     ) -> None:
-        super().__init__(policy=policy, limits=limits, max_calls=max_calls, memory_id_of=memory_id_of)
         middleware = checked_middleware(middleware)
-        self.options: Mapping[str, Any] = {
+        own_lifespan = None if lifespan is None else Lifespan.of(lifespan)
+        self.options: ServerOptions = {
             "name": name,
             "version": version,
             "title": title,
@@ -84,15 +85,17 @@ class ServerCore(Calls):
             "tasks": tasks,
             "middleware": middleware,
             "tool_search": tool_search,
-            "lifespan": None if lifespan is None else Lifespan.of(lifespan),
+            "lifespan": own_lifespan,
         }
         """The arguments beside the features."""
+        check_server_options(self.options)
+        super().__init__(policy=policy, limits=limits, max_calls=max_calls, memory_id_of=memory_id_of)
         self.features = features = Features() if features is None else Features.of(features)
         """The tools, resources and prompts, with those of mounted servers."""
         self.middleware = (*middleware, *features.middleware)
         """The middleware, the outermost first."""
         self._around_calls = self.layers_of("call_tool")
-        self.lifespan: Lifespan[Any] | None = self.options["lifespan"] or features.lifespan
+        self.lifespan: Lifespan[Any] | None = own_lifespan or features.lifespan
         """The lifespan whose value functions of modules without one get."""
         self.name = name
         self.version = version
