@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -126,7 +126,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.tools.middleware": "CallNext ToolMiddleware",
         "bridge.tools.questions": (
             "Answer Elicitation ElicitationAnswer InputRequired Question Root Roots Sampling SamplingAnswer "
-            "SamplingMessage ToolUse ToolUseResult UrlElicitation"
+            "SamplingMessage SamplingOptions ToolUse ToolUseResult UrlElicitation"
         ),
         "bridge.tools.schema.json_schema": "JsonObjectSchema reference_to",
         "bridge.tools.schema.parameters": "ToolMemoryId",
@@ -155,6 +155,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.server.features": "Features namespaced",
         "bridge.server.http.probes": "Probes",
         "bridge.server.lists.search": "ServerToolSearch",
+        "bridge.server.options": "HttpOptions MountOptions ServerOptions",
         "bridge.server.tasks.options": "TaskOptions",
         "bridge.server.tasks.shared.redis_store": "RedisTaskStore",
         "bridge.server.tasks.sqlite_store": "SqliteTaskStore",
@@ -285,6 +286,11 @@ def modules_of(package: str) -> dict[str, str]:
 def home_of(name: str) -> str | None:
     """Return the documented module of a name that `bridge` does not have; None if there is none."""
     return next((room for room, homes in ROOMS.items() if name in " ".join(homes.values()).split()), None)
+
+
+def public(name: str) -> Any:
+    """Return an object by its name in `bridge`, for a method that is a short form of a function of a higher layer."""
+    return getattr(import_module(_ROOT_MODULES[name]), name)
 
 
 def lazy_exports(package: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:

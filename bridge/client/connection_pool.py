@@ -47,10 +47,9 @@ K = TypeVar("K", bound=Hashable)
 
 Identity: TypeAlias = frozenset[tuple[str, str]]
 
-Servers: TypeAlias = (
-    "ServersConfig | ServerConfig | Connection | str | os.PathLike[str] | Mapping[str, Any]"
-    " | Iterable[ServerConfig | Connection]"
-)
+_OneServer: TypeAlias = "ServerConfig | Connection"
+# In one piece: Pyright takes an alias of several strings as unknown.
+Servers: TypeAlias = "ServersConfig | _OneServer | str | os.PathLike[str] | Mapping[str, Any] | Iterable[_OneServer]"
 """A configuration, one server, a connection, a URL, a file path (``mcp.json``; ``mcp.json#name`` selects one of its
 servers; ``tools.py`` is served over stdio), configuration data, or several servers and connections."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from bridge.errors import DefinitionError
 from bridge.hosting.process import (
@@ -15,31 +15,20 @@ from bridge.hosting.process import (
     print_message,
     print_unserved_routes,
 )
+from bridge.server.options import check_http_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from mcp.server.auth.provider import TokenVerifier
-
-    from bridge.server.auth import Auth
+    from bridge.server.options import HttpOptions
     from bridge.server.server import Server
-    from bridge.tools.lifespan import Lifespan
-    from bridge.tools.middleware import Middleware
 
-_NAME = "bridge"
+_NAME, _PORT, _MAX_PORT = "bridge", 8000, 65535
 
 
 def run(
     *tools: object,
     transport: Literal["stdio", "http"] = "stdio",
-    name: str | None = None,
-    version: str | None = None,
-    instructions: str | None = None,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    auth: Auth | TokenVerifier | None = None,
-    lifespan: Lifespan[Any] | Callable[[], Any] | None = None,
-    middleware: Iterable[Middleware] = (),
+    port: int | None = None,
+    **options: Unpack[HttpOptions],
 ) -> None:
     """Serve tools until a signal; call it last, in the main thread.
 
@@ -47,22 +36,17 @@ def run(
     more options. Standard output is redirected to standard error, and no option is read from the environment.
 
     Args:
-        tools: A `bridge.Server`, which has the other options itself; or anything that a ToolBox accepts.
+        tools: A `bridge.Server`, which has a name, instructions and more; or anything that a ToolBox accepts: the
+            server then has the name of the program's file, and the program's ``__version__``, if any.
         transport: ``stdio`` for a host that starts the program; ``http`` for streamable HTTP at ``/mcp``, and SSE.
-        name: Server name; by default the name of the program's file.
-        version: Server version; by default the program's ``__version__``, if any.
-        instructions: Instructions for a model about the server.
-        host: Over HTTP: host to listen on.
-        port: Over HTTP: port; 0 for a free one, which is printed.
-        auth: Over HTTP: authentication, as for `bridge.server.http_app`; required if the host is reachable from other
-            machines.
-        lifespan: Lifespan of the server, as for `bridge.server.Server`; that of a function's own module needs no
-            mention.
-        middleware: Middleware around everything that is served, as for `bridge.server.Server`.
+        port: Over HTTP: port; 0 for a free one, which is printed. Defaults to 8000.
+        options: Over HTTP: the options of `bridge.http_app`. ``host``, by default ``127.0.0.1``, is listened on;
+            ``auth`` is required if it is reachable from other machines.
 
     Raises:
-        DefinitionError: There are no tools, a tool or the transport is invalid, a public host has no authentication, or
-            a command of ``bridge`` imports the program, which would not end; or an option of a given server is given.
+        DefinitionError: There are no tools, a tool or the transport is invalid, a public host has no authentication, an
+            option of HTTP is given for stdio, or a command of ``bridge`` imports the program, which would not end.
+        ValueError: The port is none, or as for `bridge.http_app`.
         BridgeError: The address cannot be bound, or the server failed.
         OSError: Over stdio: standard input or output is closed.
         SystemExit: The server was interrupted by Ctrl-C.
@@ -73,31 +57,25 @@ def run(
         raise DefinitionError(
             f"bridge.run would serve {target} while it is imported; write it under if __name__ == '__main__':"
         )
-    if transport == "stdio" and auth is not None:
-        raise DefinitionError("auth needs transport='http'; over stdio, the only caller is the parent process")
+    check_http_options("run", options)
+    given = [name for name, value in {"port": port, **options}.items() if value is not None]
+    if transport == "stdio" and given:
+        need = "needs" if len(given) == 1 else "need"
+        raise DefinitionError(f"{' and '.join(given)} {need} transport='http'; over stdio, nothing uses it")
+    if port is not None and not 0 <= port <= _MAX_PORT:
+        raise ValueError(f"port must be from 0 to {_MAX_PORT}, not {port!r}")
     from bridge.server.server import Server  # noqa: PLC0415 - after checks that need no imports
 
     if len(tools) == 1 and isinstance(tools[0], Server):
         server = tools[0]
-        given: dict[str, Any] = {"name": name, "version": version, "instructions": instructions, "lifespan": lifespan}
-        given["middleware"] = tuple(middleware) or None
-        if unused := [option for option, value in given.items() if value is not None]:
-            raise DefinitionError(f"give {' and '.join(unused)} to the Server: run(server) takes them from there")
     else:
-        server = Server(
-            tools,
-            name=name or Path(sys.argv[0]).stem or _NAME,
-            version=_version_of_program() if version is None else version,
-            instructions=instructions,
-            lifespan=lifespan,
-            middleware=middleware,
-        )
+        server = Server(tools, name=Path(sys.argv[0]).stem or _NAME, version=_version_of_program())
     drop_unwritable_diagnostics()
     try:
         if transport == "stdio":
             _over_stdio(server)
         else:
-            _over_http(server, host, port, auth)
+            _over_http(server, _PORT if port is None else port, options)
     except KeyboardInterrupt:
         sys.exit(exit_process(INTERRUPTED))
 
@@ -117,7 +95,7 @@ def _over_stdio(server: Server) -> None:
     serve_stdio(server, streams)
 
 
-def _over_http(server: Server, host: str, port: int, auth: Auth | TokenVerifier | None) -> None:
+def _over_http(server: Server, port: int, options: HttpOptions) -> None:
     from bridge.hosting import serve  # noqa: PLC0415 - not needed for stdio
     from bridge.hosting import sockets as sockets_module  # noqa: PLC0415 - not needed for stdio
     from bridge.hosting.connection_limits import ConnectionLimits  # noqa: PLC0415 - as above
@@ -126,16 +104,18 @@ def _over_http(server: Server, host: str, port: int, auth: Auth | TokenVerifier 
     from bridge.server.http.app import http_app  # noqa: PLC0415 - as above
     from bridge.server.http.probes import HealthState, check_paths, probe_pages  # noqa: PLC0415 - as above
 
+    host = options.get("host", "127.0.0.1")
     addresses = sockets_module.resolve(host, port)
-    if auth is None and not sockets_module.are_loopback(addresses):
+    if options.get("auth") is None and not sockets_module.are_loopback(addresses):
         raise DefinitionError(
             f"{host!r} can be reached from other machines without a key: "
             "pass auth=Auth(ApiKeys(ApiKey(…))) of bridge.server.auth, or listen on 127.0.0.1"
         )
-    app = http_app(server, host=host, auth=auth)
+    app = http_app(server, **options)
     check_paths(route.path for route in app.own_routes)
+    path = options.get("path", "/mcp") if options.get("streamable", True) else "/sse"
     sockets = sockets_module.bind(addresses)
-    url = sockets_module.url_of(host, sockets[0].getsockname()[1], "/mcp")
+    url = sockets_module.url_of(host, sockets[0].getsockname()[1], path)
     operations = HealthState(servers=tuple, is_held=True)
     with redirect_stdout():
         service = Service(

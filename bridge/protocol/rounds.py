@@ -105,11 +105,8 @@ class StateSeal:
         seconds: float = STATE_TTL_SECONDS,
         clock: Callable[[], float] = time,
     ) -> None:
-        if keys is not None and not keys:
-            raise ValueError("state_keys needs at least one key, or None for a random one")
-        for number, key in enumerate(keys or ()):
-            if len(key) < MIN_KEY_BYTES:
-                raise ValueError(f"state_keys[{number}] has {len(key)} bytes, and needs {MIN_KEY_BYTES} random ones")
+        if keys is not None:
+            check_state_keys(keys)
         self._keys = [urandom(MIN_KEY_BYTES)] if keys is None else [bytes(key) for key in keys]
         self._audience = audience.encode(errors="surrogatepass")
         self._seconds = seconds
@@ -205,3 +202,16 @@ def _read(text: bytes) -> Json:
     except ValueError:
         state = json.loads(text)
     return state
+
+
+def check_state_keys(keys: Sequence[bytes]) -> None:
+    """Check keys that encrypt states.
+
+    Raises:
+        ValueError: A key is too short, or there is none.
+    """
+    if not keys:
+        raise ValueError("state_keys needs at least one key, or None for a random one")
+    for number, key in enumerate(keys):
+        if len(key) < MIN_KEY_BYTES:
+            raise ValueError(f"state_keys[{number}] has {len(key)} bytes, and needs {MIN_KEY_BYTES} random ones")

@@ -6,6 +6,7 @@ from bridge.server.http.app import http_app
 from bridge.server.http.mount import mount
 from bridge.server.http.probes import Probes
 from bridge.server.lists.search import ServerToolSearch
+from bridge.server.options import HttpOptions, MountOptions, ServerOptions
 from bridge.server.server import Server
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tasks.shared.redis_store import RedisTaskStore
@@ -16,9 +17,12 @@ __all__ = [
     "CodeLimits",
     "Extension",
     "Features",
+    "HttpOptions",
+    "MountOptions",
     "Probes",
     "RedisTaskStore",
     "Server",
+    "ServerOptions",
     "ServerToolSearch",
     "SqliteTaskStore",
     "TaskOptions",

@@ -17,6 +17,7 @@ from bridge.server.lists.lists import Lists
 from bridge.server.lists.prompts import ServedPrompts
 from bridge.server.lists.resources import ServedResources
 from bridge.server.lists.tools import ToolViews, with_kept_results
+from bridge.server.options import ServerOptions, check_server_options
 from bridge.server.tasks.options import TaskOptions
 from bridge.tools.lifespan import Lifespan
 from bridge.tools.middleware import checked_middleware, layers_of
@@ -24,7 +25,7 @@ from bridge.tools.spill.usage import Savings
 from bridge.wire.extension import TASKS, extensions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from bridge.protocol.session import Session
     from bridge.resources.box import Readable
@@ -75,9 +76,9 @@ class ServerCore(Calls):
         tool_search: ServerToolSearch | None = None,
         extensions: Extensions = (),
     ) -> None:
-        super().__init__(policy=policy, limits=limits, max_calls=max_calls, memory_id_of=memory_id_of)
         middleware = checked_middleware(middleware)
-        self.options: Mapping[str, Any] = {
+        own_lifespan = None if lifespan is None else Lifespan.of(lifespan)
+        self.options: ServerOptions = {
             "name": name,
             "version": version,
             "title": title,
@@ -92,16 +93,18 @@ class ServerCore(Calls):
             "middleware": middleware,
             "tool_search": tool_search,
             "extensions": extensions,
-            "lifespan": None if lifespan is None else Lifespan.of(lifespan),
+            "lifespan": own_lifespan,
         }
         """The arguments beside the features."""
+        check_server_options(self.options)
+        super().__init__(policy=policy, limits=limits, max_calls=max_calls, memory_id_of=memory_id_of)
         features = Features() if features is None else Features.of(features)
         self.features = features = with_extensions(features, extensions) if extensions else features
         """The tools, resources and prompts, with those of mounted servers."""
         self.middleware = (*middleware, *features.middleware)
         """The middleware, the outermost first."""
         self._around_calls = self.layers_of("call_tool")
-        self.lifespan: Lifespan[Any] | None = self.options["lifespan"] or features.lifespan
+        self.lifespan: Lifespan[Any] | None = own_lifespan or features.lifespan
         """The lifespan whose value functions of modules without one get."""
         self.name = name
         self.version = version

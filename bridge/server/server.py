@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from bridge.errors import DefinitionError
+from bridge.exports import public
 from bridge.protocol.messages import MalformedMessageError, malformed_message_error, read_message
 from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.connection import StreamConnection
@@ -20,10 +21,13 @@ from bridge.text import short_repr
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 
+    from starlette.applications import Starlette
+
     from bridge.protocol.messages import MessageId
     from bridge.server.composition.own_boxes import OwnBoxes
     from bridge.server.dispatch import Dispatch
     from bridge.server.http.routes import OwnRoute
+    from bridge.server.options import HttpOptions, ServerOptions
 
 _Endpoint = TypeVar("_Endpoint", bound="Callable[..., Any]")
 
@@ -46,7 +50,7 @@ class Server(ServerCore, FeatureSource):
             call: the first encrypts, all decrypt. Replicas need the same keys; None for a random key of this process.
         memory_id_of: Returns the memory id of a call, given its context. By default it is the authenticated caller's
             name, else the session's id, else None.
-        limits: Limits of each caller; None for none. `http_app` applies those of requests.
+        limits: Limits of each caller; None for none. Those of requests apply over HTTP.
         max_calls: Maximum number of calls of all callers that run or wait; None for no maximum.
         tasks: Options for tasks, which calls of tools with ``task=True`` become; None for the defaults.
         lifespan: Lifespan of the server: a `bridge.tools.Lifespan`, or a function for one. Its value is
@@ -59,8 +63,8 @@ class Server(ServerCore, FeatureSource):
     Raises:
         NameClashError: A tool has the name of a tool of the search.
         DefinitionError: ``tools`` contains no tool, or an invalid one, or ``lifespan`` or ``middleware`` is none, or an
-            extension has a method of the protocol.
-        ValueError: The page size or the maximum number of calls is not positive.
+            extension has a method of the protocol, or another option has a value of the wrong type, or the name is empty.
+        ValueError: The page size or the maximum number of calls is not positive, or a key is too short.
     """
 
     _are_routes_final = False
@@ -138,14 +142,25 @@ class Server(ServerCore, FeatureSource):
             self.serve_instead(self._boxes.features)
         return self._boxes
 
-    def with_options(self, features: Features | None = None, **options: Any) -> Server:
+    def http_app(self, **options: Unpack[HttpOptions]) -> Starlette:
+        """Return an ASGI app of the server: `bridge.http_app` with its options."""
+        app: Starlette = public("http_app")(self, **options)
+        return app
+
+    def run(
+        self, transport: Literal["stdio", "http"] = "stdio", *, port: int | None = None, **options: Unpack[HttpOptions]
+    ) -> None:
+        """Serve until a signal: `bridge.run` with its options."""
+        public("run")(self, transport=transport, port=port, **options)
+
+    def with_options(self, features: Features | None = None, **options: Unpack[ServerOptions]) -> Server:
         """Return a server with other options.
 
         Args:
             features: Its features; None for those of this server.
             options: Arguments of the constructor that differ.
         """
-        changed = Server(features or self.features, **{**self.options, **options})
+        changed = Server(features or self.features, **(self.options | options))
         changed.routes.extend(self.final_routes())
         return changed
 
@@ -186,8 +201,9 @@ class Server(ServerCore, FeatureSource):
         from bridge.server.http.routes import OwnRoute  # noqa: PLC0415 - most servers have none
 
         def add(function: _Endpoint) -> _Endpoint:
-            options = {"methods": methods, "name": name, "include_in_schema": include_in_schema}
-            self.routes.append(OwnRoute(path, function, auth=auth, **options))
+            self.routes.append(
+                OwnRoute(path, function, methods=methods, name=name, include_in_schema=include_in_schema, auth=auth)
+            )
             return function
 
         return add

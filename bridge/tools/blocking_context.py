@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from bridge.portal import run_in_loop
 from bridge.tools.session import BlockingSession
@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bridge.tools.channel import LogLevel
-    from bridge.tools.questions import Answer, ElicitationAnswer, Question, Root, SamplingAnswer, SamplingMessage
+    from bridge.tools.questions import (
+        Answer,
+        ElicitationAnswer,
+        Question,
+        Root,
+        SamplingAnswer,
+        SamplingMessage,
+        SamplingOptions,
+    )
 
 _T = TypeVar("_T")
 
@@ -63,7 +71,12 @@ class BlockingContext:
         return answer
 
     def sample(
-        self, messages: Sequence[SamplingMessage], *, max_tokens: int, key: str | None = None, **options: Any
+        self,
+        messages: Sequence[SamplingMessage],
+        *,
+        max_tokens: int,
+        key: str | None = None,
+        **options: Unpack[SamplingOptions],
     ) -> SamplingAnswer:
         """See `InvocationContext.sample`."""
         answer: SamplingAnswer = run_in_loop(

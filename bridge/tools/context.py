@@ -7,7 +7,7 @@ through a parameter annotated with `InvocationContext`, under any name; the para
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 from uuid import uuid4
 
 from typing_extensions import TypeVar as DefaultedTypeVar
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bridge.tools.channel import Channel, ContentsStream, LogLevel, ProgressListener
     from bridge.tools.lifespan import Lifespan
-    from bridge.tools.questions import Answer, Question, Resumption, Root, SamplingMessage
+    from bridge.tools.questions import Answer, Question, Resumption, Root, SamplingMessage, SamplingOptions
     from bridge.tools.session import SessionState
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -345,7 +345,12 @@ class InvocationContext(Generic[_App]):
         return answer
 
     async def sample(
-        self, messages: Sequence[SamplingMessage], *, max_tokens: int, key: str | None = None, **options: Any
+        self,
+        messages: Sequence[SamplingMessage],
+        *,
+        max_tokens: int,
+        key: str | None = None,
+        **options: Unpack[SamplingOptions],
     ) -> SamplingAnswer:
         """Ask the caller's model for a completion; see `ask` for repeated runs.
 

@@ -7,7 +7,7 @@ roots (ask for the caller's open folders). They are the same for remote clients 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict
 
 from typing_extensions import TypeVar
 
@@ -128,6 +128,20 @@ class Sampling:
     """Permission or obligation to request a tool; None for the caller's default."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Arbitrary data; sent over MCP in ``_meta`` before the 2026-07-28 revision."""
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The fields of `Sampling` that are not required, for functions that pass them on."""
+
+    system_prompt: str | None
+    temperature: float | None
+    stop_sequences: Sequence[str]
+    model_preferences: Mapping[str, Any] | None
+    metadata: Mapping[str, Any]
+    include_context: Literal["none", "thisServer", "allServers"] | None
+    tools: Sequence[ToolSpecification]
+    tool_choice: Literal["auto", "required", "none"] | None
+    meta: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

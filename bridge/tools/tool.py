@@ -158,7 +158,7 @@ class Tool(Published):
             require_type(getattr(self, name), bool, name, "True or False")
         if not hasattr(self.executor, "execute"):
             object.__setattr__(self, "executor", CallableExecutor(self.executor, self.name))
-        elif not getattr(self.executor.execute, "__module__", "").startswith("bridge."):
+        elif not (getattr(self.executor.execute, "__module__", None) or "").startswith("bridge."):
             object.__setattr__(self, "executor", ObjectExecutor(self.executor, self.name))
 
     @property

@@ -73,7 +73,7 @@ def watched_app(
         publisher = Server(ToolBox(add), name=name)
         rate, concurrency = (None if limits is None else limits.get(each) for each in ("rate", "concurrency"))
         of_callers = Limits(rate=None if rate is None else Rate(rate, 1), concurrency=concurrency)
-        app = http_app(publisher, limits=of_callers if limits else None)
+        app = http_app(Server(publisher, name="bridge", limits=of_callers if limits else None))
         with _unobserved():
             yield app
 

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount
 
 from bridge.server.http.app import http_app
+from bridge.server.server import Server
 from tests.client import served
 from tests.server import http_server
 
@@ -40,7 +41,7 @@ class Guard:
         self.key: str | None = None
         self.seen: list[tuple[str, str]] = []
         self.url = ""
-        self.app = http_app(served.TOOLS, name="guarded")
+        self.app = http_app(Server(served.TOOLS, name="guarded"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:

@@ -15,6 +15,7 @@ from starlette.routing import Mount
 from bridge import Caller, InvocationContext, ToolBox, ToolError, tool
 from bridge.client import HttpTransport, McpToolProvider, ServerConfig
 from bridge.server.http.app import http_app
+from bridge.server.server import Server
 from tests.client.foreign import ForeignServer
 from tests.server.http_server import serving
 
@@ -50,7 +51,7 @@ class Journal:
 @contextmanager
 def journalled() -> Iterator[Journal]:
     """A server over HTTP with a journal."""
-    journal, app = Journal(), http_app(ToolBox(whoami), name="whoami")
+    journal, app = Journal(), http_app(Server(ToolBox(whoami), name="whoami"))
 
     async def note(scope: Scope, receive: Receive, send: Send) -> None:
         journal.requests.append({name.decode(): value.decode() for name, value in scope["headers"]})

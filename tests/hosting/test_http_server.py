@@ -14,6 +14,7 @@ from bridge.hosting.serve import http_protocol
 from bridge.hosting.server import HttpServer, Service
 from bridge.server import http_app
 from bridge.server.http.probes import HealthState, Probes
+from bridge.server.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,7 @@ def add(a: int, b: int) -> int:
 
 
 def made(opened: Callable[[], None], *tools: object) -> HttpServer:
-    app, operations = http_app(ToolBox([add, *tools]), name="ending"), HealthState(is_held=True)
+    app, operations = http_app(Server(ToolBox([add, *tools]), name="ending")), HealthState(is_held=True)
     config = uvicorn.Config(Probes(app, operations), http=http_protocol(), lifespan="on", ws="none", log_config=None)
     return HttpServer(config, Service(app=app, operations=operations, opened=opened))
 

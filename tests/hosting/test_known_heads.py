@@ -13,6 +13,7 @@ from bridge.hosting.httptools_parser import HttptoolsParser
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.limits import Limits, Rate
+from bridge.server.server import Server
 from tests.cli.bounding import CALL, add, answer, answers, connected, served
 from tests.hosting.connections import FakeLoop
 from tests.hosting.connections import connected as made
@@ -133,7 +134,7 @@ def test_a_rate_and_a_credential_are_checked_each_time() -> None:
     keys = ApiKeys(ApiKey("someone", "k" * 40))
     auth = Auth(keys)
     limits = Limits(rate=Rate(4, 600))
-    app = http_app([add], auth=auth, limits=limits)
+    app = http_app(Server([add], name="bridge", limits=limits), auth=auth)
     with http_server.serving(app, http="direct") as origin, connected(int(origin.rpartition(":")[2])) as connection:
         for status in (b"200", b"200", b"200", b"200", b"429", b"429"):
             connection.sendall(adding(1, key="k" * 40))

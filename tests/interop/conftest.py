@@ -8,6 +8,7 @@ import pytest
 
 from bridge import ToolBox
 from bridge.server import http_app
+from bridge.server.server import Server
 from tests.interop.counterpart import ROUTES, TRIO_ROUTES, Route, connected, serving
 from tests.interop.tools import TOOLS
 from tests.server import hypercorn_server
@@ -53,9 +54,11 @@ def paging_origin(route: Route) -> Iterator[str]:
     is_on_trio = route in TRIO_ROUTES
     listed = [tool for tool in TOOLS if tool.name != "guest"]  # which other tests add to the list
     options = ("--page-size", str(PAGE_SIZE))
-    paging = (
-        hypercorn_server.serving(http_app(ToolBox(*listed), page_size=PAGE_SIZE)) if is_on_trio else serving(*options)
-    )
+    if is_on_trio:
+        server = Server(ToolBox(*listed), name="bridge", page_size=PAGE_SIZE)
+        paging = hypercorn_server.serving(http_app(server))
+    else:
+        paging = serving(*options)
     with paging as origin:
         yield origin
 

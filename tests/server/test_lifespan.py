@@ -174,13 +174,13 @@ async def test_functions_of_other_modules_get_that_of_the_server() -> None:
 
 
 def test_an_http_server_has_one_of_its_own(serving: Callable[..., str]) -> None:
-    url = serving(http_app([foreign()], lifespan=lifespan(of_server)), http="direct") + "/mcp"
+    url = serving(http_app(Server([foreign()], name="bridge", lifespan=lifespan(of_server))), http="direct") + "/mcp"
     with whole_client() as client:
         assert called(client, url, "foreign") == "of the server"
     with pytest.raises(ValueError, match="give lifespan to the Server"):
-        http_app(Server([use], name="notes"), lifespan=of_server)
+        http_app(Server(Server([use], name="notes"), name="bridge", lifespan=of_server))
     with pytest.raises(DefinitionError, match="a lifespan is an async generator function"):
-        http_app([use], lifespan=foreign())
+        http_app(Server([use], name="bridge", lifespan=foreign()))
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from bridge.server.eager_tasks import EagerTasks
 from bridge.server.exchange import ServedExchange
 from bridge.server.http import asgi_calls
 from bridge.server.limits import Limits, Rate
+from bridge.server.server import Server
 from bridge.tools.context import InvocationContext  # noqa: TC001 - read when the tools are made
 from bridge.tools.function import tool
 from bridge.tools.toolbox import ToolBox
@@ -114,7 +115,7 @@ def serve_warm(app: BridgeApp, serving: Callable[..., str], http: str = "direct"
 def origin(request: pytest.FixtureRequest, talker: Talker, serving: Callable[..., str]) -> str:
     http, _, limited = request.param.partition(" ")
     limits = Limits(rate=Rate(100, 1), concurrency=10) if limited else None
-    return serve_warm(http_app(ToolBox(talker.tool, ADD), limits=limits), serving, http)
+    return serve_warm(http_app(Server(ToolBox(talker.tool, ADD), name="bridge", limits=limits)), serving, http)
 
 
 @pytest.fixture(autouse=True)

@@ -121,7 +121,7 @@ class Other(Middleware):
 
 
 def test_another_tool_than_the_one_in_an_older_version_is_itself(serving: Callable[..., str]) -> None:
-    url = serving(http_app(Features.of(greet_1, greet_2, plus), middleware=[Other()])) + "/mcp"
+    url = serving(http_app(Server(Features.of(greet_1, greet_2, plus), name="bridge", middleware=[Other()]))) + "/mcp"
     with whole_client() as client:
         message = modern(request("tools/call", {"name": "greet", "_meta": {VERSION: "1"}}))
         reply = answer(client.post(url, json=message, headers=modern_headers(message)))

@@ -7,6 +7,7 @@ import threading
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
+from unittest.mock import Mock
 
 import anyio
 import anyio.from_thread
@@ -316,6 +317,18 @@ async def test_an_executor_may_be_synchronous_and_return_anything(kind: type[Pla
     assert (await execute(made)).text == text
     assert (await execute(guarded(made, output_guardrails=lambda _: None))).text == text
     assert (executor.thread is threading.main_thread()) is (kind is not Blocking)
+
+
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        (functools.partial(lambda text, *_: text, "partial"), "partial"),
+        (Mock(return_value="mock", __module__=None), "mock"),
+    ],
+)
+async def test_the_method_of_an_executor_may_be_any_callable(method: Any, text: str) -> None:
+    made: Any = Tool(SPECIFICATION, SimpleNamespace(execute=method))
+    assert (await execute(made)).text == text
 
 
 async def test_tools_with_one_executor_are_equal() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bridge.cli.targets.target import Target
+    from bridge.server.options import ServerOptions
     from bridge.server.server import Server
 
 
@@ -213,7 +214,7 @@ def server_of(
 
     with usage_errors(ctx, DefinitionError):
         tool_search = options.tool_search.search(serving.tool_listing)
-    given: dict[str, Any] = {
+    given: ServerOptions = {
         "instructions": options.instructions,
         "page_size": options.page_size,
         "policy": options.spill.policy(options.limits.policy(), serving.features),
@@ -223,23 +224,15 @@ def server_of(
     }
     max_calls = None if options.transport == "stdio" else options.limits.max_calls
     tasks = options.tasks.options(None if options.transport == "stdio" else options.scaling)
+    version = serving.version if options.server_version is None else options.server_version
     with usage_errors(ctx, ValueError):
         if (own := serving.server) is not None:
-            version = own.version or serving.version if options.server_version is None else options.server_version
-            given = {key: own.options[key] if value is None else value for key, value in given.items()}
-            return own.with_options(
-                serving.features,
-                name=name,
-                version=version,
-                max_calls=max_calls if own.options["max_calls"] is None else own.options["max_calls"],
-                tasks=tasks if own.options["tasks"] is None else own.options["tasks"],
-                **given,
-            )
-        return Server(
-            serving.features,
-            name=name,
-            version=serving.version if options.server_version is None else options.server_version,
-            max_calls=max_calls,
-            tasks=tasks,
-            **given,
-        )
+            if options.server_version is None:
+                version = own.version or version
+            if own.options["max_calls"] is not None:
+                max_calls = own.options["max_calls"]
+            if own.options["tasks"] is not None:
+                tasks = own.options["tasks"]
+            given = cast("ServerOptions", {key: value for key, value in given.items() if value is not None})
+        all_given: ServerOptions = {**given, "name": name, "version": version, "max_calls": max_calls, "tasks": tasks}
+        return Server(serving.features, **all_given) if own is None else own.with_options(serving.features, **all_given)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware as HttpMiddleware
@@ -42,7 +42,7 @@ from bridge.server.server import Server
 from bridge.server.tasks.lifespan import running_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from mcp.server.auth.provider import TokenVerifier
 
@@ -51,12 +51,7 @@ if TYPE_CHECKING:
     from bridge.server.cluster import Cluster
     from bridge.server.http.guards import Guard, MessageEndpoint
     from bridge.server.http.routes import OwnRoute
-    from bridge.server.limits import Limits
-    from bridge.server.lists.search import ServerToolSearch
     from bridge.server.unmatched_names import UnmatchedNames
-    from bridge.tools.execution import ExecutionPolicy
-    from bridge.tools.lifespan import Lifespan
-    from bridge.tools.middleware import Middleware
 
 
 _NAME, _PATH = "bridge", "/mcp"
@@ -65,8 +60,6 @@ _NAME, _PATH = "bridge", "/mcp"
 def http_app(
     tools: object,
     *,
-    name: str = _NAME,
-    version: str = "",
     path: str = _PATH,
     sse: bool = True,
     streamable: bool = True,
@@ -74,18 +67,11 @@ def http_app(
     allowed_hosts: Iterable[str] = (),
     allowed_origins: Iterable[str] = (),
     max_request_bytes: int = DEFAULT_MAX_REQUEST_BYTES,
-    page_size: int | None = None,
-    policy: ExecutionPolicy | None = None,
     session_idle_seconds: float | None = IDLE_SECONDS,
     auth: Auth | TokenVerifier | None = None,
     stateless: bool = False,
     redis_url: str | None = None,
-    limits: Limits | None = None,
     max_sessions: int = DEFAULT_MAX_SESSIONS,
-    instructions: str | None = None,
-    lifespan: Lifespan[Any] | Callable[[], Any] | None = None,
-    middleware: Iterable[Middleware] = (),
-    tool_search: ServerToolSearch | None = None,
 ) -> BridgeApp:
     """Make a Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
 
@@ -93,11 +79,8 @@ def http_app(
     era that closes its request cancels the call; in the handshake era the call continues until it is cancelled.
 
     Args:
-        tools: A `Server`, which has its own ``name``, ``version``, ``instructions``, ``page_size``, ``policy``,
-            ``limits``, ``lifespan``, ``middleware`` and ``tool_search``; or a ToolBox, whose changes are announced to
-            clients, or anything that a ToolBox takes.
-        name: Name of the server.
-        version: Version of the server; empty for none.
+        tools: A `Server`, which describes what is served: its name, limits, middleware and more. Or a ToolBox, whose
+            changes are announced to clients, or anything that a ToolBox takes; the server's name is then ``bridge``.
         path: Path of streamable HTTP, served with and without a trailing slash.
         sse: True to serve SSE, at ``/sse`` and ``/messages/``.
         streamable: True to serve streamable HTTP.
@@ -105,8 +88,6 @@ def http_app(
         allowed_hosts: Further allowed hosts; see `AllowedHosts` for their form.
         allowed_origins: Further origins whose pages may use the server (CORS); see `AllowedHosts` for their form.
         max_request_bytes: Maximum length of a request's body.
-        page_size: As for `Server`.
-        policy: As for `Server`.
         session_idle_seconds: Seconds after which an unused session of the handshake era is ended; None for never.
         auth: Authentication: `bridge.server.auth.Auth`, or one verifier such as `ApiKeys` or `JwtVerifier`; None to
             admit everyone.
@@ -114,13 +95,8 @@ def http_app(
             client may reach different processes. Tools cannot ask such clients, and changes are not announced to them.
         redis_url: URL of a Redis that replicas with the same server name share: each replica continues sessions of
             streamable HTTP, and rates are counted together. Needs the extra ``redis``, and a server on asyncio.
-        limits: Limits of each caller.
         max_sessions: Maximum number of open sessions of the handshake era. At the maximum, a caller with fewer sessions
             than another gets the place of an idle session of that other.
-        instructions: Instructions about the server for the model.
-        lifespan: As for `Server`; an app that is mounted opens it with the other app's own.
-        middleware: As for `Server`.
-        tool_search: As for `Server`.
 
     Returns:
         The app. A server such as uvicorn waits for its connections before it ends the lifespan: call ``shutdown()``
@@ -130,8 +106,8 @@ def http_app(
     Raises:
         DefinitionError: ``tools`` contains no tool, or ``auth`` cannot verify a credential.
         MissingExtraError: ``redis_url`` is given, and the package ``redis`` is not installed.
-        ValueError: Neither transport is enabled, SSE is combined with ``stateless``, an argument is given that a
-            given `Server` has, or that nothing uses, or a path, host, origin or limit is invalid.
+        ValueError: Neither transport is enabled, SSE is combined with ``stateless``, an argument is given that nothing
+            uses, or a path, host, origin or limit is invalid.
     """
     _check_transports(path, sse=sse, streamable=streamable, stateless=stateless, is_shared=redis_url is not None)
     if max_request_bytes < 1:
@@ -140,22 +116,7 @@ def http_app(
         raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
     if session_idle_seconds is not None and not session_idle_seconds > 0:
         raise ValueError(f"session_idle_seconds must be positive, or None, not {session_idle_seconds!r}")
-    options: dict[str, Any] = {
-        "name": name,
-        "version": version,
-        "instructions": instructions,
-        "page_size": page_size,
-        "policy": policy,
-        "limits": limits,
-        "lifespan": lifespan,
-        "middleware": middleware,
-        "tool_search": tool_search,
-    }
-    if isinstance(tools, Server):
-        server = tools
-        _check_unused(options)
-    else:
-        server = Server(tools, **options)
+    server = tools if isinstance(tools, Server) else Server(tools, name=_NAME)
     server.session_idle_seconds = session_idle_seconds
     sessions, cluster = Sessions(session_idle_seconds, max_sessions, shares_of_bodies(max_request_bytes)), None
     if redis_url is not None:
@@ -196,13 +157,6 @@ def _check_transports(path: str, *, sse: bool, streamable: bool, stateless: bool
         raise ValueError(f"the path {path!r} is used by SSE; choose another, or serve without SSE")
     if not streamable and path != _PATH:
         raise ValueError(f"path={path!r} is that of streamable HTTP, which is not served; SSE is at {STREAM_PATH}")
-
-
-def _check_unused(options: Mapping[str, Any]) -> None:
-    """Refuse arguments that have no effect beside a `Server`."""
-    given = [name for name, value in options.items() if value not in (None, "", _NAME, ())]
-    if given:
-        raise ValueError(f"give {' and '.join(given)} to the Server: http_app(server) takes them from there")
 
 
 def _auth_guards(auth: Auth | TokenVerifier, server: Server) -> AuthGuards:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from starlette.applications import Starlette
 from starlette.routing import Match, Mount, Route
 
 from bridge.errors import DefinitionError
 from bridge.server.http.app import BridgeApp, http_app
+from bridge.server.options import check_http_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.types import Receive, Scope, Send
 
+    from bridge.server.options import MountOptions
 
-def mount(parent: Starlette, path: str, tools: object, **options: Any) -> BridgeApp:
+
+def mount(parent: Starlette, path: str, tools: object, **options: Unpack[MountOptions]) -> BridgeApp:
     """Serve tools inside another app, whose lifespan starts and stops them.
 
     ``mount(app, "/tools", tools)`` serves streamable HTTP at ``/tools`` and ``/tools/``, and SSE at ``/tools/sse``
@@ -26,7 +29,7 @@ def mount(parent: Starlette, path: str, tools: object, **options: Any) -> Bridge
     Args:
         parent: A Starlette or FastAPI app.
         path: Path under which clients reach the tools.
-        tools: A ToolBox, or anything that a ToolBox takes.
+        tools: A `bridge.Server`, whose lifespan is opened with the app's, or anything that `bridge.http_app` takes.
         options: The options of `http_app`, apart from ``path``.
 
     Returns:
@@ -46,9 +49,9 @@ def mount(parent: Starlette, path: str, tools: object, **options: Any) -> Bridge
     if not path.startswith("/") or "{" in path:
         raise DefinitionError(f"the path begins with a slash, has no parameters and is not the root: not {path!r}")
     _require_free_path(parent, path)
-    if options.get("streamable", True):
-        options["path"] = "/"
-    app = http_app(tools, **options)
+    check_http_options("mount", options)
+    at_root = options.get("streamable", True)
+    app = http_app(tools, path="/", **options) if at_root else http_app(tools, **options)
     if path in {route.path for route in app.public_routes}:
         raise DefinitionError(
             f"tools at {path!r} would be unreachable: the metadata of the issuers of their tokens (RFC 9728) is served "

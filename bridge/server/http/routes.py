@@ -12,7 +12,7 @@ from bridge.server.auth.identity import access_of_request
 from bridge.tools.lifespan import lifespan_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from starlette.types import Receive, Scope, Send
 
@@ -22,8 +22,17 @@ if TYPE_CHECKING:
 class OwnRoute(Route):
     """A route of a server's own; made by `bridge.Server.route`, which documents the arguments."""
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], *, auth: bool, **options: Any) -> None:
-        super().__init__(path, endpoint, **options)
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        methods: Collection[str] | None,
+        name: str | None,
+        include_in_schema: bool,
+        auth: bool,
+    ) -> None:
+        super().__init__(path, endpoint, methods=methods, name=name, include_in_schema=include_in_schema)
         self.needs_credential = auth
         self.lifespan = lifespan_in(getattr(inspect.unwrap(endpoint), "__globals__", {}))
         """The lifespan of the module of its function; None if it has none."""

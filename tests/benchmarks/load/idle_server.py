@@ -9,12 +9,13 @@ import uvicorn
 
 from bridge import ToolBox
 from bridge.server import http_app
+from bridge.server.server import Server
 from tests.benchmarks.tools import add
 
 
 def main(idle_seconds: float) -> None:
     """Serve until the process is ended, and print the address as ``bridge serve`` does."""
-    app = http_app(ToolBox([add]), name="idle", session_idle_seconds=idle_seconds)
+    app = http_app(Server(ToolBox([add]), name="idle"), session_idle_seconds=idle_seconds)
     config = uvicorn.Config(app, lifespan="on", ws="none", log_config=None, access_log=False)
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
         sys.stderr.write(f"serving idle at http://127.0.0.1:{listening.getsockname()[1]}/mcp\n")

@@ -14,6 +14,7 @@ from starlette.routing import Mount
 from bridge import ToolBox, tool
 from bridge.server.http.app import http_app
 from bridge.server.http.requests import read_body, replay_body
+from bridge.server.server import Server
 from tests.client.auth.proofs import thumbprint_of
 from tests.server import http_server
 
@@ -74,7 +75,7 @@ class Resource:
             held.set()
             await anyio.sleep_forever()
 
-        self.app = http_app(ToolBox([add, erase, hold]), name="guarded")
+        self.app = http_app(Server(ToolBox([add, erase, hold]), name="guarded"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(METADATA_PATH):

@@ -17,6 +17,7 @@ from bridge.client import HttpTransport, ServerConfig
 from bridge.client.transports.http_client import MessageClient
 from bridge.errors import ServerAuthError, ServerRefusedError, ServerUnavailableError
 from bridge.server.http.app import http_app
+from bridge.server.server import Server
 from tests.client import served
 from tests.client.conftest import DEADLINE_SECONDS, opened
 from tests.client.endpoint import MODERN, Endpoint, endpoint, error_of, result_of
@@ -265,7 +266,7 @@ async def test_a_call_over_sse_that_is_refused_fails_at_once_and_alone(
 @asynccontextmanager
 async def redirected(origin: str | None, path: str, *, kind: str, status: int = 307) -> AsyncIterator[ServerConfig]:
     """Serve a redirect of each request for another path to the server's own path, or to another origin."""
-    app = http_app(served.TOOLS, name="redirected")
+    app = http_app(Server(served.TOOLS, name="redirected"))
 
     pin: Any = "legacy" if kind == "sse" else kind
 

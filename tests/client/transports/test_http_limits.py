@@ -16,6 +16,7 @@ from bridge.client import CallOptions, HttpTransport, ServerConfig
 from bridge.client.transports import http_client, http_connections, http_exchange, received_data, streamable_http
 from bridge.errors import OutcomeUnknownError, ServerAnswerError, ServerRefusedError
 from bridge.server.http.app import http_app
+from bridge.server.server import Server
 from bridge.tools.channel import LocalChannel
 from bridge.types import ValueBounds
 from tests.client.conftest import DEADLINE_SECONDS, opened
@@ -120,7 +121,7 @@ async def test_a_result_of_two_mebibytes_arrives_and_ends_no_other_call(kind: st
         assert has_come.wait(DEADLINE_SECONDS)
         return "done"
 
-    with http_server.serving(http_app([long, blocking], name="long")) as origin:
+    with http_server.serving(http_app(Server([long, blocking], name="long"))) as origin:
         at = HttpTransport(f"{origin}/{'sse' if kind == 'sse' else 'mcp'}", kind="sse" if kind == "sse" else "http")
         pin: Any = "legacy" if kind == "sse" else kind
         async with opened(ServerConfig(name="long", transport=at, protocol=pin)) as connection:
@@ -197,7 +198,7 @@ async def test_an_event_of_too_many_values_over_sse_ends_the_connection_and_the_
 
     monkeypatch.setattr(received_data, "_COLLECTED_BYTES", 2**10)
     monkeypatch.setattr(received_data, "BOUNDS", ValueBounds(containers=2**10, entries=2**20))
-    with http_server.serving(http_app([many], name="many")) as origin:
+    with http_server.serving(http_app(Server([many], name="many"))) as origin:
         over_sse = HttpTransport(f"{origin}/sse", kind="sse")
         async with opened(ServerConfig(name="many", transport=over_sse)) as connection:
             with pytest.raises(OutcomeUnknownError, match="objects and arrays, of 1,024 at most"):
@@ -218,7 +219,7 @@ async def test_a_long_notification_arrives_as_it_came(kind: str) -> None:
         async def log(self, level: LogLevel, data: Any, logger: str | None) -> None:
             came.append(len(data))
 
-    with http_server.serving(http_app([tell], name="long")) as origin:
+    with http_server.serving(http_app(Server([tell], name="long"))) as origin:
         at = HttpTransport(f"{origin}/{'sse' if kind == 'sse' else 'mcp'}", kind="sse" if kind == "sse" else "http")
         async with opened(ServerConfig(name="long", transport=at, protocol="legacy")) as connection:
             await connection.call_tool("tell", {}, context=InvocationContext(channel=Listening()))

@@ -13,6 +13,7 @@ from starlette.routing import Mount
 
 from bridge import Caller, InvocationContext, ToolBox, tool
 from bridge.server.http.app import http_app
+from bridge.server.server import Server
 from tests.server.http_server import serving
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Seeing:
 @contextmanager
 def seeing(**options: Any) -> Iterator[Seeing]:
     """Serve it in this block."""
-    server, app = Seeing(), http_app(ToolBox(whoami), name="notes", **options)
+    server, app = Seeing(), http_app(Server(ToolBox(whoami), name="notes"), **options)
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}

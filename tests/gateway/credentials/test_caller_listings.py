@@ -14,6 +14,7 @@ from bridge.gateway import Gateway
 from bridge.gateway.credentials.store import Credential, CredentialKey
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.http.app import http_app
+from bridge.server.server import Server
 from tests.gateway.credentials.seeing import ADA, BOB, Seeing, context_of, seeing
 from tests.server.http_server import serving
 
@@ -48,7 +49,7 @@ def server() -> Iterator[Seeing]:
             ApiKey("bob", "of-bob-with-enough-characters", tools=("read",)),
         )
     )
-    with serving(http_app(ToolBox(read, erase), name="notes", auth=auth)) as origin:
+    with serving(http_app(Server(ToolBox(read, erase), name="notes"), auth=auth)) as origin:
         yield Seeing(url=f"{origin}/mcp")
 
 

@@ -12,6 +12,7 @@ from anyio import to_thread
 from bridge import InvocationContext, ToolBox, tool
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.http.app import http_app
+from bridge.server.server import Server
 from tests.gateway.credentials.connected import ADA, BOB
 from tests.gateway.credentials.seeing import Seeing
 from tests.gateway.credentials.test_questions_for_credentials import asked_url, connect, modern_call
@@ -42,7 +43,7 @@ def test_a_caller_neither_reads_nor_ends_nor_watches_a_task_of_another(tmp_path:
     with ExitStack() as stack:
         for release in releases.values():
             stack.callback(release.set)
-        origin = stack.enter_context(serving(http_app(ToolBox(hold), name="notes", auth=auth)))
+        origin = stack.enter_context(serving(http_app(Server(ToolBox(hold), name="notes"), auth=auth)))
         gateway = stack.enter_context(served(Seeing(url=f"{origin}/mcp"), tmp_path, SECRET))
         for key, secret in KEYS.items():
             with gateway.program(key) as program:

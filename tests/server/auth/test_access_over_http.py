@@ -76,7 +76,7 @@ def test_a_list_that_differs_by_caller_is_kept_by_nobody_else(serving: Callable[
 
 @pytest.mark.parametrize("kind", ["modern", "handshake"])
 def test_pages_and_cursors_know_only_what_the_key_may_use(serving: Callable[..., str], kind: str) -> None:
-    origin = serving(http_app(toolbox(), auth=KEYS, page_size=1))
+    origin = serving(http_app(Server(toolbox(), name="bridge", page_size=1), auth=KEYS))
     with talking(kind, origin, BOB) as peer:
         found, cursor = [], None
         while True:

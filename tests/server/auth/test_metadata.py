@@ -12,6 +12,7 @@ from bridge.server.auth.bearer import BearerAuthGuard
 from bridge.server.auth.credentials import CredentialCache
 from bridge.server.auth.guards import WELL_KNOWN_PATH
 from bridge.server.http.guards import GuardMiddleware
+from bridge.server.server import Server
 from tests.server.auth.guarded import ADA, bearer, toolbox
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def auth(resource_url: str = "https://tools.example.org/mcp") -> Auth:
 
 @pytest.mark.parametrize("path", ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"])
 def test_everybody_learns_which_issuers_give_tokens(serving: Callable[..., str], path: str) -> None:
-    origin = serving(http_app(toolbox(), name="tests", auth=auth()))
+    origin = serving(http_app(Server(toolbox(), name="tests"), auth=auth()))
     answer = httpx.get(origin + path)
     assert answer.status_code == 200
     found = answer.json()

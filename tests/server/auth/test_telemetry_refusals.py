@@ -8,6 +8,7 @@ import pytest
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.http.app import http_app
 from bridge.server.limits import Limits, Rate
+from bridge.server.server import Server
 from bridge.telemetry.conventions import REFUSALS, SERVER_OPERATION_DURATION
 from bridge.telemetry.current import enabled
 from tests.server.auth.guarded import ADA, bearer, talking, toolbox
@@ -63,7 +64,7 @@ def test_what_is_refused_before_it_is_a_request_of_mcp_is_counted_by_status(http
     watched = Watched()
     keys, limits = ApiKeys(ApiKey("ada", ADA)), Limits(rate=Rate(3, 3600.0))
     with enabled(watched.observer):
-        app = http_app(toolbox(), auth=Auth(keys), limits=limits, max_request_bytes=1000)
+        app = http_app(Server(toolbox(), name="bridge", limits=limits), auth=Auth(keys), max_request_bytes=1000)
         with serving(app, http=http) as origin, httpx.Client() as client:
             statuses = [
                 client.post(f"{origin}/mcp", content=content, headers=MESSAGE | headers).status_code

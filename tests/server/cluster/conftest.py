@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from bridge.server import http_app
+from bridge.server.server import Server
 from tests.redis_server import redis_server
 from tests.server.cluster.speaking import Replicas
 from tests.server.cluster.tools import TOOLS
@@ -27,4 +28,4 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 def replicas(redis: RedisServer, serving: Callable[..., str]) -> Replicas:
     """Two servers of one name and one Redis."""
     name = f"tools-{uuid4().hex}"
-    return Replicas(*(f"{serving(http_app(TOOLS, name=name, redis_url=redis.url))}/mcp" for _ in range(2)))
+    return Replicas(*(f"{serving(http_app(Server(TOOLS, name=name), redis_url=redis.url))}/mcp" for _ in range(2)))

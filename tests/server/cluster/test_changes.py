@@ -92,7 +92,7 @@ def test_a_session_hears_of_a_change_where_its_stream_is_open(redis: RedisServer
     name = f"heard-{uuid4().hex}"
     changing, other = ToolBox([one]), ToolBox([one])
     opened_at, streamed_from = (
-        f"{serving(http_app(tools, name=name, redis_url=redis.url))}/mcp" for tools in (changing, other)
+        f"{serving(http_app(Server(tools, name=name), redis_url=redis.url))}/mcp" for tools in (changing, other)
     )
     talk, heard = Talk(opened_at), Event()
 

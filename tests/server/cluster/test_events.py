@@ -15,6 +15,7 @@ from bridge.redis import blocking_redis_at
 from bridge.server import http_app
 from bridge.server.http import event_store as events_module
 from bridge.server.http import session_requests
+from bridge.server.server import Server
 from tests.processes import serving as process_serving
 from tests.server.cluster.speaking import Talk, call, closed_by, message_in, report, text_of
 from tests.server.cluster.tools import TOOLS
@@ -120,7 +121,7 @@ def test_nobody_reads_the_events_of_another_session(replicas: Replicas) -> None:
 def test_a_call_that_is_followed_elsewhere_ends_before_its_replica_does(
     redis: RedisServer, serving: Callable[..., str]
 ) -> None:
-    other = f"{serving(http_app(TOOLS, name='shared', redis_url=redis.url))}/mcp"
+    other = f"{serving(http_app(Server(TOOLS, name='shared'), redis_url=redis.url))}/mcp"
     with holding(redis) as (ending, talk, begun, running):
         headers = talk.headers | {"last-event-id": begun.id}
         with httpx.stream("GET", other, headers=headers, timeout=DEADLINE_SECONDS) as resumed:
@@ -136,7 +137,7 @@ def test_a_call_that_is_followed_elsewhere_ends_before_its_replica_does(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process is killed")
 def test_what_ran_on_a_replica_that_died_ends_as_unknown(redis: RedisServer, serving: Callable[..., str]) -> None:
-    other = f"{serving(http_app(TOOLS, name='shared', redis_url=redis.url))}/mcp"
+    other = f"{serving(http_app(Server(TOOLS, name='shared'), redis_url=redis.url))}/mcp"
     with holding(redis) as (dying, talk, begun, _):
         os.kill(dying.process.pid, signal.SIGKILL)
         dying.process.wait()
@@ -177,7 +178,7 @@ def test_what_redis_keeps_of_a_session_is_bounded_in_bytes_and_ends_with_it(
 ) -> None:
     monkeypatch.setattr(events_module, "MAX_NOTIFICATION_BYTES", 3000)
     monkeypatch.setattr(events_module, "MAX_SESSION_BYTES", 10_000)
-    url = f"{serving(http_app(ToolBox(chatter), name='bytes', redis_url=redis.url))}/mcp"
+    url = f"{serving(http_app(Server(ToolBox(chatter), name='bytes'), redis_url=redis.url))}/mcp"
     talk = Talk(url)
     for number in range(1, 11):
         with talk.streamed(url, id=number, **call("chatter", token="t")) as events:
@@ -201,7 +202,7 @@ def test_of_all_sessions_the_one_that_has_most_keeps_less(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(events_module, "MAX_BYTES", 60_000)
-    url = f"{serving(http_app(ToolBox(chatter), name='all', redis_url=redis.url))}/mcp"
+    url = f"{serving(http_app(Server(ToolBox(chatter), name='all'), redis_url=redis.url))}/mcp"
     greedy, modest = Talk(url), Talk(url)
     for talk, numbers in ((modest, ["m"]), (greedy, [str(number) for number in range(8)])):
         for number in numbers:
@@ -216,7 +217,7 @@ def test_streams_of_one_session_that_are_read_on_are_bounded(
     redis: RedisServer, serving: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_requests, "MAX_STREAMS", 1)
-    url = f"{serving(http_app(TOOLS, name='read-on', redis_url=redis.url))}/mcp"
+    url = f"{serving(http_app(Server(TOOLS, name='read-on'), redis_url=redis.url))}/mcp"
     talk = Talk(url)
     with listening() as listener:
         with talk.streamed(url, id=5, **call("hold", token="t", port=listener.getsockname()[1])) as events:

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from bridge.server import http_app
+from bridge.server.server import Server
 from tests.processes import serving as process_serving
 from tests.redis_server import redis_server
 from tests.server.cluster.speaking import DEADLINE_SECONDS, Talk, call, logged, message_in, text_of
@@ -125,7 +126,7 @@ def test_an_answer_that_was_given_while_redis_was_gone_is_kept_when_it_is_back(
 def test_a_replica_that_is_busy_for_a_while_has_not_ended(redis: RedisServer, serving: Callable[..., str]) -> None:
     name = f"busy-{uuid4().hex}"
     words = ("-m", "bridge", "serve", SERVED, "--name", name, "--transport", "http", "--port", "0")
-    other = f"{serving(http_app(TOOLS, name=name, redis_url=redis.url))}/mcp"
+    other = f"{serving(http_app(Server(TOOLS, name=name), redis_url=redis.url))}/mcp"
     with process_serving(*words, environment={"BRIDGE_REDIS_URL": redis.url}) as busy:
         talk = Talk(f"{busy.origin}/mcp")
         with held(talk, f"{busy.origin}/mcp") as (begun, running):

@@ -12,6 +12,7 @@ import pytest
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.limits import Limits, Rate
+from bridge.server.server import Server
 from tests.redis_server import redis_server
 from tests.server import http_server as http
 from tests.server.auth.guarded import ADA, BOB, talking
@@ -41,7 +42,7 @@ class Callers:
         self.opened = ExitStack()
 
     def origin(self, name: str, limits: Limits, http_kind: str = "direct") -> str:
-        app = http_app(TOOLS, name=name, auth=KEYS, limits=limits, redis_url=self._redis_url)
+        app = http_app(Server(TOOLS, name=name, limits=limits), auth=KEYS, redis_url=self._redis_url)
         return self._serving(app, http=http_kind)
 
     def at(self, origin: str, key: str, kind: str = "modern") -> Modern:

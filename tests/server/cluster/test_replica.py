@@ -46,7 +46,7 @@ def test_without_redis_what_is_here_goes_on_and_what_is_elsewhere_waits(
 ) -> None:
     caplog.set_level(logging.INFO)
     with redis_server(tmp_path) as redis:
-        one, other = (f"{serving(http_app(TOOLS, name='outage', redis_url=redis.url))}/mcp" for _ in range(2))
+        one, other = (f"{serving(http_app(Server(TOOLS, name='outage'), redis_url=redis.url))}/mcp" for _ in range(2))
         talk = Talk(one)
         redis.end()
         assert [modern_status(url) for url in (one, other)] == [200, 200]
@@ -88,7 +88,7 @@ def test_what_is_no_message_of_replicas_is_logged_and_nothing_else_comes_of_it(
     told: bytes, redis: RedisServer, serving: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
     name = f"told-{uuid4().hex}"
-    one, other = (f"{serving(http_app(TOOLS, name=name, redis_url=redis.url))}/mcp" for _ in range(2))
+    one, other = (f"{serving(http_app(Server(TOOLS, name=name), redis_url=redis.url))}/mcp" for _ in range(2))
     talk = Talk(one)
     with blocking_redis_at(redis.url) as anybody:
         assert anybody.publish(f"bridge:{{{name}}}:to:all", told) == 2
@@ -143,7 +143,7 @@ def test_a_command_that_redis_refuses_is_no_outage(
     redis: RedisServer, serving: Callable[..., str], caplog: pytest.LogCaptureFixture, event_id: str
 ) -> None:
     name = f"refused-{uuid4().hex}"
-    one, other = (f"{serving(http_app(TOOLS, name=name, redis_url=redis.url))}/mcp" for _ in range(2))
+    one, other = (f"{serving(http_app(Server(TOOLS, name=name), redis_url=redis.url))}/mcp" for _ in range(2))
     talk = Talk(one)
     client = blocking_redis_at(redis.url)
     client.set(f"bridge:{{{name}}}:events:{talk.id}:5", "no stream")

@@ -7,6 +7,7 @@ import pytest
 from redis import Redis
 
 from bridge.server import http_app
+from bridge.server.server import Server
 from bridge.testing import TokenSigner
 from bridge.tools.session import MAX_STATE_BYTES, MAX_STATE_KEYS
 from tests.server.cluster.speaking import Replicas, Talk, call, message_in, text_of
@@ -27,7 +28,7 @@ def signer() -> TokenSigner:
 @pytest.fixture
 def replicas(redis: RedisServer, serving: Callable[..., str], request: pytest.FixtureRequest) -> Replicas:
     name = request.node.name
-    return Replicas(*(f"{serving(http_app(TOOLS, name=name, redis_url=redis.url))}/mcp" for _ in range(2)))
+    return Replicas(*(f"{serving(http_app(Server(TOOLS, name=name), redis_url=redis.url))}/mcp" for _ in range(2)))
 
 
 def text(talk: Talk, url: str, name: str, **arguments: Any) -> str:
@@ -60,7 +61,7 @@ def test_the_state_is_gone_with_the_session(replicas: Replicas, redis: RedisServ
 def test_replicas_share_the_state_of_a_caller(
     redis: RedisServer, serving: Callable[..., str], signer: TokenSigner
 ) -> None:
-    apps = [http_app(TOOLS, name="callers", redis_url=redis.url, auth=signer.verifier) for _ in range(2)]
+    apps = [http_app(Server(TOOLS, name="callers"), redis_url=redis.url, auth=signer.verifier) for _ in range(2)]
     one, other = (f"{serving(app)}/mcp" for app in apps)
     ada, bob = signer.token("ada"), signer.token("bob")
     with httpx.Client(timeout=30) as client:

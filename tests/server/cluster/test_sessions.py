@@ -8,6 +8,7 @@ import pytest
 from mcp.server.auth.provider import AccessToken
 
 from bridge.server import http_app
+from bridge.server.server import Server
 from tests.server import http_server as http
 from tests.server.cluster.speaking import Talk, call, logged, message_in, text_of
 from tests.server.cluster.tools import TOOLS
@@ -53,7 +54,7 @@ def test_a_session_that_nobody_opened_is_not_found(replicas: Replicas) -> None:
 
 
 def test_a_session_is_revived_for_whoever_opened_it_alone(redis: RedisServer, serving: Callable[..., str]) -> None:
-    apps = [http_app(TOOLS, name="owned", redis_url=redis.url, auth=Names()) for _ in range(2)]
+    apps = [http_app(Server(TOOLS, name="owned"), redis_url=redis.url, auth=Names()) for _ in range(2)]
     one, other = (f"{serving(app)}/mcp" for app in apps)
     talk = Talk(one, authorization="Bearer ada")
     for url in (other, one):
@@ -66,7 +67,7 @@ def test_a_session_is_revived_for_whoever_opened_it_alone(redis: RedisServer, se
 def test_servers_of_another_name_know_nothing_of_a_session(
     replicas: Replicas, redis: RedisServer, serving: Callable[..., str]
 ) -> None:
-    stranger = f"{serving(http_app(TOOLS, name='stranger', redis_url=redis.url))}/mcp"
+    stranger = f"{serving(http_app(Server(TOOLS, name='stranger'), redis_url=redis.url))}/mcp"
     assert Talk(replicas.one).sum(stranger, 1, 2).status_code == 404
 
 
@@ -135,7 +136,7 @@ def test_a_client_that_says_too_much_of_itself_opens_no_session(replicas: Replic
 def test_a_session_that_gives_way_to_another_caller_goes_on_nowhere(
     redis: RedisServer, serving: Callable[..., str]
 ) -> None:
-    apps = [http_app(TOOLS, name="full", redis_url=redis.url, auth=Names(), max_sessions=2) for _ in range(2)]
+    apps = [http_app(Server(TOOLS, name="full"), redis_url=redis.url, auth=Names(), max_sessions=2) for _ in range(2)]
     one, other = (f"{serving(app)}/mcp" for app in apps)
     first, second = (Talk(one, authorization="Bearer ada") for _ in range(2))
     assert second.sum(one, 1, 2).status_code == 200

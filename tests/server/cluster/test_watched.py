@@ -19,6 +19,7 @@ from bridge.server import Features, http_app
 from bridge.server.cluster.replica import Replica
 from bridge.server.cluster.session_records import SessionRecords, watched_message
 from bridge.server.lists import resources
+from bridge.server.server import Server
 from tests.server.cluster.speaking import DEADLINE_SECONDS, Replicas, Talk, events, message_in
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def replicas(redis: RedisServer, serving: Callable[..., str], name: str) -> Repl
     """Two servers with resources."""
     boxes = (RESOURCES, ResourceBox(note))
     return Replicas(
-        *(f"{serving(http_app(Features(resources=box), name=name, redis_url=redis.url))}/mcp" for box in boxes)
+        *(f"{serving(http_app(Server(Features(resources=box), name=name), redis_url=redis.url))}/mcp" for box in boxes)
     )
 
 

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bridge.server import Server, http_app
-from bridge.server.limits import Limits
-from bridge.tools.execution import ExecutionPolicy
+from bridge.errors import DefinitionError
+from bridge.server import HttpOptions, MountOptions, Server, ServerOptions, http_app, mount
+from bridge.server.core import ServerCore
 from bridge.tools.toolbox import ToolBox
 from tests.server.http.test_app import Caller, client, era, must_still_serve, url  # noqa: F401 - fixtures
 from tests.server.http_server import (
@@ -57,7 +59,6 @@ def test_an_app_that_was_not_started_says_so(caplog: pytest.LogCaptureFixture) -
         ({"max_request_bytes": 0}, "max_request_bytes must be at least 1"),
         ({"allowed_hosts": ["http://x"]}, "an allowed host is a name"),
         ({"allowed_origins": ["x"]}, "an allowed origin has a scheme"),
-        ({"page_size": 0}, "page_size must be at least 1"),
         ({"session_idle_seconds": 0}, "session_idle_seconds must be positive"),
         ({"path": "/x", "streamable": False}, "is that of streamable HTTP, which is not served"),
     ],
@@ -68,20 +69,53 @@ def test_an_app_that_cannot_be_meant_is_refused(options: dict[str, Any], complai
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "error", "complaint"),
     [
-        ({"name": "other"}, "give name to the Server"),
-        ({"version": "1"}, "give version to the Server"),
-        ({"instructions": "Add.", "page_size": -5}, "give instructions and page_size to the Server"),
-        ({"policy": ExecutionPolicy()}, "give policy to the Server"),
-        ({"limits": Limits()}, "give limits to the Server"),
+        ({"name": ""}, DefinitionError, "name is empty"),
+        ({"name": 3}, DefinitionError, "name is a text: not 3"),
+        ({"version": None}, DefinitionError, "version is a text: not None"),
+        ({"page_size": -5}, ValueError, "page_size must be at least 1, not -5"),
+        ({"max_calls": 1.5}, DefinitionError, "max_calls is a whole number, or None: not 1.5"),
+        ({"policy": 3}, DefinitionError, "policy is of the type ExecutionPolicy: not 3"),
+        ({"limits": {}}, DefinitionError, "limits is of the type Limits: not {}"),
+        ({"tasks": True}, DefinitionError, "tasks is of the type TaskOptions: not True"),
+        ({"tool_search": "auto"}, DefinitionError, "tool_search is of the type ServerToolSearch: not 'auto'"),
+        ({"memory_id_of": "x"}, DefinitionError, "memory_id_of is a function of the context, or None: not 'x'"),
+        ({"state_keys": [b"short"]}, ValueError, r"state_keys\[0\] has 5 bytes, and needs 32"),
     ],
 )
-def test_arguments_that_a_server_has_are_refused_beside_it(options: dict[str, Any], complaint: str) -> None:
-    server = Server(ADD, name="own")
-    http_app(server)
-    with pytest.raises(ValueError, match=complaint):
-        http_app(server, **options)
+def test_each_option_of_a_server_is_checked_where_it_is_given(
+    options: dict[str, Any], error: type[Exception], complaint: str
+) -> None:
+    with pytest.raises(error, match=complaint):
+        Server(ADD, **{"name": "own"} | options)
+
+
+def test_the_options_that_are_passed_on_are_those_of_the_functions_that_take_them() -> None:
+    http = {name: each for name, each in signature(http_app).parameters.items() if name != "tools"}
+    assert {name: each.annotation for name, each in http.items()} == annotations_of(HttpOptions)
+    own = signature(ServerCore).parameters
+    assert {name: own[name].annotation for name in own if name != "features"} == annotations_of(ServerOptions)
+    assert HttpOptions.__optional_keys__ - MountOptions.__optional_keys__ == {"path"}
+
+
+def annotations_of(options: Any) -> dict[str, str]:
+    return {name: each.__forward_arg__ for name, each in options.__annotations__.items()}
+
+
+@pytest.mark.parametrize("option", ["name", "limits", "page_size", "lifespan"])
+def test_what_describes_a_server_is_refused_where_it_is_mounted(option: str) -> None:
+    options: Any = {option: None}
+    with pytest.raises(TypeError, match=rf"mount\(\) takes no {option}: give it to the Server"):
+        mount(Starlette(), "/tools", Server(ADD, name="own"), **options)
+    with pytest.raises(TypeError, match=option):
+        http_app(ToolBox(ADD), **options)
+
+
+def test_an_option_that_does_not_exist_is_refused() -> None:
+    options: Any = {"max_session": 3}
+    with pytest.raises(TypeError, match="max_session"):
+        mount(Starlette(), "/tools", ADD, **options)
 
 
 @pytest.mark.parametrize(("sse", "streamable"), [(True, False), (False, True)])

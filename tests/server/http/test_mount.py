@@ -53,7 +53,7 @@ def double(number: int) -> int:
 @pytest.mark.parametrize("tools", [double, [double], (each for each in [double])])
 def test_what_a_toolbox_takes_can_be_served(serving: Callable[..., str], tools: object) -> None:
     app = Starlette()
-    mount(app, "/tools", tools, version="7")
+    mount(app, "/tools", Server(tools, name="bridge", version="7"))
     url = serving(app) + "/tools"
     with httpx.Client() as client:
         opened = answer(client.post(url, json=initialize(), headers=HEADERS))
@@ -63,21 +63,20 @@ def test_what_a_toolbox_takes_can_be_served(serving: Callable[..., str], tools: 
 
 
 @pytest.mark.parametrize(
-    ("served", "options", "title"),
+    ("served", "title"),
     [
-        (double, {"name": "numbers", "instructions": "Sums."}, {}),
+        (Server(double, name="numbers", instructions="Sums."), {}),
         (
             Server(double, name="numbers", title="N", version="2", instructions="Sums."),
-            {},
             {"title": "N", "version": "2"},
         ),
     ],
 )
 def test_clients_are_told_what_the_server_is(
-    serving: Callable[..., str], served: object, options: dict[str, Any], title: dict[str, str]
+    serving: Callable[..., str], served: Server, title: dict[str, str]
 ) -> None:
     app = Starlette()
-    mount(app, "/tools", served, **options)
+    mount(app, "/tools", served)
     reply = httpx.post(serving(app) + "/tools", json=initialize(), headers=HEADERS)
     told = answer(reply)["result"]
     assert (told["serverInfo"], told["instructions"]) == ({"name": "numbers", "version": ""} | title, "Sums.")
@@ -119,8 +118,8 @@ def test_tools_start_and_stop_with_the_app_that_they_are_in(serving: Callable[..
         return PlainTextResponse(request.state.key)
 
     app = Starlette(routes=[Route("/state", state)], lifespan=lifespan)
-    mount(app, "/a", ToolBox(ADD), name="first")
-    mount(app, "/b", ToolBox(ADD), name="second")
+    mount(app, "/a", Server(ToolBox(ADD), name="first"))
+    mount(app, "/b", Server(ToolBox(ADD), name="second"))
     origin = serving(app)
     for path, name in (("/a", "first"), ("/b", "second")):
         reply = httpx.post(origin + path, json=initialize(), headers=HEADERS)

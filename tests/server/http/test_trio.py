@@ -17,6 +17,7 @@ from bridge.errors import DefinitionError
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.limits import Limits
+from bridge.server.server import Server
 from bridge.service.ai_service import ai_service
 from bridge.service.memory.chat_memory import ChatMemory
 from bridge.testing import ScriptedChatModel
@@ -177,7 +178,7 @@ def test_changes_are_announced_and_streams_end_with_the_server(client: httpx.Cli
 @ERAS
 def test_running_calls_count_and_are_cancelled_by_a_drain(client: httpx.Client, era: str) -> None:
     waiting, answers = Waiting(), list[Any]()
-    app = http_app(ToolBox(add, waiting.tool()), limits=Limits(concurrency=1))
+    app = http_app(Server(ToolBox(add, waiting.tool()), name="bridge", limits=Limits(concurrency=1)))
     with hypercorn_server.serving(app) as origin, httpx.Client(timeout=DEADLINE_SECONDS) as other:
         calling = threading.Thread(target=lambda: answers.append(answer(sent(other, origin, call("wait"), era))))
         calling.start()

@@ -73,7 +73,7 @@ class Held:
 
 @contextmanager
 def served(limits: Limits, *more: Any, http_kind: str = "direct", **options: Any) -> Iterator[str]:
-    app = http_app(ToolBox(add, name_of, many, *more), auth=KEYS, limits=limits, **options)
+    app = http_app(Server(ToolBox(add, name_of, many, *more), name="bridge", limits=limits), auth=KEYS, **options)
     with http.serving(app, http=http_kind) as origin:
         yield origin
 
@@ -113,7 +113,7 @@ def test_over_its_rate_a_caller_is_answered_429_and_another_is_not(http_kind: st
 
 
 def test_without_keys_a_caller_is_its_address() -> None:
-    app = http_app(ToolBox(add), limits=Limits(rate=Rate(2, 600)))
+    app = http_app(Server(ToolBox(add), name="bridge", limits=Limits(rate=Rate(2, 600))))
     with http.serving(app, http="direct") as origin, ExitStack() as stack:
         codes = []
         for address in ("127.0.0.1", "127.0.0.2"):
@@ -290,7 +290,7 @@ def test_who_hangs_up_while_a_call_runs_is_not_counted_any_more() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_a_request_is_not_counted_any_more_when_its_client_gets_the_response() -> None:
-    app = http_app(ToolBox(add), limits=Limits(concurrency=1))
+    app = http_app(Server(ToolBox(add), name="bridge", limits=Limits(concurrency=1)))
     message = http.modern(http.call("add", ARGUMENTS))
     statuses: list[int] = []
 

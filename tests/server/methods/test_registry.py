@@ -16,6 +16,7 @@ from bridge.server.core import ServerCore
 from bridge.server.http.app import http_app
 from bridge.server.methods.method import MODERN, Method, Target, required_text
 from bridge.server.methods.registry import METHODS, methods_of
+from bridge.server.server import Server
 from bridge.telemetry.conventions import SERVER_OPERATION_DURATION
 from bridge.telemetry.current import enabled
 from bridge.tools.toolbox import ToolBox
@@ -94,7 +95,7 @@ def sent(client: httpx.Client, url: str, message: Json, *, is_modern: bool) -> J
 @ERAS_OF_CLIENTS
 @pytest.mark.parametrize("http", PROTOCOLS)
 def test_a_registered_method_is_answered_in_both_eras(is_modern: bool, http: str) -> None:
-    with serving(http_app(ToolBox(ADD), name="tests"), http=http) as origin, httpx.Client() as client:
+    with serving(http_app(Server(ToolBox(ADD), name="tests")), http=http) as origin, httpx.Client() as client:
         url = f"{origin}/mcp"
         shouted = sent(client, url, request(SHOUT, {"text": "hi"}), is_modern=is_modern)
         refused = sent(client, url, request(SHOUT, {"text": ""}), is_modern=is_modern)

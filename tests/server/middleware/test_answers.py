@@ -46,7 +46,8 @@ def replies(url: str, client: Any, method: str, params: Json) -> Json:
 
 def test_middleware_answers_in_place_of_functions_and_for_what_does_not_exist(serving: Callable[..., str]) -> None:
     limits = Limits(tool_rates={"add": Rate(1, 3600)})
-    url = serving(http_app(Features.of(*FEATURES), middleware=[Answering()], limits=limits)) + "/mcp"
+    server = Server(Features.of(*FEATURES), name="bridge", middleware=[Answering()], limits=limits)
+    url = serving(server.http_app()) + "/mcp"
     with whole_client() as client:
         for name in ("add", "nothing", "nothing"):
             result = replies(url, client, "tools/call", {"name": name, "arguments": {"a": 1, "b": 2}})["result"]
@@ -103,7 +104,7 @@ class Refusing(Middleware):
 def test_middleware_refuses_every_kind(
     serving: Callable[..., str], error: Exception, text: str | None, code: int
 ) -> None:
-    url = serving(http_app(Features.of(*FEATURES), middleware=[Refusing(error)])) + "/mcp"
+    url = serving(http_app(Server(Features.of(*FEATURES), name="bridge", middleware=[Refusing(error)]))) + "/mcp"
     with whole_client() as client:
         for method, params in REQUESTS:
             reply = replies(url, client, method, params)
@@ -201,4 +202,4 @@ def test_middleware_is_objects_of_its_class(given: Any) -> None:
 
 def test_a_server_has_its_own_middleware() -> None:
     with pytest.raises(ValueError, match="give middleware to the Server"):
-        http_app(Server([add], name="own"), middleware=[Changing()])
+        http_app(Server(Server([add], name="own"), name="bridge", middleware=[Changing()]))

@@ -44,7 +44,7 @@ from tests.server.middleware.surrounded import (
 
 @pytest.mark.parametrize("http", ["h11", "direct"])
 def test_requests_and_results_of_every_kind_are_changed_over_http(serving: Callable[..., str], http: str) -> None:
-    url = serving(http_app(Features.of(*FEATURES), middleware=[Changing()]), http=http) + "/mcp"
+    url = serving(http_app(Server(Features.of(*FEATURES), name="bridge", middleware=[Changing()])), http=http) + "/mcp"
     with whole_client() as client:
         session = open_session(client, url)
         for method, params in REQUESTS:
@@ -81,7 +81,7 @@ def test_requests_and_results_of_every_kind_are_changed_over_stdio(tmp_path: Pat
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_requests_are_surrounded_over_sse(serving: Callable[..., str]) -> None:
-    origin = serving(http_app(Features.of(*FEATURES), middleware=[Changing()]))
+    origin = serving(http_app(Server(Features.of(*FEATURES), name="bridge", middleware=[Changing()])))
     async with sse_client(f"{origin}/sse") as streams, ClientSession(*streams) as client:
         await client.initialize()
         result = await client.call_tool("add", {"a": 2, "b": 3})
