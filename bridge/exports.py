@@ -185,6 +185,11 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
             "CompleteRequest GetPromptRequest ListRequest Middleware ReadResourceRequest Request method_of target_of"
         ),
     },
+    "bridge.skills": {
+        "bridge.skills.folder": "FolderSkills skills_in",
+        "bridge.skills.skill": "Skill SkillFile SkillMismatchError",
+        "bridge.skills.source": "Skills",
+    },
     "bridge.client": {
         "bridge.client.auth.grants": "AssertionExchange IdentityAssertion PerCaller SecretHeader TokenExchange",
         "bridge.client.blocking": "BlockingToolProvider",

@@ -18,6 +18,7 @@ from bridge.client.connection.status import ConnectionState, Listeners, Reconnec
 from bridge.client.connection_pool import HeaderSupplier, all_at_once, servers_from
 from bridge.client.prompts import RemotePrompts
 from bridge.client.resources import RemoteResources
+from bridge.client.skills import RemoteSkills
 from bridge.client.tasks.starting import TaskStarter
 from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
 from bridge.client.upstream import Upstream
@@ -101,6 +102,8 @@ class McpToolProvider(TaskStarter):
         """Resources by local URI; filled when they are first asked for, and then updated."""
         self.prompts = RemotePrompts(self, self._middleware)
         """Prompts by local name; filled when they are first asked for, and then updated."""
+        self.skills = RemoteSkills(self, self.resources.uris)
+        """Skills by local URI."""
         self._handlers = handlers
         self._reconnect = reconnect or ReconnectPolicy()
         self._auth = auth

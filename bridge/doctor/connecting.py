@@ -10,7 +10,7 @@ from bridge.client.config.document import Diagnostics, parse_jsonc
 from bridge.client.config.formats import normalize_entry, read_root
 from bridge.client.connection.list_methods import LIST_METHODS
 from bridge.client.provider import McpToolProvider
-from bridge.doctor.subject import Definition, Item, Server, feature_definition, tool_definition
+from bridge.doctor.subject import Definition, Item, Server, feature_definition, skill_definition, tool_definition
 from bridge.errors import ServerError, WireError
 
 if TYPE_CHECKING:
@@ -45,7 +45,12 @@ async def connect(
             for tool in provider.tools
         ]
         features = (*await provider.resources.list(), *await provider.prompts.list())
-        definitions += [feature_definition(item, source) for item in features]
+        skills = await provider.skills.list() if provider.skills.are_offered else ()
+        files = {skill.uri for skill in skills}
+        definitions += [
+            feature_definition(item, source) for item in features if getattr(item, "uri", None) not in files
+        ]
+        definitions += [skill_definition(skill, source) for skill in skills]
         found = [
             Server(
                 item=Item(kind="server", name=server.name, source=source),
@@ -93,9 +98,11 @@ def _unpinned(server: ServerConfig, definitions: Iterable[Definition]) -> tuple[
     """Kinds of what a server has beside tools and its pins do not cover."""
     if server.pins is None:
         return ()
-    uncovered = {method.feature for method in LIST_METHODS if not server.pins.covers(method)}
+    uncovered = {
+        method.noun.rpartition(" ")[0] or method.noun for method in LIST_METHODS if not server.pins.covers(method)
+    }
     kinds = {each.item.kind for each in definitions if each.server == server.name}
-    return tuple(f"{kind}s" for kind in ("resource", "prompt") if kind in kinds and f"{kind}s" in uncovered)
+    return tuple(f"{kind}s" for kind in ("resource", "prompt", "skill") if kind in kinds and kind in uncovered)
 
 
 async def _has_login(server: ServerConfig) -> bool:

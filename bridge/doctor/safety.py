@@ -109,6 +109,19 @@ def secret_exposed(subject: Subject) -> Iterator[Problem]:
                 yield Problem(item=definition.item, message="it looks like a secret key", remedy=remedy, where=where)
 
 
+@rule("note")
+def skill_asks_for_tools(subject: Subject) -> Iterator[Problem]:
+    """A skill asks to use tools without approval, by `allowed-tools` in its frontmatter.
+
+    Clients must ignore that in a skill of a server, and bridge does. Its author may expect otherwise.
+    """
+    for definition in subject.definitions:
+        if definition.item.kind == "skill" and "allowed-tools" in definition.document["frontmatter"]:
+            message = "it asks to use tools without approval, which is not granted"
+            remedy = "remove allowed-tools, or accept that it has no effect"
+            yield Problem(item=definition.item, message=message, remedy=remedy, where="frontmatter.allowed-tools")
+
+
 @rule("error")
 def annotation_contradicts_name(subject: Subject) -> Iterator[Problem]:
     """A tool is marked as read-only, or as not destructive, but its name says otherwise, such as `delete_file`.

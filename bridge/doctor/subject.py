@@ -12,6 +12,7 @@ from bridge.resources.resource import Resource
 from bridge.text import clip
 from bridge.wire.prompts import prompt_to_wire
 from bridge.wire.resources import resource_to_wire, template_to_wire
+from bridge.wire.skills import skill_to_wire
 from bridge.wire.tools import tool_to_wire
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from bridge.errors import ServerError
     from bridge.resources.resource import ResourceTemplate
     from bridge.server.features import Features
+    from bridge.skills.skill import Skill
     from bridge.tools.specification import ToolSpecification
 
-Kind = Literal["target", "server", "tool", "resource", "prompt"]
+Kind = Literal["target", "server", "tool", "resource", "prompt", "skill"]
 
 MAX_TEXTS = 100_000
 """Maximum texts of one definition that are examined; a hostile server may send more."""
@@ -61,7 +63,7 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """A tool, resource or prompt as a client receives it."""
+    """A tool, resource, prompt or skill as a client receives it."""
 
     item: Item
     document: Mapping[str, Any]
@@ -78,7 +80,8 @@ class Definition:
     @property
     def description(self) -> str:
         """The description; empty if there is none."""
-        description = self.document.get("description")
+        described = self.document["frontmatter"] if self.item.kind == "skill" else self.document
+        description = described.get("description")
         return description if isinstance(description, str) else ""
 
     @cached_property
@@ -204,8 +207,18 @@ def tool_definition(
 def local_definitions(features: Features, source: str) -> Iterator[Definition]:
     """Definitions of everything that a Python target offers."""
     yield from (tool_definition(tool.specification, source) for tool in features.tools)
+    skills = getattr(features.skills, "current", ())  # of a folder
+    files = {skill.uri for skill in skills}
     for item in (*(features.resources or ()), *(features.prompts or ())):
-        yield feature_definition(item, source)
+        if getattr(item, "uri", None) not in files:
+            yield feature_definition(item, source)
+    yield from (skill_definition(skill, source) for skill in skills)
+
+
+def skill_definition(skill: Skill, source: str) -> Definition:
+    """Definition of a skill by its entry."""
+    item = Item(kind="skill", name=skill.uri, source=source)
+    return Definition(item=item, document=skill_to_wire(skill), own_name=skill.uri, server=skill.server)
 
 
 def feature_definition(item: Resource | ResourceTemplate | Prompt, source: str) -> Definition:

@@ -49,7 +49,8 @@ class GatewayResources(ResourceBox):
 
     def find(self, uri: str) -> Readable | None:
         """Return what reads a URI, also one that is not listed but is a server's; None if there is none."""
-        if (found := super().find(uri)) is not None or (remote := self._remote.find(uri)) is None:
+        found = super().find(uri) or self._local.find(uri)
+        if found is not None or (remote := self._remote.find(uri)) is None:
             return found
         resource: Any = self._proxied(remote.resource)
         return Readable(resource, resource.tool, {})

@@ -29,6 +29,7 @@ from bridge.gateway.tasks import GatewayTasks
 from bridge.prompts.box import PromptBox
 from bridge.server.caller_features import CallerView
 from bridge.server.features import Features
+from bridge.skills.source import CombinedSkills
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class Gateway:
         """The prompts to publish."""
         self._lifespans, self._mounted_lifespans = features.lifespans, features.mounted_lifespans
         self._middleware, self._parts = features.middleware, features.parts
+        self._skills = CombinedSkills([*([] if features.skills is None else [features.skills]), self.provider.skills])
         self._extensions = GatewayExtensions(self.provider, features.extensions)
         self._local_prompts = self.provider.prompts.local = features.prompts or PromptBox()
         self._local_prompts.on_change(self._rebuild_prompts)
@@ -163,6 +165,7 @@ class Gateway:
             extensions=self._extensions,
             forwarded=ForwardedExtensions(self.provider, self._suspended_calls),
             caller_features=self._caller_features if self.broker is not None else None,
+            skills=self._skills,
             lifespans=self._lifespans,
             mounted_lifespans=self._mounted_lifespans,
             middleware=self._middleware,
@@ -190,8 +193,7 @@ class Gateway:
 
     def _notice(self, access: Access) -> str | None:
         """Return which servers are not listed yet; without their names for a caller who may not see all tools."""
-        missing = [repr(status.name) for status in self.status() if not status.is_listed]
-        if not missing:
+        if not (missing := [repr(status.name) for status in self.status() if not status.is_listed]):
             return None
         if not access.sees_all:
             return "Tools of some servers are missing until they are available."

@@ -1,4 +1,4 @@
-"""One server of the inspector: its state, and its tools, resources and prompts."""
+"""One server of the inspector: its state, and its tools, resources, prompts and skills."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import anyio
 from pydantic_core import to_json
 
 from bridge.client.connection.connection import Connection
-from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
+from bridge.client.connection.list_methods import PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS
 from bridge.client.connection.status import ConnectionState
 from bridge.errors import ServerError, WireError
 from bridge.service.memory.chat_memory import estimate_tokens
@@ -39,6 +39,7 @@ class Offers:
     resources: list[Json] = field(default_factory=list)
     templates: list[Json] = field(default_factory=list)
     prompts: list[Json] = field(default_factory=list)
+    skills: list[Json] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """Lists that failed, and items that are malformed or refused by pins, each as a sentence."""
 
@@ -149,6 +150,7 @@ class InspectedServer:
             "resources": self.offers.resources,
             "templates": self.offers.templates,
             "prompts": self.offers.prompts,
+            "skills": self.offers.skills,
         }
 
     def _state_changed(self, state: ConnectionState) -> None:
@@ -164,6 +166,8 @@ class InspectedServer:
         if "resources" in capabilities:
             offers.resources = await self._items(RESOURCES, offers)
             offers.templates = await self._items(TEMPLATES, offers)
+            entries = await self._items(SKILLS, offers)
+            offers.skills = [{**each, "description": each["frontmatter"].get("description")} for each in entries]
         if "prompts" in capabilities:
             offers.prompts = await self._items(PROMPTS, offers)
         return offers

@@ -12,8 +12,8 @@ from pydantic_core import from_json
 
 from bridge.client.transports.received_data import SUCCESS, default_ssl_context
 from bridge.errors import DefinitionError
-from bridge.openapi.yaml_reader import MAX_DEPTH, read_yaml
 from bridge.redaction import redact_url
+from bridge.yaml_reader import MAX_DEPTH, read_yaml
 
 if TYPE_CHECKING:
     from bridge.types import Json

@@ -181,6 +181,10 @@ _FORMS: Mapping[str, Callable[..., CoreSchema]] = {
     "resources/read": _read,
     "prompts/get": _prompt,
     "completion/complete": _completion,
+    "skills/list": lambda *, is_modern: _page(
+        "skills", _form({"uri": _TEXT, "frontmatter": _OBJECT}), is_modern=is_modern
+    ),
+    "skills/get": lambda *, is_modern: _result({"skill": _OBJECT}, is_modern=is_modern),
 }
 
 

@@ -23,6 +23,7 @@ from bridge.tools.lifespan import Lifespan
 from bridge.tools.middleware import checked_middleware, layers_of
 from bridge.tools.spill.usage import Savings
 from bridge.wire.extension import TASKS, extensions_of
+from bridge.wire.skills import SKILLS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -208,7 +209,8 @@ class ServerCore(Calls):
         use for it.
         """
         found: dict[str, Extension] = {}
-        for each in (*extensions_of(self.features.extensions), *((TASKS,) if self.has_tasks else ())):
+        own = (*((TASKS,) if self.has_tasks else ()), *((SKILLS,) if self.offers_skills else ()))
+        for each in (*extensions_of(self.features.extensions), *own):
             if (modern or not each.is_modern) and (each.server is None or self._shows_some_of(each.server, access)):
                 found.setdefault(each.id, each)
         return tuple(found.values())
@@ -245,6 +247,11 @@ class ServerCore(Calls):
     def has_tasks(self) -> bool:
         """True if a call can become a task, or earlier tasks are kept."""
         return self.features.tasks is not None or self.task_options.apply_to(self.tools)
+
+    @property
+    def offers_skills(self) -> bool:
+        """True if there may be skills."""
+        return self.features.skills is not None and self.features.skills.are_offered
 
     def forwarded(self, task_id: str) -> ForwardedTasks | None:
         """Return the tasks of other servers if one of them may have an ID; None for an ID of this server."""

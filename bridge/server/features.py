@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
+import sys
 from dataclasses import dataclass, field, replace
-from threading import RLock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from bridge.errors import DefinitionError, NameClashError
+from bridge.errors import DefinitionError
+from bridge.server.combination import combined, one_box
 from bridge.text import short_repr
 from bridge.tools.box import Box
 from bridge.tools.decoration import Published, Publisher, nothing_in
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from bridge.server.forwarded import ForwardedRequests
     from bridge.server.http.pages import Pages
     from bridge.server.tasks.forwarded import ForwardedTasks
+    from bridge.skills.skill import Skill
+    from bridge.skills.source import Skills
     from bridge.tools.lifespan import Lifespan
     from bridge.tools.middleware import Middleware
     from bridge.types import Feature
     from bridge.wire.extension import Extension
-
-_logger = logging.getLogger("bridge.server")
-B = TypeVar("B", bound=Box[Any])
 
 
 class FeatureSource(Publisher):
@@ -52,7 +51,7 @@ class FeatureSource(Publisher):
 
     def selected(self, keep: Callable[[Published], bool]) -> Features:
         """Return the features, now and later, whose tools, resources and prompts a function selects."""
-        return self.offered.changed(lambda items: filter(keep, items))
+        return self.offered.changed(lambda items: filter(keep, items), lambda skill: skill if keep(skill) else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +63,8 @@ class Features(FeatureSource):
     """None if the server has no resources, and will not have any."""
     prompts: PromptBox | None = None
     """None if the server has no prompts, and will not have any."""
+    skills: Skills | None = None
+    """The skills, such as those of a folder, see `bridge.skills.skills_in`; None if there are none."""
     tasks: ForwardedTasks | None = None
     """Tasks of other servers, as which calls of these tools may be answered; None if there are none."""
     extensions: Extensions = ()
@@ -90,6 +91,8 @@ class Features(FeatureSource):
     """Web pages that are served over HTTP beside the endpoint; None if there are none."""
 
     def __post_init__(self) -> None:
+        if self.skills is not None and self.skills.box is not None:
+            self._take_files(self.skills.box)
         for noun, box in (("tools", self.tools), ("resources", self.resources), ("prompts", self.prompts)):
             if not (isinstance(box, Box) and box.noun == noun) and (box is not None or noun == "tools"):
                 kind = {"tools": "ToolBox", "resources": "ResourceBox", "prompts": "PromptBox"}[noun]
@@ -97,6 +100,15 @@ class Features(FeatureSource):
                     f"{noun} of Features must be a {kind}, not {short_repr(box)}; write {kind}(…), or Features.of(…), "
                     "which takes functions"
                 )
+
+    def _take_files(self, box: ResourceBox) -> None:
+        """Add the files of skills to the resources, unless these have them."""
+        if self.resources is None:
+            object.__setattr__(self, "resources", box)
+        elif not self.resources.follows(box):
+            from bridge.resources.box import ResourceBox  # noqa: PLC0415 - only with both
+
+            object.__setattr__(self, "resources", combined(ResourceBox, [self.resources, box], []))
 
     @property
     def names(self) -> list[str]:
@@ -157,13 +169,19 @@ class Features(FeatureSource):
             else resources.transformed(namespace.changed, namespace.local, namespace.source),
             prompts=None if prompts is None else prompts.transformed(namespace.changed),
             parts=_changed_parts(offered.parts, namespace.changed),
+            skills=_changed_skills(offered.skills, lambda skill: skill.at(namespace.local)),
         )
 
-    def changed(self, change: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Features:
+    def changed(
+        self,
+        change: Callable[[tuple[Any, ...]], Iterable[Any]],
+        change_skill: Callable[[Skill], Skill | None] = lambda skill: skill,
+    ) -> Features:
         """Return features with other items in the boxes, which follow these.
 
         Args:
             change: Receives the items of a box in all versions, and returns those in their place.
+            change_skill: Returns the skill in place of one; None to leave it out.
 
         Raises:
             DefinitionError: They differ by caller.
@@ -177,6 +195,7 @@ class Features(FeatureSource):
             resources=None if resources is None else resources.transformed(change),
             prompts=None if prompts is None else prompts.transformed(change),
             parts=_changed_parts(self.parts, change),
+            skills=_changed_skills(self.skills, change_skill),
         )
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -199,7 +218,7 @@ class Features(FeatureSource):
         """
         if len(sources) == 1 and isinstance(only := sources[0], Features):
             return only
-        flat = [*_parts(sources)]
+        flat = [_features_of_skills(each) or each for each in _parts(sources)]
         offers = [each.offered if isinstance(each, FeatureSource) else each for each in flat]
         given = [each for each in offers if isinstance(each, Features)]
         if len(given) == len(flat) == 1:
@@ -217,7 +236,7 @@ class Features(FeatureSource):
             )
         if not (found or boxes) and sources:
             raise nothing_in(sources[0] if len(sources) == 1 else sources, "tools", "resources", "prompts")
-        tools = _one_box(ToolBox, boxes, [item for item in found if isinstance(item, Tool)])
+        tools = one_box(ToolBox, boxes, [item for item in found if isinstance(item, Tool)])
         tools = ToolBox() if tools is None else tools  # an empty one may get tools later
         if all(isinstance(each, Tool | ToolBox) for each in (*boxes, *found)):
             return joined(cls(tools=tools), given)
@@ -228,10 +247,19 @@ class Features(FeatureSource):
 
         features = cls(
             tools=tools,
-            resources=_one_box(ResourceBox, boxes, [each for each in found if not isinstance(each, Tool | Prompt)]),
-            prompts=_one_box(PromptBox, boxes, [each for each in found if isinstance(each, Prompt)]),
+            resources=one_box(ResourceBox, boxes, [each for each in found if not isinstance(each, Tool | Prompt)]),
+            prompts=one_box(PromptBox, boxes, [each for each in found if isinstance(each, Prompt)]),
         )
         return joined(features, given)
+
+
+def _features_of_skills(source: object) -> Features | None:
+    """Return the features of a source of skills; None for any other."""
+    if "bridge.skills.source" not in sys.modules:  # importing it would slow all other servers down
+        return None
+    from bridge.skills.source import Skills  # noqa: PLC0415 - as above
+
+    return Features(skills=source) if isinstance(source, Skills) else None
 
 
 def is_foreign_server(source: object) -> bool:
@@ -242,7 +270,9 @@ def is_foreign_server(source: object) -> bool:
 def _parts(sources: Iterable[object]) -> Iterator[object]:
     """Yield the sources, of a list with boxes or servers its items."""
     for each in sources:
-        if isinstance(each, list | tuple) and any(isinstance(part, Box | FeatureSource) for part in each):
+        if isinstance(each, list | tuple) and any(
+            isinstance(part, Box | FeatureSource) or _features_of_skills(part) for part in each
+        ):
             yield from _parts(each)
         else:
             yield each
@@ -266,6 +296,7 @@ def joined(features: Features, others: list[Features]) -> Features:
     return replace(
         features,
         tasks=tasks[0] if tasks else None,
+        skills=_all_skills([each.skills for each in others if each.skills is not None]),
         pages=next((each.pages for each in others if each.pages is not None), None),
         extensions=_AllExtensions(tuple(each.extensions for each in others)),
         forwarded=next((each.forwarded for each in others if each.forwarded is not None), None),
@@ -290,68 +321,26 @@ class _AllExtensions:
         return (each for source in self.sources for each in extensions_of(source))
 
 
+def _changed_skills(skills: Skills | None, change: Callable[[Skill], Skill | None]) -> Skills | None:
+    """Return skills that follow others, whose files the changed resources have; None for none."""
+    if skills is None:
+        return None
+    from bridge.skills.source import ChangedSkills  # noqa: PLC0415 - only with skills
+
+    return ChangedSkills(skills, change)
+
+
+def _all_skills(skills: list[Any]) -> Skills | None:
+    """Return the skills of several sources; None if none is given."""
+    if len(skills) < 2:  # noqa: PLR2004 - one is used itself
+        return skills[0] if skills else None
+    from bridge.skills.source import CombinedSkills  # noqa: PLC0415 - only with skills
+
+    return CombinedSkills(skills)
+
+
 def _changed_parts(parts: Callable[[], tuple[Part, ...]], change: Callable[..., Any]) -> Any:
     return lambda: tuple(part.changed(change) for part in parts())
-
-
-def _one_box(kind: type[B], boxes: Iterable[Box[Any]], items: list[Any]) -> B | None:
-    """Return the only box of a kind, or a new one that follows the boxes and has the items; None if there are none."""
-    given = [box for box in boxes if isinstance(box, kind)]
-    if len(given) == 1 and not items:
-        return given[0]
-    return _combined(kind, given, items) if given or items else None
-
-
-def _combined(kind: type[B], boxes: list[B], items: list[Any]) -> B:
-    """Return a box with the items of others, also after their changes, followed by its own."""
-    combination = Combination(kind(), boxes)
-    combination.box.replace([*combination.box.kept, *items])
-    return combination.box
-
-
-class Combination(Generic[B]):
-    """A box with the items of others, also after their changes, followed by its own.
-
-    Attributes:
-        box: The box.
-    """
-
-    def __init__(self, box: B, boxes: Iterable[B] = ()) -> None:
-        self.box = box
-        box.feeder = self
-        self._followed: list[Any] = []
-        self._lock = RLock()  # boxes may be changed in several threads
-        self.add(*boxes)
-
-    def add(self, *boxes: B) -> None:
-        """Follow further boxes.
-
-        Raises:
-            NameClashError: One has an item of a key that is taken; none is followed.
-        """
-        self._take([*self.box.sources, *boxes])
-        for box in boxes:
-            self.box.sources += (box,)
-            box.on_change(self._follow)
-            if (include := getattr(self.box, "include", None)) is not None:
-                include(box)  # both are ResourceBoxes
-
-    def check(self, box: Box[Any]) -> None:
-        """Check that a box could be followed; the errors are those of `add`."""
-        kind = next(each for each in type(self.box).__mro__ if "kinds" in vars(each))
-        kind().replace([*self.box.kept, *box.feed])
-
-    def _take(self, boxes: Iterable[Box[Any]]) -> None:
-        with self._lock:
-            of_boxes, known = [item for box in boxes for item in box.feed], set(map(id, self._followed))
-            self.box.replace([*of_boxes, *(item for item in self.box.kept if id(item) not in known)])
-            self._followed = of_boxes
-
-    def _follow(self) -> None:
-        try:
-            self._take(self.box.sources)
-        except NameClashError:
-            _logger.exception("the changed items of %r cannot be combined; the previous ones stay in use", self.box)
 
 
 def namespaced(source: object, prefix: str) -> Features:

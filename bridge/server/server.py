@@ -63,7 +63,8 @@ class Server(ServerCore, FeatureSource):
     Raises:
         NameClashError: A tool has the name of a tool of the search.
         DefinitionError: ``tools`` contains no tool, or an invalid one, or ``lifespan`` or ``middleware`` is none, or an
-            extension has a method of the protocol, or another option has a value of the wrong type, or the name is empty.
+            extension has a method of the protocol, or another option has a value of the wrong type, or the name is
+            empty.
         ValueError: The page size or the maximum number of calls is not positive, or a key is too short.
     """
 

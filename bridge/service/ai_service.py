@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from bridge.service.interface import ServiceMethod
     from bridge.service.loop import ChatRequestTransformer
     from bridge.service.memory.chat_memory import ChatMemory, ChatMemoryProvider
+    from bridge.service.skills import ServiceSkills
+    from bridge.skills.source import Skills
     from bridge.tools.execution import AfterTool, BeforeTool
     from bridge.tools.tool import ProviderFunction, ToolProvider
 
@@ -73,6 +75,7 @@ def ai_service(
     tools: object = (),
     tool_providers: Iterable[ToolProvider | ProviderFunction] = (),
     tool_search: ToolSearch | None = None,
+    skills: Skills | None = None,
     memory: ChatMemory | None = None,
     memory_provider: ChatMemoryProvider | None = None,
     system_message: str | Callable[[Any], str | None] | None = None,
@@ -102,6 +105,8 @@ def ai_service(
         tool_providers: Provide further tools per invocation, or per model request: `ToolProvider` objects, or functions
             of the `ToolProviderRequest`, which return whatever ``tools`` takes, or None.
         tool_search: Lets the model search for tools instead of receiving all of them.
+        skills: Skills, such as ``provider.skills`` of a `McpToolProvider`, or `bridge.skills.skills_in` of a folder.
+            The system message lists them, and the model reads them with the tool ``read_skill``.
         memory: Conversation memory. A method with a `MemoryId` parameter uses one conversation per id, and none for
             None.
         memory_provider: Returns the memory for a memory id, in place of ``memory``. It is called once per id; the
@@ -154,7 +159,13 @@ def ai_service(
     chat_model, streaming_chat_model = _models(chat_model, streaming_chat_model, methods)
     combined_listeners = Listeners(listeners)
     toolset = Toolset(
-        tools, tool_providers, methods.values(), approval=approval, search=tool_search, spill=policy.spill
+        tools,
+        tool_providers,
+        methods.values(),
+        approval=approval,
+        search=tool_search,
+        spill=policy.spill,
+        skills=None if skills is None else _service_skills(skills),
     )
     engine = Engine(
         methods=methods,
@@ -191,6 +202,14 @@ def ai_service(
     )
     engine.toolset.check_choice(engine.parameters.tool_choice)
     return _instance(interface, engine)
+
+
+def _service_skills(skills: Skills) -> ServiceSkills:
+    from bridge.service.skills import ServiceSkills  # noqa: PLC0415 - only with skills
+    from bridge.skills.source import Skills as Source  # noqa: PLC0415 - as above
+
+    require_type(skills, Source, "skills", 'the skills of a provider, or skills_in("folder")')
+    return ServiceSkills(skills)
 
 
 async def resume(service: object, state: SuspendedInvocation, decisions: Mapping[int, Decision] | None = None) -> Any:

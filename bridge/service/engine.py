@@ -152,7 +152,10 @@ class Engine:
 
     async def _invoke(self, call: MethodCall, emit: Emit | None) -> Result[Any]:
         memory = self._memory_of(call)
-        system = None if call.system is None else SystemMessage(call.system)
+        skills = self.toolset.skills
+        catalogue = "" if skills is None else await skills.catalogue(call.context)
+        text = "\n\n".join(filter(None, (call.system, catalogue)))
+        system = SystemMessage(text) if text or call.system is not None else None
         view = WindowView(None, system) if memory is None else await memory.view(system)
         call = await _checked_call(call, view)
         view.add(*(call.resumed.turn if call.resumed else (*call.earlier, call.message)))

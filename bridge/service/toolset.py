@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridge.service.chat_model import ToolChoice
     from bridge.service.interface import ServiceMethod
     from bridge.service.messages import ChatMessage, UserMessage
+    from bridge.service.skills import ServiceSkills
     from bridge.service.tool_search import ToolSearch
     from bridge.tools.context import InvocationContext
     from bridge.tools.specification import ToolSpecification
@@ -54,6 +55,7 @@ class Toolset:
         approval: Policy for calls that need approval.
         search: Lets the model search for tools.
         spill: Keeps large results aside; by default one that keeps only those of tools with ``spill_chars``.
+        skills: The skills, which the model reads with a tool; None for none.
 
     Raises:
         DefinitionError: A tool or provider is invalid, or a method cannot return a tool's result.
@@ -69,6 +71,7 @@ class Toolset:
         approval: ApprovalPolicy | None = None,
         search: ToolSearch | None = None,
         spill: Spill | None = None,
+        skills: ServiceSkills | None = None,
     ) -> None:
         self._tools, found = _sources(tools)
         self._providers = (*found, *listed(providers, "tool_providers", "a ToolProvider"))
@@ -81,6 +84,7 @@ class Toolset:
         self._methods = tuple(methods)
         self._approval = approval
         self.search = search
+        self.skills = skills
         self.spill = spill
         """Keeps large results aside; None if no tool can have such results."""
         if spill is None and (self._may_change or any(_spills(tool) for tool in self._tools)):
@@ -119,6 +123,8 @@ class Toolset:
         shown = [tool for tool in tools if tool.name not in undoing]
         if self.spill is not None and self.spill.mode == "keep" and (self.spill.chars or any(map(_spills, tools))):
             shown.append(self._read_tool(self.spill))
+        if self.skills is not None:
+            shown.append(self.skills.tool)
         if self.search is not None:
             shown.insert(0, self.search.tool(shown))
         hidden = [tool for tool in tools if tool.name in undoing]

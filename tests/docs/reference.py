@@ -51,6 +51,7 @@ MODULES = {
     "resources": ("More of resources and prompts", ["bridge.resources", "bridge.prompts"]),
     "server": ("Serving", ["bridge.server", "bridge.server.auth", "bridge.server.limits", "bridge.gateway"]),
     "middleware": ("Middleware", ["bridge.middleware"]),
+    "skills": ("Skills", ["bridge.skills"]),
     "client": ("Connections", ["bridge.client"]),
     "service": ("More of AI services", ["bridge.service", "bridge.models"]),
     "adapters": ("Other frameworks", ["bridge.adapters"]),

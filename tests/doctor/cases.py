@@ -12,8 +12,9 @@ from bridge.client.pins import Drift
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
 from bridge.client.transports.transport import UnusableTransport
-from bridge.doctor.subject import MAX_TEXT_CHARS, Item, Server, Subject, Target, tool_definition
+from bridge.doctor.subject import MAX_TEXT_CHARS, Item, Server, Subject, Target, skill_definition, tool_definition
 from bridge.errors import ConfigProblem, ServerAuthError, ServerFailure, ServerUnavailableError
+from bridge.skills import Skill
 from tests.doctor.hostile import HARMLESS, HOSTILE, described
 
 if TYPE_CHECKING:
@@ -57,7 +58,15 @@ ALTERNATIVES = {"anyOf": [{"properties": {"a": {"type": "string"}}}, {"propertie
 LARGE = {f"p{number}": {"type": "string", "description": "x" * 40} for number in range(250)}
 DRIFT = Drift(name="add", kind="changed", parts=("description",), diff="-a\n+b")
 
+
+def skill(**frontmatter: Any) -> Subject:
+    members = {"name": "refunds", "description": "Process refunds.", **frontmatter}
+    definition = skill_definition(Skill(uri="skill://refunds/SKILL.md", frontmatter=members), "mcp.json")
+    return Subject(targets=(Target(item=TARGET),), definitions=(definition,))
+
+
 VIOLATIONS: Mapping[str, tuple[Subject, ...]] = {
+    "skill-asks-for-tools": (skill(**{"allowed-tools": "Bash"}),),
     "target-unusable": (Subject(targets=(Target(item=TARGET, problems=("not JSON",)),)),),
     "server-misconfigured": (server(UnusableTransport((ConfigProblem("is not set", "one", "url"),))),),
     "configuration-warning": (Subject(targets=(Target(item=TARGET, warnings=("unknown key",)),)),),
@@ -128,6 +137,7 @@ VIOLATIONS: Mapping[str, tuple[Subject, ...]] = {
 
 LOGIN = url(auth=OAuthLogin())
 COMPLIANT: Mapping[str, tuple[Subject, ...]] = {
+    "skill-asks-for-tools": (skill(metadata={"allowed-tools": "Bash"}),),
     "server-unreachable": (server(url(), problem=ServerAuthError(DEFECT)),),
     "credential-refused": (server(url(), problem=ServerUnavailableError(DEFECT)),),
     "credential-missing": (

@@ -1,4 +1,4 @@
-"""``bridge list``: list the tools, resources and prompts of a target."""
+"""``bridge list``: list the tools, resources, prompts and skills of a target."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from bridge.cli.list import costs
 from bridge.cli.list.parameters import FULL, SHORT, one_line, parameter_lines
 from bridge.cli.options import ServerOptions, chosen_target, group_values, server_options
 from bridge.cli.reporting import logging_option
-from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, with_features
+from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, skills_of, with_features
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import TargetCommand
 from bridge.cli.terminal import write_json, write_report
 from bridge.hosting.process import redirect_stdout
+from bridge.text import with_count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bridge.cli.list.parameters import Detail
     from bridge.prompts.prompt import Prompt
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.server.features import Features
+    from bridge.skills.skill import Skill
     from bridge.tools.specification import ToolSpecification
 
 
-@click.command(cls=TargetCommand, short_help="List the tools, resources and prompts of a TARGET.")
+@click.command(cls=TargetCommand, short_help="List the tools, resources, prompts and skills of a TARGET.")
 @click.argument("target", required=False, shell_complete=complete_targets)
 @click.option("--json", "as_json", is_flag=True, help="Write all that a server lists, as MCP's JSON.")
 @click.option("--full", is_flag=True, help="Show nested fields at all levels, and all choices.")
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context, /, target: str | None, as_json: bool, full: bool, tokens: bool, **settings: Any
 ) -> None:
-    """List the tools of a TARGET, its resources and its prompts, in its order.
+    """List the tools of a TARGET, its resources, its prompts and its skills, in its order.
 
     For a configuration, those of all its servers are listed, each name prefixed with its server's. An unavailable
     server that is not required is only reported.
@@ -50,24 +54,25 @@ def command(
     options = group_values(ServerOptions, settings)
     chosen = chosen_target(ctx, target, options)
 
-    async def listed(features: Features) -> Features:
-        return features
+    async def listed(features: Features) -> tuple[Features, Sequence[Skill]]:
+        return features, await skills_of(features)
 
     with redirect_stdout():
-        features = with_features(chosen, options, listed)
+        features, skills = with_features(chosen, options, listed)
         if tokens:
             data = costs.as_json(features.tools) if as_json else costs.as_text(features.tools)
         else:
-            data = _as_json(features) if as_json else _as_text(features, FULL if full else SHORT)
+            data = _as_json(features, skills) if as_json else _as_text(features, skills, FULL if full else SHORT)
     if isinstance(data, dict):
         write_json(data)
     elif data:
         write_report(data, style=_styled)
 
 
-def _as_json(features: Features) -> dict[str, Any]:
+def _as_json(features: Features, skills: Sequence[Skill]) -> dict[str, Any]:
     from bridge.wire.prompts import prompt_to_wire  # noqa: PLC0415 - not needed for text
     from bridge.wire.resources import resource_to_wire, template_to_wire  # noqa: PLC0415 - as above
+    from bridge.wire.skills import skill_to_wire  # noqa: PLC0415 - as above
     from bridge.wire.tools import tool_to_wire  # noqa: PLC0415 - as above
 
     resources = features.resources
@@ -76,6 +81,7 @@ def _as_json(features: Features) -> dict[str, Any]:
         "resources": [resource_to_wire(each) for each in resources.resources] if resources else [],
         "resourceTemplates": [template_to_wire(each) for each in resources.templates] if resources else [],
         "prompts": [prompt_to_wire(prompt) for prompt in features.prompts or ()],
+        "skills": [skill_to_wire(skill) for skill in skills],
     }
 
 
@@ -84,14 +90,17 @@ def _styled(line: str) -> str:
     return click.style(line, bold=True) if line and not line[0].isspace() else line
 
 
-def _as_text(features: Features, detail: Detail) -> str:
-    """Describe tools; resources and prompts follow under headings."""
+def _as_text(features: Features, skills: Sequence[Skill], detail: Detail) -> str:
+    """Describe tools; resources, prompts and skills follow under headings."""
     box = features.resources
+    files = {skill.uri for skill in skills}
     resources: list[Resource | ResourceTemplate] = [] if box is None else [*box.resources, *box.templates]
+    resources = [each for each in resources if getattr(each, "uri", None) not in files]
     lists = {
         "Tools:": [described(tool.specification, detail) for tool in features.tools],
         "Resources:": list(map(_described_resource, resources)),
         "Prompts:": list(map(_described_prompt, features.prompts or ())),
+        "Skills:": [_entry(skill.uri, _files_of(skill), skill.description) for skill in skills],
     }
     given = {heading: texts for heading, texts in lists.items() if texts}
     if given.keys() <= {"Tools:"}:
@@ -114,6 +123,13 @@ def _described_prompt(prompt: Prompt) -> str:
         description = f"  {one_line(argument.description)}" if argument.description else ""
         lines.append(f"    {one_line(argument.name)}{optional}{description}")
     return "\n".join(lines)
+
+
+def _files_of(skill: Skill) -> str:
+    """Describe the content of a skill, which the instructions are part of."""
+    if skill.files is None:
+        return "generated, cannot be verified"
+    return f"{with_count(len(skill.files), 'file')}, {sum(each.size for each in skill.files):,} bytes"
 
 
 def described(specification: ToolSpecification, detail: Detail = SHORT) -> str:

@@ -14,13 +14,14 @@ from bridge.hosting.process import run_interruptible
 from bridge.text import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from bridge.cli.interaction.questions import QuestionAnswerer
     from bridge.cli.options import ServerOptions
     from bridge.cli.targets.target import Target
     from bridge.prompts.prompt import Prompt
     from bridge.server.features import Features
+    from bridge.skills.skill import Skill
     from bridge.tools.lifespan import Lifespan
     from bridge.tools.tool import Tool, ToolExecutionResult
     from bridge.types import Feature
@@ -66,7 +67,14 @@ def with_features(
         features: tuple[Feature, ...] = ("resources", "prompts")
         providing = servers.provided_tools(found, answerer, features=features, timeout_seconds=options.timeout)
         async with providing as provider:
-            return await work(Features(tools=provider.tools, resources=provider.resources, prompts=provider.prompts))
+            return await work(
+                Features(
+                    tools=provider.tools,
+                    resources=provider.resources,
+                    prompts=provider.prompts,
+                    skills=provider.skills,
+                )
+            )
 
     return run_interruptible(connected)
 
@@ -114,6 +122,8 @@ async def contents_of(
         BridgeError: As by `produced`.
         UsersCodeError: As by `produced`.
     """
+    if (file := await _file_of_skill(features, uri)) is not None:
+        return file
     found = None if features.resources is None else features.resources.find(uri)
     if found is None:
         raise ResourceNotFoundError(uri)
@@ -121,6 +131,27 @@ async def contents_of(
         return await produced(found.tool, found.arguments, timeout_seconds, answerer, features.lifespan)
     except ResourceNotFoundError as error:  # a function does not know its URI
         raise ResourceNotFoundError(uri) from error
+
+
+async def skills_of(features: Features) -> Sequence[Skill]:
+    """Return the skills of a target; empty if it has none.
+
+    Raises:
+        ServerError: They cannot be listed.
+    """
+    skills = features.skills
+    return await skills.list() if skills is not None and skills.are_offered else ()
+
+
+async def _file_of_skill(features: Features, uri: str) -> ToolExecutionResult | None:
+    """Read a file of a skill, which is verified; None for any other URI."""
+    for skill in await skills_of(features):
+        if uri == skill.uri or skill.file(uri) is not None:
+            from bridge.tools.tool import ToolExecutionResult  # noqa: PLC0415 - after standard output is diverted
+
+            assert features.skills is not None
+            return ToolExecutionResult((await features.skills.read(skill, uri),))
+    return None
 
 
 async def produced(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _CONFIGURATIONS = ("mcp.json", ".mcp.json")
 _SKIPPED = ("_*", "test_*.py", "*_test.py", "conftest.py")
 """Files of a directory that are not imported: private ones, and tests, whose packages a server may lack."""
+_SKILL = "SKILL.md"
 _LIBRARIES = {"mcp", "fastmcp"}
 _SERVERS = {"FastMCP", "MCPServer", "Server"}
 
@@ -145,17 +146,32 @@ def _sources_of(target: LocalTarget) -> list[object]:
 
 
 def _sources_in(directory: Path) -> list[object]:
-    """Tools of the files in a directory, each once; files without tools, and tests, are skipped."""
+    """Tools of the files in a directory, each once, and its skills; files without tools, and tests, are skipped."""
+    skills = _skills_in(directory)
+    if (directory / _SKILL).exists():
+        return skills  # Python files in it are scripts of the skill
     paths = [path for path in sorted(directory.glob("*.py")) if not any(map(path.match, _SKIPPED))]
     files = [*map(FileTarget, paths)]
     offered = [source for file in files for source in _offered(_imported(file), file)]
-    sources = [*{id(source): source for source in offered}.values()]  # a file may import tools of another
+    sources = [*{id(source): source for source in offered}.values(), *skills]  # a file may import tools of another
     if not sources:
         found = f"none of its {len(files)} Python files has" if files else "it has no Python file with"
         configurations = [path for name in _CONFIGURATIONS if (path := directory / name).exists()]
         servers = f"; for the servers of its configuration, name {configurations[0]}" if configurations else ""
         raise TargetError(f"{directory} has no tools: {found} a function decorated with @bridge.tool{servers}")
     return sources
+
+
+def _skills_in(directory: Path) -> list[object]:
+    """Return the skills of a directory that is one, or has some; empty if it has none."""
+    if not any(any(directory.glob(pattern)) for pattern in (_SKILL, f"[!.]*/{_SKILL}")):
+        return []
+    from bridge.skills.folder import skills_in  # noqa: PLC0415 - only with skills
+
+    try:
+        return [skills_in(directory)]
+    except DefinitionError as error:
+        raise TargetError(str(error)) from error
 
 
 def _imported(target: FileTarget | ModuleTarget) -> ModuleType:

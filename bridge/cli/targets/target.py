@@ -1,7 +1,8 @@
 """Targets: sources of tools on the command line.
 
     file.py[:object]           a Python file, imported under its stem with its directory on ``sys.path``
-    directory/, .              all Python files in a directory, except tests and those that begin with an underscore
+    directory/, .              all Python files in a directory, except tests and those that begin with an underscore,
+                               and the skills in it: folders with SKILL.md
     package.module[:object]    a module, also found in the working directory
     mcp.json[#server]          the servers of a configuration, or one of them (`bridge.client.config`)
     openapi.json, openapi.yaml the operations of an OpenAPI document that --operations names; also by its URL

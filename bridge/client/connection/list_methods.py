@@ -24,6 +24,8 @@ class ListMethod(NamedTuple):
     """The feature of servers that have the method."""
     key: str = "name"
     """Member of an item that identifies it."""
+    extension: str | None = None
+    """Extension that a server with the method announces; None for a method of the protocol itself."""
 
 
 class Listed(NamedTuple):
@@ -43,4 +45,5 @@ TOOLS = ListMethod("tools/list", "tools", "tool", "tools")
 RESOURCES = ListMethod("resources/list", "resources", "resource", "resources", "uri")
 TEMPLATES = ListMethod("resources/templates/list", "resourceTemplates", "resource template", "resources", "uriTemplate")
 PROMPTS = ListMethod("prompts/list", "prompts", "prompt", "prompts")
-LIST_METHODS = (TOOLS, RESOURCES, TEMPLATES, PROMPTS)
+SKILLS = ListMethod("skills/list", "skills", "skill", "resources", "uri", extension="io.modelcontextprotocol/skills")
+LIST_METHODS = (TOOLS, RESOURCES, TEMPLATES, PROMPTS, SKILLS)

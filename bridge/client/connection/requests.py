@@ -255,6 +255,8 @@ async def list_all(supervisor: Supervisor, method: ListMethod) -> Listed:
     await supervisor.notified(config.connect_wait_seconds)
     if method is not TOOLS and method.feature not in session.info.capabilities:
         return Listed([])
+    if method.extension is not None and method.extension not in (session.info.capabilities.get("extensions") or {}):
+        return Listed([])
     try:
         return await _repeatable(supervisor, phase, partial(list_all_pages, method=method))
     except ServerRefusedError as error:

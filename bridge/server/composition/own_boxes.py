@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import DefinitionError
 from bridge.prompts.box import PromptBox
 from bridge.resources.box import ResourceBox
-from bridge.server.features import Combination, Features, joined
+from bridge.server.combination import Combination
+from bridge.server.features import Features, joined
 from bridge.text import nearest
 from bridge.tools.toolbox import ToolBox
 

@@ -74,20 +74,10 @@ class ExtensionRequests(Method):
         extension, method, forwarded = exchange.found, exchange.method, self._core.features.forwarded
         if extension is None:
             assert forwarded is not None, "it takes the request"
-            answer = partial(forwarded.answer, method)
+            answer = partial(forwarded.answer, method, exchange.params)
         else:
-            answer = partial(extension.answer, method)
-        tool = _tool_of(method, partial(answer, exchange.params))
-        try:
-            produced = await self._core.produce(
-                tool, ToolExecutionRequest(method), context_of(exchange), is_known=extension is not None
-            )
-        except (ToolError, ToolTimeoutError) as error:
-            raise ProtocolError(INTERNAL_ERROR, str(error)) from None
-        result: Json = produced.value
-        if exchange.modern:
-            result.setdefault("resultType", "complete")
-        return self._core.write_produced(method, result, exchange.write)
+            answer = partial(extension.answer, method, exchange.params)
+        return await produced(self._core, exchange, answer, is_known=extension is not None)
 
     def bound(self, exchange: ServedExchange) -> bytes:
         """Return the digest of what a state of a request belongs to; see `Method.bound`."""
@@ -111,8 +101,40 @@ class ExtensionRequests(Method):
             features.forwarded.notified(method, params, context)
 
 
+async def produced(
+    core: ServerCore,
+    exchange: ServedExchange,
+    answer: Callable[[InvocationContext], Awaitable[Json]],
+    *,
+    is_known: bool = True,
+) -> bytes:
+    """Answer a request by a function like a read, so that limits, times and errors are the same.
+
+    Args:
+        core: The server.
+        exchange: The request.
+        answer: Returns the result, which may be changed.
+        is_known: False for a method that may not exist, which limits must not store.
+
+    Raises:
+        ProtocolError: It failed.
+        InputRequired: It asked a question that needs another round.
+    """
+    method = exchange.method
+    try:
+        made = await core.produce(
+            _tool_of(method, answer), ToolExecutionRequest(method), context_of(exchange), is_known=is_known
+        )
+    except (ToolError, ToolTimeoutError) as error:
+        raise ProtocolError(INTERNAL_ERROR, str(error)) from None
+    result: Json = made.value
+    if exchange.modern:
+        result.setdefault("resultType", "complete")
+    return core.write_produced(method, result, exchange.write)
+
+
 def _tool_of(method: str, answer: Callable[[InvocationContext], Awaitable[Json]]) -> Tool:
-    """Return what runs the handler of a method like a tool, so that limits, times and errors are the same."""
+    """Return a tool that answers a method."""
 
     async def execute(_: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         return ToolExecutionResult((), value=await answer(context))

@@ -18,6 +18,7 @@ from bridge.server.methods.resources import (
     ResourcesUnsubscribe,
     ResourceTemplatesList,
 )
+from bridge.server.methods.skills import DirectoryRead, SkillsGet, SkillsList
 from bridge.server.methods.subscriptions import Listen
 from bridge.server.methods.tasks import TasksCancel, TasksGet, TasksUpdate
 from bridge.server.methods.tools import ToolsCall, ToolsList
@@ -48,6 +49,9 @@ METHODS: dict[str, type[Method]] = {
         TasksGet,
         TasksUpdate,
         TasksCancel,
+        SkillsList,
+        SkillsGet,
+        DirectoryRead,
     )
 }
 """All methods by name."""

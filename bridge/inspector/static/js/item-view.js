@@ -20,7 +20,7 @@ export function itemView({ kind, server: serverName, name }) {
   const key = itemKey(kind, serverName, name);
   return html`<article class="item-view">
     ${heading(kind, item, serverName)} ${views[kind](key, serverName, item)} ${lastRequest(key)}
-    ${kind === "tool" ? definition(item) : nothing}
+    ${kind === "tool" || kind === "skill" ? definition(item) : nothing}
   </article>`;
 }
 
@@ -92,6 +92,12 @@ const views = {
     const uri = expanded(uriTemplate, draft.value ?? {});
     const body = html`${editor(draft)}<p class="muted">URI <code>${visible(uri)}</code></p>`;
     return sending(() => send(key, server, "resources/read", { uri }), "Read", body, draft);
+  },
+  skill(key, server, { uri, resources }) {
+    const files = resources === "dynamic" ? [{ uri }] : resources;
+    const read = (file) => send(key, server, "resources/read", { uri: file.uri });
+    return html`<p class="muted">${resources === "dynamic" ? "generated, cannot be verified" : `files: ${files.length}`}</p>
+      ${files.map((file) => html`<p><button type="button" @click=${() => read(file)}>Read</button> ${visible(file.uri)}</p>`)}`;
   },
   prompt(key, server, { name, arguments: parameters = [] }) {
     const draft = promptDraft(key, server, name, parameters);

@@ -11,6 +11,7 @@ export const KINDS = [
   ["resource", "resources", "Resources", "uri"],
   ["template", "templates", "Resource templates", "uriTemplate"],
   ["prompt", "prompts", "Prompts", "name"],
+  ["skill", "skills", "Skills", "uri"],
 ];
 
 export function sidebar(route) {
@@ -20,7 +21,7 @@ export function sidebar(route) {
   };
   return html`<nav class="sidebar" aria-label="Servers" @keydown=${moveFocus}>
     <input
-      type="search" id="search" placeholder="Search  /" aria-label="Search tools, resources and prompts"
+      type="search" id="search" placeholder="Search  /" aria-label="Search tools, resources, prompts and skills"
       .value=${live(state.search)} @input=${search} @keydown=${openMatch}
     >
     ${repeat(state.servers, ({ name }) => name, (server) => serverList(server, route))}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -70,18 +69,19 @@ class _Collection:
     """Values of its merge keys."""
 
 
-def read_yaml(text: bytes, source: str) -> Any:
+def read_yaml(text: bytes, source: str, *, extra: str = "openapi") -> Any:
     """Parse one document; values that it shares by aliases are the same objects.
 
     Args:
         text: The document.
         source: Its name, for messages.
+        extra: The extra that has ``pyyaml``, for messages.
 
     Raises:
         DefinitionError: It is no YAML, is too large, or has values that are none of JSON.
         MissingExtraError: ``pyyaml`` is not installed.
     """
-    yaml = _yaml()
+    yaml = _yaml(source, extra)
     reader = _Reader(source)
     try:
         for number, event in enumerate(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))):
@@ -94,12 +94,11 @@ def read_yaml(text: bytes, source: str) -> Any:
     return reader.document
 
 
-@cache
-def _yaml() -> ModuleType:
+def _yaml(source: str, extra: str) -> ModuleType:
     try:
         import yaml  # noqa: PLC0415 - of an extra
     except ImportError as error:
-        raise MissingExtraError("an OpenAPI document in YAML", "pyyaml", "openapi") from error
+        raise MissingExtraError(f"{source} in YAML", "pyyaml", extra) from error
     return yaml
 
 

@@ -1,0 +1,150 @@
+"""Skills of remote servers, verified against their digests, and bound to their server and content by pins (SEP-2640).
+
+What a skill asks for, such as ``allowed-tools``, is never granted.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from bridge.client.connection.list_methods import SKILLS, Listed
+from bridge.client.listed_items import made_items
+from bridge.client.selection import not_as_pinned
+from bridge.errors import DefinitionError, ServerError, ServerRefusedError, WireError
+from bridge.protocol.versions import INVALID_PARAMS, METHOD_NOT_FOUND
+from bridge.skills.source import Skills, only_file
+from bridge.tools.context import InvocationContext
+from bridge.wire.resources import contents_from_wire
+from bridge.wire.skills import skill_from_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bridge.client.upstream import Upstream
+    from bridge.client.uris import UriNames
+    from bridge.skills.skill import Skill
+    from bridge.tools.content import File
+    from bridge.types import Json
+
+MAX_SKILLS = 10_000
+"""Maximum skills of a server, over all pages."""
+MAX_PAGES = 1_000
+"""Maximum pages of a list of skills."""
+_logger = logging.getLogger("bridge.client")
+
+
+class SkillServers(Protocol):
+    """The servers of a provider."""
+
+    @property
+    def upstreams(self) -> Mapping[str, Upstream]:
+        """The servers by name."""
+        ...
+
+
+class RemoteSkills(Skills):
+    """The skills of a provider's servers, listed whenever they are asked for.
+
+    With several servers a URI begins with its server's name: ``docs+skill://refunds/SKILL.md``. `Skill.server` is the
+    server's name in the configuration.
+    """
+
+    def __init__(self, servers: SkillServers, uris: UriNames) -> None:
+        self._servers = servers
+        self._uris = uris
+
+    @property
+    def are_offered(self) -> bool:
+        """True if a connected server announces skills."""
+        return any(map(_announces, self._servers.upstreams.values()))
+
+    async def list(self, context: InvocationContext | None = None, *, server: str | None = None) -> tuple[Skill, ...]:
+        """Return the skills of all servers that can be reached, or of one.
+
+        Skills that are malformed, or differ from their pins, are left out and logged.
+
+        Args:
+            context: Context of the request; None for none.
+            server: Name of a server; None for all.
+
+        Raises:
+            DefinitionError: There is no such server.
+            ServerError: The server cannot be reached, or its skills cannot be listed; of several, this is logged.
+        """
+        upstreams = self._servers.upstreams
+        if server is not None and server not in upstreams:
+            raise DefinitionError(f"there is no server {server!r}; servers: {', '.join(upstreams) or 'none'}")
+        found: list[Skill] = []
+        for each in [upstreams[server]] if server is not None else filter(_announces, upstreams.values()):
+            try:
+                found += await self._listed(each, context or InvocationContext())
+            except ServerError as error:
+                if len(upstreams) == 1 or server is not None:
+                    raise
+                _logger.warning("the skills of the server %r cannot be listed: %s", each.name, error)
+        return tuple(found)
+
+    async def get(self, uri: str, context: InvocationContext | None = None) -> Skill | None:
+        """Return a skill by its local URI, also one that its server does not list; see `Skills.get`.
+
+        Raises:
+            PinMismatchError: It differs from its pin.
+            ServerError: Its server cannot be asked, or returned a malformed skill.
+        """
+        remote = self._uris.remote(uri)
+        server = None if remote is None else self._servers.upstreams.get(remote.server)
+        if remote is None or server is None or not _announces(server) or not server.config.admits_resource(remote.uri):
+            return None
+        try:
+            wire = await server.request("skills/get", {"uri": remote.uri}, context or InvocationContext())
+        except ServerRefusedError as error:
+            if error.code in {INVALID_PARAMS, METHOD_NOT_FOUND}:
+                return None
+            raise
+        entry = wire["skill"]
+        if entry.get("uri") != remote.uri:
+            return None
+        if (pins := server.config.pins) is not None:
+            refused = pins.admitted(server.name, SKILLS, Listed([entry])).refused
+            if (reason := refused.get(remote.uri)) is not None:
+                raise not_as_pinned(server.name, f"loading {remote.uri!r}", reason)
+        try:
+            return self._local(server, entry)
+        except (WireError, DefinitionError) as error:
+            _logger.warning("server %r: left out the skill %r: %s", server.name, remote.uri, error)
+            return None
+
+    async def _listed(self, server: Upstream, context: InvocationContext) -> Iterable[Skill]:
+        entries: list[Json] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            params = {} if cursor is None else {"cursor": cursor}
+            page = await server.request(SKILLS.method, params, context)
+            entries += [each for each in page["skills"] if server.config.admits_resource(each["uri"])]
+            if (following := page.get("nextCursor")) is None or following == cursor or len(entries) > MAX_SKILLS:
+                break
+            cursor = following
+        listed, pins = Listed(entries[:MAX_SKILLS]), server.config.pins
+        if pins is not None:
+            listed = pins.admitted(server.name, SKILLS, listed)
+        skills, _ = await made_items(server.name, partial(self._local, server), lambda each: each.uri, (SKILLS, listed))
+        return skills
+
+    def _local(self, server: Upstream, entry: Mapping[str, object]) -> Skill:
+        return skill_from_wire(entry, server.name).at(partial(self._uris.local, server.name))
+
+    async def _fetch(self, skill: Skill, uri: str, context: InvocationContext) -> File:
+        """Read a file from the server of its skill, and from no other."""
+        server = self._servers.upstreams.get(skill.server or "")
+        if server is None:
+            raise DefinitionError(f"the server {skill.server!r} of the skill {skill.uri!r} is not configured any more")
+        remote = self._uris.of_server(server.name, uri)
+        wire = await server.request("resources/read", {"uri": remote}, context)
+        return only_file(contents_from_wire(wire), uri)
+
+
+def _announces(server: Upstream) -> bool:
+    info = server.connection.server_info
+    return info is not None and SKILLS.extension in (info.capabilities.get("extensions") or {})
