@@ -83,7 +83,7 @@ class ListedItems:
 
     async def tools(self, listed: Listed) -> tuple[list[Tool], tuple[str, ...]]:
         """Make the tools."""
-        return await _made(self._server.name, self._make_tool, attrgetter("name"), (TOOLS, listed))
+        return await made_items(self._server.name, self._make_tool, attrgetter("name"), (TOOLS, listed))
 
     async def resources(
         self, listed: Listed, templates: Listed, selection: ResourceSelection | None = None
@@ -91,11 +91,11 @@ class ListedItems:
         """Make the resources and templates; those of one caller's list with their selection."""
         make = partial(remote_resource, server=self._server, uris=self._uris, selection=selection)
         lists = (RESOURCES, listed), (TEMPLATES, templates)
-        return await _made(self._server.name, make, ResourceBox().key_of, *lists)
+        return await made_items(self._server.name, make, ResourceBox().key_of, *lists)
 
     async def prompts(self, listed: Listed) -> tuple[tuple[Prompt, ...], tuple[str, ...]]:
         """Make the prompts that the configuration admits."""
-        prompts, skipped = await _made(self._server.name, self._make_prompt, attrgetter("name"), (PROMPTS, listed))
+        prompts, skipped = await made_items(self._server.name, self._make_prompt, attrgetter("name"), (PROMPTS, listed))
         return tuple(prompt for prompt in prompts if self._config.admits_prompt(prompt.name)), skipped
 
     async def made(self, digest: bytes, lists: Mapping[ListMethod, Listed]) -> CallerListing:
@@ -112,7 +112,7 @@ class ListedItems:
         )
 
 
-async def _made(
+async def made_items(
     server: str, make: Callable[[Json], T], key_of: Callable[[T], str], *lists: tuple[ListMethod, Listed]
 ) -> tuple[list[T], tuple[str, ...]]:
     """Create the items of one feature in batches, so that other tasks can run; those left out are logged.

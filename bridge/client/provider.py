@@ -284,11 +284,7 @@ class McpToolProvider(TaskStarter):
             ServerError: As for `add`; servers that were removed stay removed.
         """
         wanted = {server.name: server for server in servers_from(servers)}
-        unchanged = {
-            name
-            for name, upstream in self._upstreams.items()
-            if name in wanted and wanted[name] in (upstream.connection, upstream.config)
-        }
+        unchanged = {name for name, now in self._upstreams.items() if wanted.get(name) in (now.connection, now.config)}
         removed = [self._upstreams.pop(name) for name in [*self._upstreams] if name not in unchanged]
         added = self._adopt([server for name, server in wanted.items() if name not in unchanged])
         self._upstreams = {name: self._upstreams[name] for name in wanted}

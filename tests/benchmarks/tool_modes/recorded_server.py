@@ -39,4 +39,4 @@ def tools_of(name: str) -> ToolBox:
 
 
 if __name__ == "__main__":
-    bridge.run(tools_of(sys.argv[1]), name=sys.argv[1])
+    bridge.run(bridge.Server(tools_of(sys.argv[1]), name=sys.argv[1]))
