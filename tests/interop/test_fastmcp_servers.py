@@ -20,7 +20,8 @@ from bridge import (
     UrlElicitation,
 )
 from bridge.tools.channel import Channel
-from tests.interop.packages import fastmcp_python, free_port, running
+from tests.interop.packages import fastmcp_python, running
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -26,7 +26,8 @@ from bridge import (
     UrlElicitation,
 )
 from bridge.tools.channel import Channel
-from tests.interop.packages import free_port, npm_server, running
+from tests.interop.packages import npm_server, running
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

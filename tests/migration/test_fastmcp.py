@@ -12,7 +12,8 @@ import pytest
 
 from bridge import ClientHandlers, ElicitationAnswer, File, HttpTransport, Image, McpToolProvider, ServerConfig
 from bridge.testing import TokenSigner
-from tests.interop.packages import fastmcp_tasks_python, free_port, running
+from tests.interop.packages import fastmcp_tasks_python, running
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
