@@ -39,10 +39,12 @@ settings.load_profile("bridge")
 
 
 def pytest_configure() -> None:
-    """Let programs that tests start receive SIGINT, which background jobs of a shell ignore.
+    """Disable the garbage collector until tests are collected; let programs of tests receive SIGINT.
 
-    A pytest that they start has no plugin of langchain, as this one: it warns on Python 3.14.
+    Background jobs of a shell ignore SIGINT. A pytest that tests start has no plugin of langchain, as this one: it
+    warns on Python 3.14.
     """
+    gc.disable()  # collection takes a quarter less time
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("PYTEST_ADDOPTS", "-p no:langsmith_plugin")
@@ -65,6 +67,7 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from visiting modules and tests: each visit of all takes 0.4 seconds."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

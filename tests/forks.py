@@ -29,14 +29,31 @@ if TYPE_CHECKING:
 
 IS_POSSIBLE = hasattr(os, "fork")
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("call", "chat", "inspect", "install", "list", "login", "logout", "pin", "serve", "status")
+COMMANDS = (
+    *("call", "chat", "doctor", "inspect", "install", "list", "login", "logout", "pin", "prompt", "read", "serve"),
+    *("status", "task"),
+)
 IMPORTED = (
     *(f"bridge.cli.{command}" for command in COMMANDS),
     *("bridge.cli.serve.gateway", "bridge.cli.serve.http", "bridge.cli.serve.stdio", "bridge.client"),
-    *("bridge.hosting.httptools_parser", "bridge.hosting.serve", "bridge.hosting.workers"),
+    *("bridge.client.auth.login", "bridge.client.connection.supervisor", "bridge.client.transports.http_client"),
+    *(
+        "bridge.client.transports.sse",
+        "bridge.client.transports.stdio_lines",
+        "bridge.client.transports.streamable_http",
+    ),
+    *("bridge.doctor.rules", "bridge.hosting.httptools_parser", "bridge.hosting.serve", "bridge.hosting.workers"),
+    *("bridge.models.openai.model", "bridge.prompts.function", "bridge.resources.function", "bridge.server.auth.jwt"),
     *("bridge.server.http.app", "bridge.server.limits.accounts", "bridge.server.stdio.server"),
-    *("anyio._backends._asyncio", "filelock", "httpcore2", "mcp.client.auth", "openai", "truststore"),
-    *("uvicorn.lifespan.on", "uvloop"),
+    *(
+        "bridge.server.unmatched_names",
+        "bridge.service.ai_service",
+        "bridge.telemetry.tasks",
+        "bridge.tools.search.index",
+    ),
+    *("anyio._backends._asyncio", "docstring_parser", "encodings.idna", "filelock", "httpcore2", "jsonschema"),
+    *("mcp.client.auth", "openai.resources.chat.completions", "prompt_toolkit", "rich.console", "truststore"),
+    *("uvicorn.lifespan.on", "uvicorn.loops.auto", "uvloop"),
 )
 """Modules that every process has from the start. None of them reads environment variables that tests set."""
 _STARTING = Lock()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +28,7 @@ class RedisServer:
         program = shutil.which("redis-server")
         if program is None:
             pytest.skip("redis-server is not installed")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"redis://127.0.0.1:{port}/0"
         self._command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
         self._process: subprocess.Popen[str] | None = None

@@ -17,6 +17,7 @@ from tests import forks
 from tests.client import reports as reporting
 from tests.client.guard import Guard, guarded
 from tests.client.proxy import Proxy
+from tests.ports import free_port
 from tests.processes import ROOT, ServerProcess, serving
 
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ class RemoteServer:
         self._served = (served, *options)
         self._stack = ExitStack()
         self.process: ServerProcess | None = None
-        self.port = 0
+        self.port = free_port()
 
     async def start(self, transport: str = "http") -> None:
-        """Start it; at its earlier port if it had one."""
+        """Start it, each time at the same port."""
         words = ("-m", "bridge", "serve", *self._served, "--transport", transport, "--port", str(self.port))
         self.process = await anyio.to_thread.run_sync(partial(self._stack.enter_context, serving(*words)))
         self.port = int(self.process.origin.rpartition(":")[2])

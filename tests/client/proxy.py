@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio.abc import SocketAttribute, SocketListener
+from anyio.abc import SocketListener
+
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,7 +32,7 @@ class Proxy:
     """
 
     def __init__(self, target_port: int) -> None:
-        self.port = 0
+        self.port = free_port()
         self.is_silent = False
         self.is_slow = False
         self.bytes_left: int | None = None
@@ -52,11 +54,10 @@ class Proxy:
         await self.cut()
 
     async def accept(self) -> None:
-        """Accept connections, at its earlier port if it had one."""
+        """Accept connections, each time at the same port."""
         assert self._tasks is not None
         multi = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=self.port, reuse_port=False)
         (self._listener,) = (listener for listener in multi.listeners if isinstance(listener, SocketListener))
-        self.port = multi.extra(SocketAttribute.local_port)
         self._tasks.start_soon(self._listen, self._listener)
 
     @asynccontextmanager

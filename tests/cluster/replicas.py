@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 import anyio
 import anyio.to_thread
 
+from tests.ports import free_port
 from tests.processes import serving
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Replicas:
     """
 
     def __init__(self, redis_url: str) -> None:
-        self.ports = [0] * COUNT
+        self.ports = [free_port() for _ in range(COUNT)]
         self.kills = 0
         self._redis_url = redis_url
         self._running: dict[int, tuple[ServerProcess, ExitStack]] = {}
@@ -53,7 +54,6 @@ class Replicas:
         words = ("-m", "bridge", "serve", SERVED, "--name", "cluster", "--transport", "http")
         context = serving(*words, "--port", str(self.ports[index]), environment={"BRIDGE_REDIS_URL": self._redis_url})
         server = await anyio.to_thread.run_sync(partial(stack.enter_context, context))
-        self.ports[index] = int(server.origin.rpartition(":")[2])
         self._running[index] = (server, stack)
         self._started.set()
 

@@ -23,7 +23,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import warnings
@@ -43,6 +42,7 @@ from bridge.telemetry import current
 from tests import forks
 from tests.docs.chat_api import running_chat_api
 from tests.markdown import ROOT, commands_of
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -290,14 +290,6 @@ def python_in(line: str) -> tuple[list[str] | None, dict[str, str]]:
     if _SHELL.search(_QUOTED.sub("", line)) or program not in _PYTHON or "pytest" in arguments:
         return None, settings  # pytest rewrites modules while it imports them
     return [*_PYTHON[program], *arguments], settings
-
-
-def free_port() -> int:
-    """Return a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def check(language: str, text: str) -> None:

@@ -15,7 +15,7 @@ from tests.gateway.credentials.connected import ADA, BOB, Reached
 from tests.gateway.credentials.seeing import seeing
 from tests.gateway.credentials.test_questions_for_credentials import asked_url, connect, modern_call
 from tests.gateway.credentials.test_served_gateway import at_authority, text_of
-from tests.interop.packages import free_port
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING
 import anyio
 import httpx
 import pytest
+
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -40,13 +41,6 @@ def nginx(folder: Path, ports: dict[int, int]) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def _answer(stream: SocketStream) -> None:

@@ -222,7 +222,7 @@ def test_an_app_that_fails_before_its_response_is_answered_500(
     parser: type[HttpParser], target: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with served(parser) as port, connected(port) as connection:
-        connection.sendall(get(target))
+        connection.sendall(get(target, CLOSE))
         text = until_closed(connection)
     assert text.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
     assert text.endswith(b"\r\n\r\nInternal Server Error")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -128,13 +127,6 @@ def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     if done.returncode:
         raise subprocess.SubprocessError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()[-500:]}")
-
-
-def free_port() -> int:
-    """Return a free port, for a server that cannot report the one it was given."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -11,7 +11,8 @@ import pytest
 from bridge import ClientHandlers, HttpTransport, InvocationContext, McpToolProvider, ServerConfig, StdioTransport
 from bridge.tools import Elicitation, ElicitationAnswer, UrlElicitation
 from bridge.tools.channel import Channel
-from tests.interop.packages import fastmcp_python, free_port, running
+from tests.interop.packages import fastmcp_python, running
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -23,7 +23,8 @@ from bridge.tools import Elicitation, ElicitationAnswer, UrlElicitation
 from bridge.tools.channel import Channel
 from tests.client.http_client import sent_by
 from tests.interop.counterpart import MODERN
-from tests.interop.packages import free_port, running
+from tests.interop.packages import running
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

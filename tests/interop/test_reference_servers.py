@@ -21,7 +21,8 @@ from bridge import (
 )
 from bridge.tools import Elicitation, ElicitationAnswer, Root, Sampling, SamplingAnswer, UrlElicitation
 from bridge.tools.channel import Channel
-from tests.interop.packages import free_port, npm_server, running
+from tests.interop.packages import npm_server, running
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,7 +13,8 @@ import pytest
 from bridge import ClientHandlers, File, HttpTransport, Image, McpToolProvider, ServerConfig
 from bridge.testing import TokenSigner
 from bridge.tools import ElicitationAnswer
-from tests.interop.packages import fastmcp_tasks_python, free_port, running
+from tests.interop.packages import fastmcp_tasks_python, running
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

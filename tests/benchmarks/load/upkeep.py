@@ -21,7 +21,7 @@ from tests.benchmarks.http_server import HttpServer, serving
 from tests.benchmarks.load.balancer import balancing
 from tests.benchmarks.load.memory import Usage, usage
 from tests.benchmarks.processes import LIMIT_SECONDS, children
-from tests.interop.packages import free_port
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+from http.client import HTTPResponse
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -102,15 +103,15 @@ def test_a_cancellation_reaches_the_replica_that_runs_the_call(replicas: Replica
     talk = Talk(replicas.one)
     with listening() as listener:
         body = {"jsonrpc": "2.0", "id": 5, **call("hold", token=token, port=listener.getsockname()[1])}
-        with httpx.stream("POST", replicas.one, json=body, headers=talk.headers, timeout=DEADLINE_SECONDS) as response:
-            running, _ = listener.accept()
+        with http.posted(replicas.one, body, talk.headers) as connection, listener.accept()[0] as running:
             running.settimeout(DEADLINE_SECONDS)
             assert running.recv(100) == b"running"
             cancelled = talk.post(replicas.other, method="notifications/cancelled", params={"requestId": 5})
             assert cancelled.status_code == 202
             assert running.recv(100) in {b"cancelled", b""}
-            assert "Request cancelled" in response.read().decode()
-        running.close()
+            with HTTPResponse(connection, method="POST") as response:
+                response.begin()
+                assert "Request cancelled" in response.read().decode()
 
 
 def test_the_log_level_of_a_session_is_that_of_every_replica(replicas: Replicas) -> None:

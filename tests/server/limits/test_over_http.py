@@ -262,7 +262,7 @@ def test_who_hangs_up_does_not_get_around_the_calls_at_once() -> None:
     ):
         ada = Handshake(client, origin, bearer(ADA))
         try:
-            with client.stream("POST", ada.url, json=http.call("hold"), headers=ada.headers | ada.credential):
+            with http.posted(ada.url, http.call("hold"), ada.headers | ada.credential):
                 assert held.started.acquire(timeout=DEADLINE_SECONDS)
             answer = ada.ask(http.call("hold") | {"id": 2})
             assert told(answer).startswith("too many calls at once")
