@@ -112,7 +112,7 @@ class ServiceSkills:
         given = f"{skill.root}/{path}"
         file = await self._skills.read(skill, given if skill.file(given) else skill.uri_of(path), context=context)
         if isinstance(file.content, bytes):
-            raise ToolError(f"the file {clip(path)!r} is no text: {len(file.content):,} bytes of {file.mime_type}")
+            raise ToolError(f"the file {clip(path)!r} is not text: {len(file.content):,} bytes of {file.mime_type}")
         return f"[file {path!r} of the skill {skill.name!r}{_origin(skill)}]\n\n{file.content}"
 
 

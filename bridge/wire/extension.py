@@ -82,7 +82,7 @@ class Extension:
         for handlers in (self.methods, self.notifications):
             for method, handler in handlers.items():
                 if not callable(handler):
-                    raise DefinitionError(f"{what}, {method!r}: {short_repr(handler)} is no function")
+                    raise DefinitionError(f"{what}, {method!r}: {short_repr(handler)} is not a function")
                 if method.startswith(NOTIFICATION_PREFIX) != (handlers is self.notifications):
                     raise DefinitionError(
                         f"{what}: names of notifications begin with {NOTIFICATION_PREFIX!r}, and those of methods do "

@@ -25,7 +25,7 @@ def add(a: int, b: int) -> int:
 
 
 class Assistant(Protocol):
-    """What the model implements."""
+    """The interface that the model implements."""
 
     @system_message("Be brief.")
     def chat(self, name: Annotated[str, MemoryId], message: str) -> Result[str]:

@@ -116,9 +116,9 @@ class Site:
     """A server that accepts tokens of an authorization server, and a gateway in front of it."""
 
     provider: Provider
-    """That of the gateway's callers."""
+    """The provider of the gateway's callers."""
     authority: Provider
-    """That of the server."""
+    """The provider of the server."""
     server_url: str
     folder: Path
     port: int
