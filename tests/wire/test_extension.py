@@ -16,7 +16,7 @@ from bridge.wire.extension import APPS, TASKS, Extension, extensions_of
         ({"id": "com.example/x", "settings": []}, "settings of the extension 'com.example/x' must be a dict"),
         ({"id": "com.example/x", "settings": {"a": object()}}, "cannot be written as JSON"),
         ({"id": "com.example/x", "client_settings": {"a": {2, object()}}}, "cannot be written as JSON"),
-        ({"id": "com.example/x", "methods": {"x/get": "no"}}, "'x/get': 'no' is no function"),
+        ({"id": "com.example/x", "methods": {"x/get": "no"}}, "'x/get': 'no' is not a function"),
         ({"id": "com.example/x", "methods": {"notifications/x": print}}, "names of notifications begin with"),
         ({"id": "com.example/x", "notifications": {"x/changed": print}}, "names of notifications begin with"),
     ],
