@@ -46,13 +46,15 @@ from bridge.private_files import open_private
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from bridge.cli.targets.target import Target
     from bridge.client.config.servers import ServerConfig
     from bridge.inspector.access import AccessTokens
+    from bridge.inspector.configuration import GivenServer
     from bridge.inspector.inspector import Inspector
     from bridge.inspector.snippets import Origin
+    from bridge.types import Json
 
 _MAX_CALL_SECONDS = 3600.0
 """Maximum seconds of a call, in which a person may answer questions."""
@@ -110,7 +112,8 @@ def command(
         from bridge.inspector.questions import SamplingModel  # noqa: PLC0415 - as above
 
         sampling_model = None if chat_model is None else SamplingModel(str(model), chat_model)
-        inspector = Inspector(_servers(meant, options), model=sampling_model)
+        configuration = _Configuration(meant, options)
+        inspector = Inspector(_servers(meant, options), configuration=configuration, model=sampling_model)
         bound = sockets.bind(sockets.resolve(HOST, port))
         tokens = AccessTokens(lambda token: print_message(f"the address was used; now serving it at {page}{token}"))
         page = sockets.url_of(HOST, bound[0].getsockname()[1], f"{tokens.path}/?token=")
@@ -120,25 +123,94 @@ def command(
     return 0
 
 
-def _servers(targets: Sequence[Target], options: ServerOptions) -> list[tuple[ServerConfig, Origin]]:
+def _servers(targets: Sequence[Target], options: ServerOptions) -> list[GivenServer]:
     """The servers of all targets under unique names, each with the target that it comes from."""
-    from bridge.cli.targets.servers import pinned, with_timeout  # noqa: PLC0415 - after usage errors
+    from bridge.client.config.formats import is_disabled  # noqa: PLC0415 - after usage errors
     from bridge.gateway import merged_servers  # noqa: PLC0415 - as above
+    from bridge.inspector.configuration import GivenServer  # noqa: PLC0415 - as above
 
     groups: list[tuple[str, list[ServerConfig]]] = []
-    found: dict[str, tuple[ServerConfig, Origin]] = {}
+    found: dict[str, GivenServer] = {}
+    disabled: dict[str, Json] = {}
     for target in targets:
-        configs = pinned(_configs(target, is_alone=len(targets) == 1), options.upstream)
-        patient = (replace(each, max_call_seconds=max(each.max_call_seconds, _MAX_CALL_SECONDS)) for each in configs)
-        limited = [with_timeout(config, options.timeout) for config in patient]
-        groups.append((target.name, limited))
+        configs = _adapted(_configs(target, is_alone=len(targets) == 1), options)
+        groups.append((target.name, configs))
+        entries = _entries(target)
         for config in merged_servers(groups):
             if config.name not in found:
-                own = next(each for each in limited if replace(each, name=config.name) == config)
-                found[config.name] = config, _origin(target, own)
+                own = next(each for each in configs if replace(each, name=config.name) == config)
+                found[config.name] = GivenServer(
+                    name=config.name,
+                    config=config,
+                    entry=entries[own.name],
+                    origin=_origin(target, own),
+                    saved_name=own.name if isinstance(target, ConfigTarget) else None,
+                )
+        if isinstance(target, ConfigTarget) and target.server is None:
+            disabled |= {name: entry for name, entry in entries.items() if is_disabled(entry)}
     if not found:
         raise TargetError("there are no servers in these targets")
-    return list(found.values())
+    others = (
+        GivenServer(name=name, config=None, entry=entry, saved_name=name)
+        for name, entry in disabled.items()
+        if name not in found
+    )
+    return [*found.values(), *others]
+
+
+def _adapted(configs: Iterable[ServerConfig], options: ServerOptions) -> list[ServerConfig]:
+    """Servers with the settings of the command line, and with time for a person to answer questions."""
+    from bridge.cli.targets.servers import pinned, with_timeout  # noqa: PLC0415 - after usage errors
+
+    held = pinned(configs, options.upstream)
+    patient = (replace(each, max_call_seconds=max(each.max_call_seconds, _MAX_CALL_SECONDS)) for each in held)
+    return [with_timeout(config, options.timeout) for config in patient]
+
+
+def _entries(target: Target) -> dict[str, Any]:
+    """Entries of a target's servers, as an ``mcp.json`` has them; values of headers are left to the environment."""
+    from bridge.cli.install.client_entries import client_entry  # noqa: PLC0415 - after usage errors
+    from bridge.client.config.loading import load_entries  # noqa: PLC0415 - as above
+    from bridge.inspector.snippets import header_variable  # noqa: PLC0415 - as above
+
+    if isinstance(target, ConfigTarget):
+        return load_entries(target.path)
+    entry = client_entry(target)
+    if isinstance(target, UrlTarget) and target.headers:
+        entry["headers"] = {name: f"${{{header_variable(name)}}}" for name, _ in target.headers}
+    return {target.name: entry}
+
+
+class _Configuration:
+    """Entries of servers that the page adds and changes, and the file of the only configuration among the targets."""
+
+    def __init__(self, targets: Sequence[Target], options: ServerOptions) -> None:
+        paths = {target.path for target in targets if isinstance(target, ConfigTarget)}
+        self._path = next(iter(paths)) if len(paths) == 1 else None
+        self._options = options
+        self.path = None if self._path is None else str(self._path)
+
+    def read(self, name: str, entry: Json, *, is_saved: bool) -> tuple[ServerConfig, Origin]:
+        """Read an entry with the settings of the file and of the command line."""
+        from bridge.client.config.loading import parse_entry  # noqa: PLC0415 - after usage errors
+        from bridge.client.transports.http import HttpTransport  # noqa: PLC0415 - as above
+        from bridge.inspector.snippets import Origin  # noqa: PLC0415 - as above
+
+        (config,) = _adapted([parse_entry(name, entry, self._path)], self._options)
+        if is_saved and self._path is not None:
+            return config, _origin(ConfigTarget(self._path), config)
+        if isinstance(config.transport, HttpTransport):
+            return config, Origin(argument=config.transport.redacted(), headers=tuple(config.transport.headers))
+        return config, Origin(command=(str(entry.get("command")), *map(str, entry.get("args") or ())))
+
+    def save(self, name: str, entry: Json) -> None:
+        """Write an entry to the file."""
+        from bridge.cli.install.config_files import only_writer, set_entry  # noqa: PLC0415 - after usage errors
+
+        if self._path is None:
+            raise TargetError("the page was not opened with one mcp.json, into which a server could be written")
+        with only_writer(self._path):
+            set_entry(self._path, None, name, entry)
 
 
 def _configs(target: Target, *, is_alone: bool) -> list[ServerConfig]:

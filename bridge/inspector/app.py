@@ -13,7 +13,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bridge.client.output_schema import OutputSchema
-from bridge.errors import ChatModelError, ToolError, WireError
+from bridge.client.uris import APP_TYPE
+from bridge.errors import BridgeError, ChatModelError, ToolError, WireError
 from bridge.inspector.access import SANDBOX_PATH, AccessGuard
 from bridge.inspector.apps import app_of
 from bridge.inspector.page_json import page_json
@@ -61,6 +62,8 @@ def inspector_app(inspector: Inspector, tokens: AccessTokens) -> ASGIApp:
         Route("/messages/{number:int}", page.message),
         Route("/check", page.check, methods=["POST"]),
         Route("/complete", page.complete, methods=["POST"]),
+        Route("/servers", page.put_server, methods=["POST"]),
+        Route("/servers", page.entries),
         Route("/servers/{name}/refresh", page.refresh, methods=["POST"]),
         Route("/servers/{name}/restart", page.restart, methods=["POST"]),
         Mount("/static", StaticFiles(directory=_STATIC)),
@@ -197,6 +200,22 @@ class _Page:
         if not isinstance(params, dict):
             raise HTTPException(400, "a completion has parameters, which are an object")
         return _json({"values": await server.completed(params)})
+
+    async def entries(self, _: Request) -> Response:
+        """All servers as an ``mcp.json`` has them."""
+        return _json({"mcpServers": self._inspector.entries()})
+
+    async def put_server(self, request: Request) -> Response:
+        """Add or change a server; its entry may name any command of this machine, as the file may."""
+        body = await _body(request)
+        name, entry = body.get("name"), body.get("entry")
+        if not isinstance(name, str) or not name.strip() or not isinstance(entry, dict):
+            raise HTTPException(400, "a server has a name and an entry, which is an object")
+        try:
+            await self._inspector.put(name, entry, is_saved=body.get("save") is True)
+        except BridgeError as error:
+            raise HTTPException(400, str(error)) from error
+        return _json({})
 
     async def refresh(self, request: Request) -> Response:
         self._server(request.path_params["name"]).refresh()

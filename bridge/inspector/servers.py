@@ -71,6 +71,8 @@ class InspectedServer:
         self.connection = Connection(config, handlers=handlers)
         self._awaited: str | None = None
         self._on_change = on_change
+        self._stopped = anyio.Event()
+        self._ended = anyio.Event()
         self._wanted = anyio.Event()
         self.connection.on_message(lambda direction, text: on_message(config.name, direction, text))
         self.connection.on_state(self._state_changed)
@@ -80,16 +82,28 @@ class InspectedServer:
     async def run(self) -> None:
         """Connect, and list whenever the lists may have changed; closes the connection when it is cancelled."""
         try:
-            await self.connection.open(wait=False)
-            while True:
-                await self._wanted.wait()
-                self._wanted = anyio.Event()
-                if self.connection.state is ConnectionState.READY:
-                    self.offers = await self._listed()
-                    self._on_change(self)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._follow)
+                await self._stopped.wait()
+                tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 await self.connection.aclose()
+            self._ended.set()
+
+    async def _follow(self) -> None:
+        await self.connection.open(wait=False)
+        while True:
+            await self._wanted.wait()
+            self._wanted = anyio.Event()
+            if self.connection.state is ConnectionState.READY:
+                self.offers = await self._listed()
+                self._on_change(self)
+
+    async def stop(self) -> None:
+        """End `run`, and wait until the connection is closed."""
+        self._stopped.set()
+        await self._ended.wait()
 
     def refresh(self) -> None:
         """Request new lists."""
@@ -203,6 +217,26 @@ class InspectedServer:
             yield
         finally:
             self._awaited = None
+
+
+def disabled_summary(name: str) -> Json:
+    """Summary of a server that is disabled."""
+    return {
+        "name": name,
+        "state": "disabled",
+        "transport": None,
+        "address": None,
+        "era": None,
+        "protocolVersion": None,
+        "info": None,
+        "error": None,
+        "problems": [],
+        "awaited": None,
+        "tools": [],
+        "resources": [],
+        "templates": [],
+        "prompts": [],
+    }
 
 
 def definition_tokens(tool: Json) -> int:

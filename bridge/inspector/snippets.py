@@ -51,7 +51,7 @@ def as_call_line(origin: Origin, tool: str, arguments: Json) -> str:
     else:
         words += ["--json", escaped_json(json.dumps(arguments, ensure_ascii=False))]
     for name in origin.headers:
-        words += ["--header", f"{name}: ${{{_variable(name)}}}"]
+        words += ["--header", f"{name}: ${{{header_variable(name)}}}"]
     return shlex.join([*words, *(["--", *origin.command] if origin.command else [])])
 
 
@@ -90,7 +90,7 @@ def _expectations(result: Json | None) -> list[str]:
 def _server(origin: Origin) -> tuple[list[str], str]:
     """Names to import, and the argument of ``connect``."""
     if origin.headers:
-        headers = ", ".join(f"{name!r}: '${{{_variable(name)}}}'" for name in origin.headers)
+        headers = ", ".join(f"{name!r}: '${{{header_variable(name)}}}'" for name in origin.headers)
         return ["connect"], f"{{'mcpServers': {{'server': {{'url': {origin.argument!r}, 'headers': {{{headers}}}}}}}}}"
     command = ("bridge", "serve", origin.argument, *origin.options) if origin.is_python else origin.command
     if not command:
@@ -99,7 +99,8 @@ def _server(origin: Origin) -> tuple[list[str], str]:
     return ["ServerConfig", "StdioTransport", "connect"], f"ServerConfig(name='server', transport={transport})"
 
 
-def _variable(header: str) -> str:
+def header_variable(header: str) -> str:
+    """Name of the variable of the environment that a header's value is left to."""
     return re.sub(r"\W", "_", header).upper()
 
 

@@ -98,6 +98,7 @@ def test_several_targets_are_servers_under_their_own_names(start: Start, directo
             "calculator": "modern",
             "mcp-calculator": "handshake",
             "python": "modern",
+            "off": None,
         }
         for name, expected in {
             "calculator": f"bridge call {directory}/calculator.py add a=1",

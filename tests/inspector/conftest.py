@@ -14,10 +14,12 @@ import pytest
 import uvicorn
 
 from bridge.client import HttpTransport, ServerConfig
+from bridge.client.config.loading import parse_entry
 from bridge.hosting import sockets
 from bridge.hosting.server import BackgroundServer
 from bridge.inspector.access import AccessTokens
 from bridge.inspector.app import inspector_app
+from bridge.inspector.configuration import GivenServer
 from bridge.inspector.inspector import Inspector
 from bridge.inspector.snippets import Origin
 from tests.client.conftest import RemoteServer, forked
@@ -25,6 +27,7 @@ from tests.client.conftest import RemoteServer, forked
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from bridge.inspector.configuration import Configuration
     from bridge.inspector.questions import SamplingModel
 
 DEADLINE_SECONDS = 30
@@ -121,13 +124,32 @@ class OpenPage:
         return await self.get(f"/requests/{number}")
 
 
+class NoFile:
+    """Reads entries; there is no file to write them to."""
+
+    path: str | None = None
+
+    def read(self, name: str, entry: Any, *, is_saved: bool) -> tuple[ServerConfig, Origin]:
+        """Read an entry."""
+        assert not is_saved
+        return parse_entry(name, entry), Origin(command=(entry["command"], *entry["args"]))
+
+    def save(self, name: str, entry: Any) -> None:
+        """Fail: a page without a file saves nothing."""
+        raise AssertionError((name, entry))
+
+
 @asynccontextmanager
 async def inspecting(
-    *configs: ServerConfig, origin: Origin | None = None, model: SamplingModel | None = None
+    *configs: ServerConfig,
+    origin: Origin | None = None,
+    model: SamplingModel | None = None,
+    configuration: Configuration | None = None,
 ) -> AsyncIterator[OpenPage]:
     """An inspector of these servers, with its page open."""
     own = origin or Origin(argument=TRAVEL, is_python=True)
-    inspector = Inspector([(config, own) for config in configs], model=model)
+    given = [GivenServer(name=config.name, config=config, origin=own) for config in configs]
+    inspector = Inspector(given, configuration=configuration or NoFile(), model=model)
     bound = sockets.bind(sockets.resolve("127.0.0.1", 0))
     tokens = AccessTokens(lambda token: None)
     url = sockets.url_of("127.0.0.1", bound[0].getsockname()[1], tokens.path)

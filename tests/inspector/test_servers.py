@@ -16,7 +16,8 @@ from bridge.inspector.page_json import page_json
 from bridge.types import FEATURES
 from tests.client.conftest import python_config
 from tests.client.scripted import listed, scripted_config
-from tests.inspector.conftest import inspecting, travel
+from tests.inspector.conftest import TRAVEL, inspecting, travel
+from tests.processes import ROOT
 
 if TYPE_CHECKING:
     from bridge.types import Feature
@@ -224,3 +225,39 @@ async def test_arguments_of_prompts_and_variables_of_templates_are_completed(pag
     assert await values("days", "", plan, city="Oslo") == ["2 days in Oslo", "3 days in Oslo"]
     assert await values("city", "v", timetable) == ["Vienna"]
     assert await values("city", "v", {"type": "ref/prompt", "name": "none"}) == []
+
+
+async def test_servers_are_added_changed_disabled_and_enabled() -> None:
+    arguments = ["-m", "bridge", "serve", TRAVEL]
+    entry = {"command": sys.executable, "args": arguments, "cwd": str(ROOT)}
+    async with inspecting(travel()) as page:
+        await page.listed()
+        await page.post("/servers", {"name": "other", "entry": entry})
+        other = await page.listed("other")
+        assert [each["name"] for each in page.inspector.state()["servers"]] == ["travel", "other"]
+        assert other["info"]["name"] == "travel"
+        await page.post("/servers", {"name": "travel", "entry": {"disabled": True}})
+        assert page.inspector.state()["servers"][0]["state"] == "disabled"
+        refused = await page.client.post("/requests", json={"server": "travel", "method": "tools/call", "params": {}})
+        assert refused.status_code == 404
+        await page.post("/servers", {"name": "travel", "entry": {}})  # its entry is not read again
+        await page.listed()
+        assert await page.get("/servers") == {"mcpServers": {"travel": {}, "other": entry}}
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"name": "other", "entry": {"command": ""}}, "'command'"),
+        ({"name": "other", "entry": {"url": "ftp://a"}}, "'url'"),
+        ({"name": "travel", "entry": {"command": "a", "args": "b"}}, "'args'"),
+        ({"name": " ", "entry": {"command": "a"}}, "a server has a name"),
+        ({"name": "other", "entry": ["a"]}, "an entry, which is an object"),
+    ],
+)
+async def test_an_entry_that_is_wrong_changes_nothing(page: OpenPage, body: Any, problem: str) -> None:
+    before = page.inspector.servers["travel"]
+    response = await page.client.post("/servers", json=body)
+    assert (response.status_code, problem in response.text) == (400, True), response.text
+    assert page.inspector.servers == {"travel": before}
+    assert before.connection.state.value == "ready"

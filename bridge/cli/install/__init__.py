@@ -15,12 +15,12 @@ import click
 from bridge.cli.completion import complete_targets
 from bridge.cli.install.client_entries import client_entry
 from bridge.cli.install.clients import CLIENTS
-from bridge.cli.install.config_files import member_of, only_writer, regular_file, replace_file, with_member
+from bridge.cli.install.config_files import only_writer, set_entry
 from bridge.cli.reporting import CommandError, logging_option
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import ConfigTarget, LocalTarget, TargetCommand, only_target
 from bridge.cli.terminal import write_json
-from bridge.errors import ConfigError
+from bridge.errors import ConfigError, TargetError
 from bridge.hosting.process import print_message, redirect_stdout
 
 if TYPE_CHECKING:
@@ -113,20 +113,10 @@ def _with_environment(entry: Entry, variables: tuple[str, ...]) -> Entry:
 
 
 def _write(path: Path, client: Client, name: str, entry: Entry) -> None:
-    try:
-        file = regular_file(path)
-        text = file.read_bytes().decode() if file.exists() else ""
-        if member_of(text, client.section, name, str(path)) == entry:
-            print_message(f"{path} has this entry already; nothing was written")
-            return
-        edited = with_member(text, client.section, name, entry, str(path))
-        backup = replace_file(path, edited.encode())
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{path} is not UTF-8; it was not changed") from error
-    except (ValueError, ConfigError) as error:
-        raise CommandError(f"{error}; it was not changed") from error
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror or error}; it was not changed") from error
+    is_written, backup = set_entry(path, client.section, name, entry)
+    if not is_written:
+        print_message(f"{path} has this entry already; nothing was written")
+        return
     print_message(f"wrote {name!r} to {path}" + (f"; the previous content is in {backup}" if backup else ""))
     if client.title is not None:
         print_message(f"restart {client.title} to use it; bridge doctor --client {client.name} checks it")

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.cli.reporting import CommandError
 from bridge.client.config.document import blank_comments, parse_jsonc
+from bridge.client.config.formats import map_of
+from bridge.errors import ConfigError
 from bridge.private_files import open_private
 from bridge.text import with_count
 
@@ -57,6 +59,37 @@ def with_member(text: str, section: str, name: str, value: Mapping[str, Any], so
     document.setdefault(section, {})[name] = value
     assert parse_jsonc(_without_mark(edited), source) == document
     return edited
+
+
+def set_entry(path: Path, section: str | None, name: str, entry: Mapping[str, Any]) -> tuple[bool, Path | None]:
+    """Set a member of a file's object under ``section``, by default the one that has, or would get, this server.
+
+    Returns:
+        False if the file has this entry already, and the backup; None for a file that is new or unchanged.
+
+    Raises:
+        CommandError: The file cannot be written; it is unchanged.
+    """
+    try:
+        file = regular_file(path)
+        text = file.read_bytes().decode() if file.exists() else ""
+        where = section or _section_of(text, name, str(path))
+        if member_of(text, where, name, str(path)) == entry:
+            return False, None
+        return True, replace_file(path, with_member(text, where, name, entry, str(path)).encode())
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} is not UTF-8; it was not changed") from error
+    except (ValueError, ConfigError) as error:
+        raise CommandError(f"{error}; it was not changed") from error
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror or error}; it was not changed") from error
+
+
+def _section_of(text: str, name: str, source: str) -> str:
+    document = parse_jsonc(_without_mark(text), source) if text.strip("\ufeff \t\r\n") else {}
+    if not isinstance(document, dict) or (section := map_of(document, name)) is None:
+        raise ValueError(f"{source}: it has no 'mcpServers', into which the server could be written")
+    return section
 
 
 def member_of(text: str, section: str, name: str, source: str) -> Any:

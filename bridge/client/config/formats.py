@@ -29,7 +29,8 @@ _MAPS = ("mcpServers", "servers")
 _PINNING = ("pins", "pinMode")
 _PREFIX = "prefix"
 _TOOLS = "tools"
-_ROOT_KEYS = frozenset({*_MAPS, *_PINNING, _PREFIX, _TOOLS, "inputs", "$schema"})
+_SETTINGS = (*_PINNING, _PREFIX, _TOOLS, "inputs")
+_ROOT_KEYS = frozenset({*_MAPS, *_SETTINGS, "$schema"})
 _MAX_NAMES = 5
 
 _KEY_SPELLINGS = {
@@ -95,6 +96,21 @@ def read_root(document: Any, diagnostics: Diagnostics) -> Root:
         _choice(document, _PREFIX, get_args(Prefixing), diagnostics),
         _choice(document, _TOOLS, get_args(ToolListing), diagnostics),
     )
+
+
+def with_only(document: Any, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Configuration of one server with the settings that a configuration has for all of its servers."""
+    is_named = isinstance(document, Mapping) and any(key in document for key in _MAPS)
+    settings = {key: document[key] for key in _SETTINGS if key in document} if is_named else {}
+    return {**settings, _MAPS[0]: {name: entry}}
+
+
+def map_of(document: Mapping[str, Any], name: str) -> str | None:
+    """Key of the object that has, or would get, a server; None if the servers are at the root."""
+    maps = [key for key in _MAPS if key in document and not _is_server(document[key])]
+    if not maps:
+        return None if document else _MAPS[0]
+    return next((key for key in maps if isinstance(document[key], Mapping) and name in document[key]), maps[0])
 
 
 def _choice(document: Mapping[str, Any], key: str, choices: tuple[str, ...], diagnostics: Diagnostics) -> Any:

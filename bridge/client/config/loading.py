@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import ValidationError
 
 from bridge.client.config.document import Diagnostics, json_type_name, parse_jsonc
-from bridge.client.config.formats import canonical_key, is_disabled, normalize_entry, not_an_entry, read_root
+from bridge.client.config.formats import canonical_key, is_disabled, normalize_entry, not_an_entry, read_root, with_only
 from bridge.client.config.schema import ServerEntry
 from bridge.client.config.servers import DEFAULT_MAX_CALL_SECONDS, Prefixing, ServerConfig, ServersConfig
 from bridge.client.config.variables import EntryReader, Inputs, InputSource, Variables
@@ -75,6 +75,36 @@ def load_config(
         for name, server in config.servers.items()
     }
     return replace(config, servers=servers)
+
+
+def load_entries(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the entries of a configuration by name, as they are written; disabled ones too.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    source = os.fspath(path)
+    return dict(read_root(parse_jsonc(_read_text(source), source), Diagnostics()).servers)
+
+
+def parse_entry(name: str, entry: Mapping[str, Any], path: str | os.PathLike[str] | None = None) -> ServerConfig:
+    """Parse the entry of one server; the settings of a file for all of its servers count for it.
+
+    Args:
+        name: Name of the server.
+        entry: Its entry, in any supported format.
+        path: The file; None for none.
+
+    Raises:
+        ConfigError: The entry is invalid or disabled, or the file cannot be read.
+    """
+    source = "configuration" if path is None else os.fspath(path)
+    document = {} if path is None else parse_jsonc(_read_text(source), source)
+    folder = None if path is None else _folder_of(Path(source))
+    config = parse_config(with_only(document, name, entry), workspace_folder=folder, source=source)
+    if (server := config.usable(name)) is None:
+        raise ConfigError(source, [ConfigProblem(config.why_missing(name), server=name)])
+    return server if path is None else replace(server, transport=server.transport.with_login_target(f"{source}#{name}"))
 
 
 def parse_config(

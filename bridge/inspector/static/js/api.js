@@ -33,6 +33,8 @@ export const api = {
   check: (server, tool, args) => post("check", { server, tool, arguments: args }),
   checkAnswer: (question, args) => post("check", { question, arguments: args }),
   complete: async (server, params) => (await post("complete", { server, params })).values,
+  entries: async () => parse(await get("servers")),
+  putServer: (name, entry, isSaved) => post("servers", { name, entry, save: isSaved }),
   refresh: (server) => post(`servers/${encodeURIComponent(server)}/refresh`),
   restart: (server) => post(`servers/${encodeURIComponent(server)}/restart`),
 };

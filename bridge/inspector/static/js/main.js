@@ -8,16 +8,20 @@ import { itemView } from "./item-view.js";
 import { html, nothing, render } from "./lit.js";
 import { drawQuestions, questionBadge, setQuestionsAside } from "./question-view.js";
 import { currentRoute, hrefTo } from "./route.js";
+import { editServerView, newServerView } from "./server-form.js";
 import { serverView } from "./server-view.js";
 import { sidebar } from "./sidebar.js";
+import { startView } from "./start-view.js";
 import { changed, drawWith, receive, state } from "./store.js";
 import { themeSwitch } from "./theme.js";
 import { trafficView } from "./traffic-view.js";
 
 const views = {
-  start: () => html`<p class="muted start">Choose a tool, a resource or a prompt.</p>`,
+  start: startView,
   item: itemView,
   server: serverView,
+  "new-server": newServerView,
+  "edit-server": editServerView,
   history: historyView,
   traffic: trafficView,
 };
@@ -53,7 +57,7 @@ function bar(route) {
 }
 
 function isIn(view, route) {
-  return view === "start" ? ["start", "item", "server"].includes(route.view) : route.view === view;
+  return view === "start" ? ["start", "item", "server", "new-server", "edit-server"].includes(route.view) : route.view === view;
 }
 
 function onKey(event) {

@@ -7,6 +7,7 @@ import { bytes, milliseconds, tokens, visible } from "./format.js";
 import { pretty } from "./json.js";
 import { jsonTree } from "./content/json-tree.js";
 import { html, nothing } from "./lit.js";
+import { snippet } from "./snippet.js";
 import { attempt, changed, detailsOf, state } from "./store.js";
 
 /** Chosen tab of each request, by number. */
@@ -155,17 +156,6 @@ function reuse({ number }) {
   const found = snippets.get(number);
   if (!found) return nothing;
   return html`${snippet("As a command", found.line)}${snippet("As a test", found.test)}`;
-}
-
-function snippet(label, content) {
-  const copy = async ({ target }) => {
-    await navigator.clipboard.writeText(content);
-    target.textContent = "Copied";
-  };
-  return html`<div class="snippet">
-    <header><h4>${label}</h4><button type="button" class="quiet" @click=${copy}>Copy</button></header>
-    <pre class="text code">${visible(content)}</pre>
-  </div>`;
 }
 
 /** The last request that was sent for an item. */

@@ -11,7 +11,8 @@ export function hrefTo(view, ...parts) {
 export function currentRoute() {
   const [view, ...parts] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
   if (ITEMS.includes(view) && parts.length === 2) return { view: "item", kind: view, server: parts[0], name: parts[1] };
-  if (view === "server" && parts.length === 1) return { view, server: parts[0] };
+  if (view === "new-server") return { view };
+  if (["server", "edit-server"].includes(view) && parts.length === 1) return { view, server: parts[0] };
   if (view === "history") return { view, number: parts.length ? Number(parts[0]) : null };
   return { view: view === "traffic" ? view : "start" };
 }

@@ -4,6 +4,7 @@ import { api } from "./api.js";
 import { visible } from "./format.js";
 import { jsonTree } from "./content/json-tree.js";
 import { html, nothing } from "./lit.js";
+import { hrefTo } from "./route.js";
 import { stateDot, stateText } from "./sidebar.js";
 import { attempt, serverNamed } from "./store.js";
 
@@ -32,8 +33,11 @@ export function serverView({ server: name }) {
       : nothing}
     ${info ? html`<h3>Capabilities</h3>${jsonTree(info.capabilities)}` : nothing}
     <div class="actions">
-      <button type="button" @click=${() => attempt(() => api.refresh(name))}>List again</button>
-      <button type="button" @click=${() => attempt(() => api.restart(name))}>Restart</button>
+      ${server.state === "disabled"
+        ? nothing
+        : html`<button type="button" @click=${() => attempt(() => api.refresh(name))}>List again</button>
+            <button type="button" @click=${() => attempt(() => api.restart(name))}>Restart</button>`}
+      <a class="button" href=${hrefTo("edit-server", name)}>Edit</a>
     </div>
   </article>`;
 }

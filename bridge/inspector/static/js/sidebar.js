@@ -83,6 +83,7 @@ const STATES = {
   degraded: "connection lost; reconnecting…",
   needs_auth: "needs credentials",
   failed: "failed",
+  disabled: "disabled",
 };
 
 export const stateText = (name) => STATES[name] ?? name;

@@ -11,6 +11,8 @@ export const state = {
   requests: [],
   questions: [],
   messages: [],
+  /** File that servers can be saved to; null for none. */
+  file: null,
   /** Name of the model that proposes answers; null for none. */
   model: null,
   /** Requests with their answers by number; null while one is fetched, and one with a `problem` if it could not be. */
