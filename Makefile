@@ -8,8 +8,11 @@ READY := $(VENV)/.ready
 # Most tests wait for processes that they start: two at a time for each core.
 PROCESSES = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
 
+# What depends on dependencies the most.
+LOWEST ?= tests/tools tests/models tests/wire tests/openapi tests/middleware tests/telemetry tests/server/http tests/adapters tests/cli/serve
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test collect test-all test-pythons test-browser pictures test-llm check format conformance faults bench figures fuzz load reference docs clean
+.PHONY: help demo test collect test-all test-pythons test-lowest constraints release test-browser pictures test-llm check format conformance faults bench figures fuzz load reference docs clean
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -34,6 +37,19 @@ test-all: $(READY) ## Run the slow tests too: programs of others, images, replic
 
 test-pythons: $(READY) ## Run the tests on each Python from 3.11 on that PATH and pyenv have, and name the others
 	$(BIN)/python -m tests.pythons -n $(PROCESSES) --dist loadgroup $(PYTHONS)
+
+test-lowest: $(READY) ## Run tests with the lowest versions of dependencies that pyproject.toml allows
+	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/python -m uv venv --quiet --clear --python $(BIN)/python .pythons/lowest
+	$(BIN)/python -m uv pip install --quiet --python .pythons/lowest --resolution lowest-direct --editable '.[all]' --group test
+	.pythons/lowest/bin/python -m pytest -n $(PROCESSES) --dist loadgroup $(LOWEST)
+
+constraints: $(READY) ## Write the versions of this environment, on which a release is tested, into .ci/constraints.txt
+	$(BIN)/python -m tests.release --constraints
+
+release: $(READY) ## Build and check what is published, into dist/; TAG=1 also tags the commit
+	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/python -m tests.release $(if $(TAG),--tag)
 
 test-browser: $(READY) ## Test the pages of `bridge inspect` and of gateways in Chromium, which is installed for it, as root by apt
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }

@@ -16,7 +16,10 @@ Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 """All levels, the most severe first."""
 
-PAGE = "https://github.com/mcp-toolbridge/bridge/blob/main/docs/reference/doctor.md"
+REPOSITORY = "https://github.com/mcp-toolbridge/bridge"
+"""Address of the project, for reports."""
+
+PAGE = f"{REPOSITORY}/blob/main/docs/reference/doctor.md"
 """Page that explains the rules; each rule is a heading."""
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from bridge.doctor.rule import REPOSITORY
 from bridge.doctor.rules import RULES
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def as_sarif(findings: Sequence[Finding], version: str) -> Json:
     driver = {
         "name": "bridge doctor",
         "semanticVersion": version,
-        "informationUri": "https://github.com/mcp-toolbridge/bridge",
+        "informationUri": REPOSITORY,
         "rules": [_rule(rule) for rule in RULES.values()],
     }
     results = [_result(finding, positions[finding.rule.name]) for finding in findings]

@@ -1,0 +1,116 @@
+"""What `make release` writes beside the wheel, and the bounds and addresses of the project."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import requires
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests import release
+from tests.markdown import ROOT
+from tests.test_project import tracked_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEADLINE_SECONDS = 120
+MANIFEST_KEYS = {
+    *("manifest_version", "name", "display_name", "version", "description", "author", "license", "server"),
+    *("tools_generated", "prompts_generated", "compatibility", "user_config"),
+}
+"""Keys of the manifest, all of which MCPB 0.4 has; it refuses others."""
+
+
+def test_the_entry_of_the_registry_has_the_schema_and_this_version() -> None:
+    entry = release.registry_entry()
+    assert entry["$schema"].endswith("/schemas/2025-12-11/server.schema.json")
+    assert (entry["name"], entry["version"]) == (release.ADDRESSES["registry-name"], release.VERSION)
+    assert [each["version"] for each in entry["packages"]] == [release.VERSION]
+
+
+def test_the_bundle_is_a_server_of_calculator_and_files(tmp_path: Path) -> None:
+    release.write_bundle(tmp_path / "servers.mcpb")
+    with ZipFile(tmp_path / "servers.mcpb") as archive:
+        archive.extractall(tmp_path / "bundle")
+    manifest = json.loads((tmp_path / "bundle" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest.keys() == MANIFEST_KEYS
+    server = manifest["server"]
+    assert (manifest["manifest_version"], server["type"]) == ("0.4", "uv")
+    assert (tmp_path / "bundle" / server["entry_point"]).is_file()
+    # What the host runs, with the package of this checkout in place of the one that uv would install.
+    start = server["mcp_config"]["args"].index("mcp-toolbridge") + 1
+    arguments = [
+        each.replace("${__dirname}", str(tmp_path / "bundle")) for each in server["mcp_config"]["args"][start:]
+    ]
+    (tmp_path / "note.txt").write_text("A note.", encoding="utf-8")
+    environment = {key: str(tmp_path) for key, value in server["mcp_config"]["env"].items() if "folder" in value}
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "bridge", *arguments],
+        input=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}) + "\n",
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    names = {tool["name"] for tool in json.loads(done.stdout)["result"]["tools"]}
+    assert {"square_root", "read_file"} <= names
+
+
+@pytest.mark.slow
+def test_the_wheel_and_the_source_distribution_have_what_they_should(tmp_path: Path) -> None:
+    wheel, source = release.build(tmp_path)
+    assert release.VERSION in wheel.name
+    assert release.VERSION in source.name
+
+
+def test_the_constraints_are_names_and_versions_that_pyproject_allows() -> None:
+    lines = release.CONSTRAINTS.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if not re.fullmatch(r"[a-z0-9.-]+==[\w.+!]+", line)] == []
+    tested = dict(line.split("==") for line in lines)
+    needed = [Requirement(each) for each in requires("mcp-toolbridge") or []]
+    wrong = {
+        str(each): tested.get(each.name.lower())
+        for each in needed
+        if each.name != "mcp-toolbridge" and tested.get(each.name.lower(), "") not in each.specifier
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("address", release.ADDRESSES.values())
+def test_addresses_that_do_not_exist_yet_are_in_few_places(address: str) -> None:
+    places = {
+        path.relative_to(ROOT).as_posix()
+        for path in tracked_files()
+        if path.suffix in {".py", ".md", ".toml", ".json", ".yml", ".yaml"}
+        and re.search(rf"{re.escape(address)}(?![\w-])", path.read_text(encoding="utf-8"))
+    }
+    installing = {"README.md", "CONTRIBUTING.md", "docs/index.md", "bridge/doctor/rule.py"}
+    in_registry = {"README.md", "examples/deploy/server.json"}
+    assert places - {"pyproject.toml"} == (installing if address.startswith("https:") else in_registry)
+
+
+def test_a_tag_needs_a_commit_of_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[object, ...]] = []
+
+    def run(*command: object) -> str:
+        commands.append(command)
+        return " M README.md\n"
+
+    monkeypatch.setattr(release, "run", run)
+    with pytest.raises(SystemExit, match="commit first"):
+        release.tag()
+    assert commands == [("git", "status", "--porcelain")]
