@@ -13,7 +13,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bridge.client.output_schema import OutputSchema
-from bridge.client.uris import APP_TYPE
 from bridge.errors import BridgeError, ChatModelError, ToolError, WireError
 from bridge.inspector.access import SANDBOX_PATH, AccessGuard
 from bridge.inspector.apps import app_of

@@ -16,11 +16,10 @@ from bridge.cli.completion import complete_targets
 from bridge.cli.install.client_entries import client_entry
 from bridge.cli.install.clients import CLIENTS
 from bridge.cli.install.config_files import only_writer, set_entry
-from bridge.cli.reporting import CommandError, logging_option
+from bridge.cli.reporting import logging_option
 from bridge.cli.targets.openapi import openapi_options
 from bridge.cli.targets.target import ConfigTarget, LocalTarget, TargetCommand, only_target
 from bridge.cli.terminal import write_json
-from bridge.errors import ConfigError, TargetError
 from bridge.hosting.process import print_message, redirect_stdout
 
 if TYPE_CHECKING:
