@@ -24,7 +24,8 @@ import pytest
 from tests import processes
 from tests.gateway.credentials.connected import Reached
 from tests.gateway.credentials.test_questions_for_credentials import again, asked_url, modern_call
-from tests.interop.packages import free_port, npm_package
+from tests.interop.packages import npm_package
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
