@@ -156,6 +156,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.server.http.probes": "Probes",
         "bridge.server.lists.search": "ServerToolSearch",
         "bridge.server.options": "HttpOptions MountOptions ServerOptions",
+        "bridge.server.profiles": "Profile",
         "bridge.server.tasks.options": "TaskOptions",
         "bridge.server.tasks.shared.redis_store": "RedisTaskStore",
         "bridge.server.tasks.sqlite_store": "SqliteTaskStore",

@@ -14,7 +14,7 @@ from bridge.protocol.versions import METHOD_NOT_FOUND
 from bridge.wire.extension import Extension, extensions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from bridge.client.connection.running_call import CallOptions
     from bridge.client.provider import McpToolProvider
@@ -36,16 +36,24 @@ class GatewayExtensions:
     Args:
         provider: The servers.
         local: Local extensions.
+        has: Returns True for the name of a server whose extensions are announced; by default for all.
     """
 
-    def __init__(self, provider: McpToolProvider, local: Extensions) -> None:
+    def __init__(
+        self, provider: McpToolProvider, local: Extensions, has: Callable[[str], bool] = lambda _: True
+    ) -> None:
         self._provider = provider
         self._local = local
+        self._has = has
+
+    def within(self, has: Callable[[str], bool]) -> GatewayExtensions:
+        """Return the local extensions, and those of some of the servers."""
+        return GatewayExtensions(self._provider, self._local, has)
 
     def __iter__(self) -> Iterator[Extension]:
         local = {each.id: each for each in extensions_of(self._local)}
         announced: dict[str, list[tuple[str, Json]]] = {}
-        for server in self._provider.upstreams.values():
+        for server in filter(lambda each: self._has(each.name), self._provider.upstreams.values()):
             for identifier, settings in announced_by(server).items():
                 announced.setdefault(identifier, []).append((server.name, settings))
         for each in local.values():
@@ -97,9 +105,16 @@ class ForwardedExtensions:
     Args:
         provider: The servers.
         suspended_calls: Calls suspended until an answer arrives.
+        has: Returns True for the name of a server to which requests are sent; by default for all.
     """
 
-    def __init__(self, provider: McpToolProvider, suspended_calls: SuspendedCalls) -> None:
+    def __init__(
+        self,
+        provider: McpToolProvider,
+        suspended_calls: SuspendedCalls,
+        has: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self._has = has
         self._provider = provider
         self._suspended_calls = suspended_calls
 
@@ -109,7 +124,7 @@ class ForwardedExtensions:
 
     def _servers(self, params: Json) -> dict[Upstream, Json]:
         """Return the servers that may have a method, each with the parameters for it."""
-        servers = [each for each in self._provider.upstreams.values() if announced_by(each)]
+        servers = [each for each in self._provider.upstreams.values() if self._has(each.name) and announced_by(each)]
         uris = self._provider.resources.uris
         remote = uris.remote(uri) if isinstance(uri := params.get("uri"), str) else None
         if remote is None:

@@ -97,6 +97,12 @@ class GatewayResources(ResourceBox):
         return found is not None
 
 
+def missing_notice(servers: Iterable[str]) -> str | None:
+    """Return what clients are told of servers that are not listed yet; None for none."""
+    missing = ", ".join(map(repr, servers))
+    return f"Tools of these servers are missing until they are available: {missing}." if missing else None
+
+
 def merged(box: Box[Any], local: Iterable[Any], remote: Iterable[Any]) -> list[Any]:
     """Return the local items, then the remote ones whose keys are free."""
     items = list(local)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
@@ -20,7 +21,7 @@ from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import DefinitionError
 from bridge.gateway.caller_features import ConnectExecutor, GatewayCallerFeatures
 from bridge.gateway.extensions import ForwardedExtensions, GatewayExtensions
-from bridge.gateway.features import GatewayResources, merged
+from bridge.gateway.features import GatewayResources, merged, missing_notice
 from bridge.gateway.forwarded_headers import forwarded_headers
 from bridge.gateway.handlers import proxy_handlers
 from bridge.gateway.proxy import ProxyExecutor, ProxyReader, ProxyRenderer
@@ -172,6 +173,7 @@ class Gateway:
             spills=self._spills,
             parts=self._parts,
             notice=self._notice,
+            narrowed=self._narrowed,
             pages=None if self._connecting is None else self._connecting.pages_if_needed,
         )
 
@@ -191,13 +193,20 @@ class Gateway:
             self.broker = CredentialBroker(SqliteCredentialStore(":memory:", CredentialSeal(None)))
         return self.broker.auths_of(config)
 
-    def _notice(self, access: Access) -> str | None:
+    def _narrowed(self, has: Callable[[str], bool], tools: ToolBox) -> dict[str, Any]:
+        """Return what the features of some of the servers have; see `bridge.server.features.Narrowed`."""
+        return {
+            "tasks": self._tasks.within(tools),
+            "extensions": self._extensions.within(has),
+            "forwarded": ForwardedExtensions(self.provider, self._suspended_calls, has),
+            "notice": partial(self._notice, has=has),
+        }
+
+    def _notice(self, access: Access, has: Callable[[str], bool] = lambda _: True) -> str | None:
         """Return which servers are not listed yet; without their names for a caller who may not see all tools."""
-        if not (missing := [repr(status.name) for status in self.status() if not status.is_listed]):
-            return None
-        if not access.sees_all:
-            return "Tools of some servers are missing until they are available."
-        return f"Tools of these servers are missing until they are available: {', '.join(missing)}."
+        notice = missing_notice(status.name for status in self.status() if not status.is_listed and has(status.name))
+        is_named = notice is None or access.sees_all
+        return notice if is_named else "Tools of some servers are missing until they are available."
 
     async def open(self) -> None:
         """Open all servers concurrently, and wait for their lists of tools.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bridge.client.provider import McpToolProvider
     from bridge.tools.context import InvocationContext
     from bridge.tools.task import Task
+    from bridge.tools.toolbox import ToolBox
     from bridge.types import Json
 
 _PREFIX = "gateway."
@@ -72,6 +73,10 @@ class GatewayTasks:
         self._audience = audience
         self._seal = StateSeal(keys, "", _UNLIMITED_SECONDS)  # an ID of another gateway is refused by its name
 
+    def within(self, tools: ToolBox) -> GatewayTasks:
+        """Return the tasks of these tools alone, now and after later changes."""
+        return _TasksOfTools(self._provider, self, tools)
+
     def created(self, wire: Json, server: str, context: InvocationContext, tool: str = "") -> CreatedTask:
         """Return the answer to a call of which its server has made a task, given its server and the tool.
 
@@ -102,7 +107,7 @@ class GatewayTasks:
 
     def tool_of(self, task_id: str, context: InvocationContext) -> str:
         """Return the name of the tool whose call is a task; empty for a task of an earlier version."""
-        tool: str = self._opened(task_id, context).get("tool", "")
+        tool: str = self.opened(task_id, context).get("tool", "")
         return tool
 
     async def update(self, task_id: str, context: InvocationContext, answers: Mapping[str, Json]) -> None:
@@ -156,7 +161,7 @@ class GatewayTasks:
 
     async def _send(self, method: str, task_id: str, context: InvocationContext, **params: Any) -> tuple[str, Json]:
         """Send a request about a task; return the name of its server, and the response."""
-        state = self._opened(task_id, context)
+        state = self.opened(task_id, context)
         name, upstream_id = state["server"], state["task"]
         server = self._provider.upstreams.get(name)
         if server is None:
@@ -171,7 +176,7 @@ class GatewayTasks:
         except ServerError as error:
             raise ProtocolError(INTERNAL_ERROR, error.brief) from error
 
-    def _opened(self, task_id: str, context: InvocationContext) -> Json:
+    def opened(self, task_id: str, context: InvocationContext) -> Json:
         """Return what an ID contains: the server, and the ID there.
 
         Raises:
@@ -179,8 +184,7 @@ class GatewayTasks:
         """
         state = self._seal.opened(task_id.removeprefix(_PREFIX), _BOUND)
         if state is None or state["owner"] != owner_of(context.caller):
-            message = f"there is no task {short_repr(task_id)}: the id is wrong, or that of another gateway or caller"
-            raise ProtocolError(INVALID_PARAMS, message)
+            raise _unknown(task_id)
         if (gateway := state["gateway"]) != self._audience:
             message = f"the task {short_repr(task_id)} is one of the gateway {gateway!r}, not of {self._audience!r}"
             raise ProtocolError(INVALID_PARAMS, message)
@@ -195,6 +199,30 @@ class GatewayTasks:
         if isinstance(content := result.get("content"), list):
             result["content"] = [uris.localized_json(server, block) for block in content]
         return to_json(result, inf_nan_mode="null")
+
+
+class _TasksOfTools(GatewayTasks):
+    """The tasks of a gateway whose tools are among some, with the IDs that they have there."""
+
+    def __init__(self, provider: McpToolProvider, tasks: GatewayTasks, tools: ToolBox) -> None:
+        self._tasks, self._tools = tasks, tools
+        super().__init__(provider)
+
+    def bind(self, audience: str, keys: Sequence[bytes] | None) -> None:
+        """Do nothing, because the tasks are bound to their gateway."""
+
+    def opened(self, task_id: str, context: InvocationContext) -> Json:
+        """Return what an ID contains, if it is that of a task of these tools."""
+        state = self._tasks.opened(task_id, context)
+        tool = self._tools.find(state.get("tool", ""))
+        if tool is None or tool.server != state["server"]:
+            raise _unknown(task_id)
+        return state
+
+
+def _unknown(task_id: str) -> ProtocolError:
+    message = f"there is no task {short_repr(task_id)}: the id is wrong, or that of another gateway or caller"
+    return ProtocolError(INVALID_PARAMS, message)
 
 
 def _with_id(message: str, upstream_id: str, task_id: str) -> str:

@@ -13,9 +13,9 @@ from bridge.hosting import serve
 from bridge.hosting import sockets as sockets_module
 from bridge.hosting.process import print_message
 from bridge.server.auth.bearer import BearerAuthGuard
-from bridge.server.auth.credentials import CredentialCache
+from bridge.server.auth.credentials import KEYS, CredentialCache
 from bridge.server.auth.failures import Challenge, send_challenge
-from bridge.server.auth.identity import access_of_request
+from bridge.server.auth.identity import access_of_request, caller_of_request
 from bridge.server.http.guards import GuardMiddleware
 from bridge.server.http.host_origin import HostOriginGuard
 from bridge.server.http.probes import METRICS_PATH, STATUS_PATH, PageRouter, StatusPage, check_paths, probe_pages
@@ -72,13 +72,18 @@ def admin_pages(
         ValueError: The path, or that of a route of the server's own, is the path of a page.
         HostingError: The admin port cannot be bound.
     """
-    status = FullAccessRequired(StatusPage(operations.status))
+    has_profiles = bool(app.profiles)
+    status = FullAccessRequired(StatusPage(operations.status), has_profiles=has_profiles)
     probes = probe_pages(operations)
     if admin_port is None:
         check_paths((path, *(route.path for route in app.own_routes)))
         app.router.routes.append(Route(STATUS_PATH, status, methods=["GET"]))
         if metrics is not None:
-            app.router.routes.append(Route(METRICS_PATH, FullAccessRequired(MetricsPage(metrics)), methods=["GET"]))
+            app.router.routes.append(
+                Route(
+                    METRICS_PATH, FullAccessRequired(MetricsPage(metrics), has_profiles=has_profiles), methods=["GET"]
+                )
+            )
             app.any_host_paths.add(METRICS_PATH)
         return serve.AdminPages(pages=probes)
     guards: list[Guard] = [HostOriginGuard(hosts, lambda: True)]
@@ -107,14 +112,22 @@ def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket
 
 
 class FullAccessRequired:
-    """ASGI middleware that requires access to all tools."""
+    """ASGI middleware that requires access to all tools.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        app: The app.
+        has_profiles: True if the server has profiles, one of which is all that a token may be for: a key is required.
+    """
+
+    def __init__(self, app: ASGIApp, *, has_profiles: bool = False) -> None:
         self._app = app
+        self._has_profiles = has_profiles
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward the request, or respond with 403."""
-        if access_of_request().sees_all:
+        access, caller = access_of_request(), caller_of_request()
+        is_key = caller is None or caller.issuer == KEYS
+        if access.sees_all and access.profiles is None and (is_key or not self._has_profiles):
             await self._app(scope, receive, send)
             return
         reason = "this page needs a key for all tools, and the key is for some of them"

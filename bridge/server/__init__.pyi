@@ -7,6 +7,7 @@ from bridge.server.http.mount import mount
 from bridge.server.http.probes import Probes
 from bridge.server.lists.search import ServerToolSearch
 from bridge.server.options import HttpOptions, MountOptions, ServerOptions
+from bridge.server.profiles import Profile
 from bridge.server.server import Server
 from bridge.server.tasks.options import TaskOptions
 from bridge.server.tasks.shared.redis_store import RedisTaskStore
@@ -20,6 +21,7 @@ __all__ = [
     "HttpOptions",
     "MountOptions",
     "Probes",
+    "Profile",
     "RedisTaskStore",
     "Server",
     "ServerOptions",

@@ -52,6 +52,7 @@ class Calls:
         limits: Limits of each caller; None for none.
         max_calls: Maximum number of calls that run or wait; None for no maximum.
         memory_id_of: Returns the memory id of a call; None for the default one.
+        beside: A server of the same process, whose callers have one account for both; None for none.
     """
 
     kept: KeptResults | None
@@ -68,12 +69,13 @@ class Calls:
         limits: Limits | None,
         max_calls: int | None,
         memory_id_of: Callable[[InvocationContext], Any] | None,
+        beside: Calls | None = None,
     ) -> None:
         self.memory_id_of = memory_id_of
         self.policy = replace(policy or LOCAL, reveal_errors=False, on_unknown_tool=_raise, spill=None)
         self.producing = replace(self.policy, on_arguments_error=_raise, on_execution_error=_raise)
         """The policy of what reads a resource or renders a prompt."""
-        self.running = RunningCalls()
+        self.running: RunningCalls = RunningCalls() if beside is None else beside.running
         """The running calls."""
         self.accounts: Accounts | None = None
         """Accounts of the callers; None without limits."""
@@ -83,7 +85,7 @@ class Calls:
         if limits is not None and limits.are_of_requests:
             from bridge.server.limits.accounts import Accounts, limited  # noqa: PLC0415 - only with limits
 
-            self.accounts = Accounts(limits)
+            self.accounts = Accounts(limits) if beside is None or beside.accounts is None else beside.accounts
             if limits.are_of_calls:
                 self._execute = limited(self.accounts)
         self.is_plain = self.policy.is_plain and self._max_result_bytes is None

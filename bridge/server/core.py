@@ -76,6 +76,7 @@ class ServerCore(Calls):
         middleware: Iterable[Middleware] = (),
         tool_search: ServerToolSearch | None = None,
         extensions: Extensions = (),
+        beside: ServerCore | None = None,
     ) -> None:
         middleware = checked_middleware(middleware)
         own_lifespan = None if lifespan is None else Lifespan.of(lifespan)
@@ -98,7 +99,7 @@ class ServerCore(Calls):
         }
         """The arguments beside the features."""
         check_server_options(self.options)
-        super().__init__(policy=policy, limits=limits, max_calls=max_calls, memory_id_of=memory_id_of)
+        super().__init__(policy=policy, limits=limits, max_calls=max_calls, memory_id_of=memory_id_of, beside=beside)
         features = Features() if features is None else Features.of(features)
         self.features = features = with_extensions(features, extensions) if extensions else features
         """The tools, resources and prompts, with those of mounted servers."""

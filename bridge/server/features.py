@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
 from bridge.server.combination import combined, one_box
@@ -17,7 +17,7 @@ from bridge.tools.toolbox import ToolBox
 from bridge.wire.extension import Extensions, extensions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from bridge.prompts.box import PromptBox
     from bridge.resources.box import ResourceBox
@@ -54,6 +54,18 @@ class FeatureSource(Publisher):
         return self.offered.changed(lambda items: filter(keep, items), lambda skill: skill if keep(skill) else None)
 
 
+class Narrowed(Protocol):
+    """Selects what features of several servers have beside their boxes."""
+
+    def __call__(self, has: Callable[[str], bool], tools: ToolBox) -> Mapping[str, Any]:
+        """Return fields of `Features`.
+
+        Args:
+            has: Returns True for the name of a server that is selected.
+            tools: The selected tools.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features(FeatureSource):
     """The tools, resources and prompts of one server. Later changes of the boxes apply."""
@@ -87,6 +99,9 @@ class Features(FeatureSource):
     """Returns what a client is told now by access, beside the server's instructions, such as what is missing; None for
     nothing."""
 
+    narrowed: Narrowed | None = field(default=None, compare=False)
+    """Returns the tasks, extensions and notice of some servers and their tools, which a profile has in place of these;
+    None if they are of no other server."""
     pages: Pages | None = None
     """Web pages that are served over HTTP beside the endpoint; None if there are none."""
 

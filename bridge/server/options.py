@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.auth import Auth
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
+    from bridge.server.profiles import Profile
     from bridge.server.tasks.options import TaskOptions
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
@@ -59,6 +60,7 @@ class MountOptions(TypedDict, total=False):
     stateless: bool
     redis_url: str | None
     max_sessions: int
+    profiles: Iterable[Profile]
 
 
 class HttpOptions(MountOptions, total=False):

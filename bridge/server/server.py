@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bridge.server.dispatch import Dispatch
     from bridge.server.http.routes import OwnRoute
     from bridge.server.options import HttpOptions, ServerOptions
+    from bridge.server.profiles import Profile
 
 _Endpoint = TypeVar("_Endpoint", bound="Callable[..., Any]")
 
@@ -59,6 +60,7 @@ class Server(ServerCore, FeatureSource):
         tool_search: Lets clients search for tools instead of listing all of them; None to list all.
         extensions: Extensions of the protocol, as `bridge.server.Extension`, or the settings that are announced by
             identifier.
+        beside: A server of the same process, with whose calls those of this one are counted; None for none.
 
     Raises:
         NameClashError: A tool has the name of a tool of the search.
@@ -164,6 +166,20 @@ class Server(ServerCore, FeatureSource):
         changed = Server(features or self.features, **(self.options | options))
         changed.routes.extend(self.final_routes())
         return changed
+
+    def with_profile(self, profile: Profile) -> Server:
+        """Return a server of what a profile has of this one, whose calls are counted together.
+
+        Its name is that of this server, a slash and the name of the profile, so that tasks, sessions and the state of
+        calls are not those of another profile. It has no routes.
+
+        Raises:
+            DefinitionError: Two items would have the same name, or tasks are kept in a store of another kind.
+        """
+        # Boxes of its own, so that `enable` and `disable` hold for the profile, too.
+        features = self.features if self.features.caller_features is not None else self._own().features
+        options = {**self.options, **profile.options_of(self.options)}
+        return Server(profile.features_of(features), **options, beside=self)
 
     @cached_property
     def _dispatch(self) -> Dispatch:

@@ -68,7 +68,7 @@ async def test_a_tool_that_goes_away_while_it_is_served_is_warned_of(caplog: pyt
     tools = toolbox()
     server = Server(tools, name="tests")
     heard = anyio.Event()
-    async with AuthGuards(auth(), server).running():
+    async with AuthGuards(auth(), server, {}).running():
         assert [record.getMessage() for record in caplog.records] == [OF_SCOPE, OF_KEY]
         server.changes.listen(lambda _: heard.set())
         tools.remove("delete_all")

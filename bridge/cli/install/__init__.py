@@ -18,7 +18,7 @@ from bridge.cli.install.clients import CLIENTS
 from bridge.cli.install.config_files import only_writer, set_entry
 from bridge.cli.reporting import logging_option
 from bridge.cli.targets.openapi import openapi_options
-from bridge.cli.targets.target import ConfigTarget, LocalTarget, TargetCommand, only_target
+from bridge.cli.targets.target import ConfigTarget, LocalTarget, TargetCommand, only_target, with_profile
 from bridge.cli.terminal import write_json
 from bridge.hosting.process import print_message, redirect_stdout
 
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file to write instead of the client's usual one.",
 )
+@click.option("--profile", help="Profile of a configuration, or of a gateway at a URL, which is all that is installed.")
 @click.option("--dry-run", is_flag=True, help="Show the entry without writing it.")
 @click.option("--yes", is_flag=True, help="Do not ask before writing.")
 @openapi_options
@@ -62,6 +63,7 @@ def command(
     name: str | None,
     variables: tuple[str, ...],
     config: Path | None,
+    profile: str | None,
     dry_run: bool,
     yes: bool,
 ) -> None:
@@ -70,11 +72,12 @@ def command(
     Shows the entry, and on a terminal asks before writing it. The rest of the file is unchanged, and a copy of the file
     is kept with the suffix .bak.
     """
-    chosen = only_target(ctx, target)
-    client = CLIENTS[client_name]
-    _check(chosen)
-    entry = client.adapted(_with_environment(client_entry(chosen), variables))
-    name = name or re.sub(r"[^A-Za-z0-9_-]+", "-", chosen.name).strip("-") or "server"
+    given, client = only_target(ctx, target), CLIENTS[client_name]
+    chosen, selected = with_profile(given, profile)
+    _check(chosen, selected)
+    options = () if selected is None else ("--profile", selected)
+    entry = client.adapted(_with_environment(client_entry(chosen, options), variables))
+    name = name or profile or re.sub(r"[^A-Za-z0-9_-]+", "-", chosen.name).strip("-") or "server"
     path = (config or client.file()).absolute()
     write_json({client.section: {name: entry}})
     if dry_run:
@@ -86,7 +89,7 @@ def command(
             _write(path, client, name, entry)
 
 
-def _check(target: Target) -> None:
+def _check(target: Target, profile: str | None) -> None:
     """Check that a target has tools and can be read before a client starts it."""
     if isinstance(target, LocalTarget):
         from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - not needed for other targets
@@ -96,7 +99,7 @@ def _check(target: Target) -> None:
     elif isinstance(target, ConfigTarget):
         from bridge.cli.targets.servers import servers_of  # noqa: PLC0415 - likewise
 
-        servers_of(target, is_alone=False)
+        servers_of(target, is_alone=False, profile=profile)
 
 
 def _with_environment(entry: Entry, variables: tuple[str, ...]) -> Entry:

@@ -32,8 +32,11 @@ Entry = dict[str, Any]
 """Configuration entry of one server."""
 
 
-def client_entry(target: Target) -> Entry:
-    """Build the entry of one target, with absolute paths, since clients start it from any directory."""
+def client_entry(target: Target, options: Sequence[str] = ()) -> Entry:
+    """Build the entry of one target, with absolute paths, since clients start it from any directory.
+
+    Options of ``bridge serve`` apply to a target that it serves.
+    """
     match target:
         case UrlTarget():
             return url_entry(target.url)
@@ -41,7 +44,7 @@ def client_entry(target: Target) -> Entry:
             command, *arguments = _absolute(target.command)
             return {"command": shutil.which(command) or command, "args": arguments}
         case FileTarget() | ModuleTarget() | OpenApiTarget() | ConfigTarget():
-            return serving_entry([target])
+            return serving_entry([target], options)
 
 
 def serving_entry(targets: Sequence[Target], options: Sequence[str] = ()) -> Entry:

@@ -14,7 +14,7 @@ from bridge.cli.options import ServerOptions, chosen_target, group_values, serve
 from bridge.cli.reporting import logging_option
 from bridge.cli.targets.features import DEFAULT_TIMEOUT_SECONDS, skills_of, with_features
 from bridge.cli.targets.openapi import openapi_options
-from bridge.cli.targets.target import TargetCommand
+from bridge.cli.targets.target import TargetCommand, with_profile
 from bridge.cli.terminal import write_json, write_report
 from bridge.hosting.process import redirect_stdout
 from bridge.text import with_count
@@ -37,12 +37,20 @@ if TYPE_CHECKING:
 @click.option(
     "--tokens", is_flag=True, help="Show what the definitions of the tools cost in each request of a model, estimated."
 )
+@click.option("--profile", help="Profile of a configuration, or of a gateway at a URL, whose items are listed.")
 @server_options(f"Timeout of a server; by default {DEFAULT_TIMEOUT_SECONDS:g} seconds, or that of the configuration.")
 @openapi_options
 @logging_option("warning")
 @click.pass_context
 def command(
-    ctx: click.Context, /, target: str | None, as_json: bool, full: bool, tokens: bool, **settings: Any
+    ctx: click.Context,
+    /,
+    target: str | None,
+    as_json: bool,
+    full: bool,
+    tokens: bool,
+    profile: str | None,
+    **settings: Any,
 ) -> None:
     """List the tools of a TARGET, its resources, its prompts and its skills, in its order.
 
@@ -52,13 +60,13 @@ def command(
     if tokens and full:
         raise click.UsageError("--tokens and --full exclude each other", ctx)
     options = group_values(ServerOptions, settings)
-    chosen = chosen_target(ctx, target, options)
+    chosen, profile = with_profile(chosen_target(ctx, target, options), profile)
 
     async def listed(features: Features) -> tuple[Features, Sequence[Skill]]:
         return features, await skills_of(features)
 
     with redirect_stdout():
-        features, skills = with_features(chosen, options, listed)
+        features, skills = with_features(chosen, options, listed, profile=profile)
         if tokens:
             data = costs.as_json(features.tools) if as_json else costs.as_text(features.tools)
         else:

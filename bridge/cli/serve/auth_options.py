@@ -36,7 +36,8 @@ class AuthOptions:
     )
     api_keys: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…]. Changes are applied at once.",
+        help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…] [profiles=…]. Changes are applied "
+        "at once.",
     )
     oauth_issuer: str | None = setting(
         metavar="URL", help="Over HTTP: accept tokens of this issuer; its exact identifier."

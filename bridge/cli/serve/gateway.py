@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from bridge.cli.targets.target import ConfigTarget
 from bridge.client.transports.process import kill_all_children
 from bridge.errors import DefinitionError, TargetError
 from bridge.gateway import Gateway, merged_servers
+from bridge.gateway.profiles import profiles_of
 from bridge.hosting.reload import apply_changes, watch_files
 from bridge.server.features import Features
 
@@ -23,9 +25,12 @@ if TYPE_CHECKING:
 
     from bridge.cli.options import UpstreamOptions
     from bridge.cli.targets.target import LocalTarget, RemoteTarget
-    from bridge.client.config.servers import ServerConfig
+    from bridge.client.config.servers import ServerConfig, ServersConfig
     from bridge.gateway.credentials.broker import CredentialBroker
     from bridge.gateway.credentials.identification import SignInClient
+    from bridge.server.profiles import Profile
+
+_logger = logging.getLogger("bridge.gateway")
 
 
 def serve_gateway(
@@ -38,6 +43,7 @@ def serve_gateway(
     start_seconds: float,
     broker: Callable[[], CredentialBroker],
     sign_in_client: SignInClient | None,
+    profile: str | None = None,
 ) -> Serving:
     """Build a gateway of remote targets, and of local ones, whose tools run in this process.
 
@@ -50,21 +56,30 @@ def serve_gateway(
         start_seconds: Seconds to wait at the start for servers that are not required.
         broker: Makes what keeps the credentials of callers, if a server needs them.
         sign_in_client: As for `bridge.gateway.gateway.Gateway`.
+        profile: The only profile to serve, given by name; None to serve all, or everything if there are none.
 
     Raises:
-        ConfigError: A configuration, or the lock file, is invalid.
+        ConfigError: A configuration, or the lock file, is invalid, or has no such profile.
         MissingExtraError: ``reload`` is set, and ``watchfiles`` is not installed.
         TargetError: A header cannot be forwarded, or a target has no tools.
     """
+    profiles: tuple[Profile, ...] | None = None
 
     def read() -> list[ServerConfig]:
-        return merged_servers(
+        nonlocal profiles
+        configurations: list[ServersConfig] = []
+        servers = merged_servers(
             (
                 target.path.stem if isinstance(target, ConfigTarget) else target.name,
-                pinned(servers_of(target, is_alone=False), options),
+                pinned(servers_of(target, is_alone=False, on_read=configurations.append), options),
             )
             for target in remote
         )
+        found = _profiles_of(configurations, profile)
+        if profiles is not None and found != profiles:
+            _logger.warning("the profiles of the configuration have changed; they apply after a restart")
+        profiles = found if profiles is None else profiles
+        return servers
 
     features = load_features(local) if local else Features()
     try:
@@ -105,4 +120,22 @@ def serve_gateway(
         lambda: [*map(status_as_json, gateway.status())],
         lambda: gateway.has_required,
         tool_listing=next((server.tool_listing for server in servers if server.tool_listing is not None), None),
+        profiles=profiles or (),
     )
+
+
+def _profiles_of(configurations: Sequence[ServersConfig], name: str | None) -> tuple[Profile, ...]:
+    """Return the profiles of configurations, or the one of a name.
+
+    Raises:
+        ConfigError: One is invalid.
+        TargetError: There is none of the name.
+    """
+    if name is None and not any(each.profiles for each in configurations):
+        return ()
+    profiles = profiles_of(configurations)
+    found = profiles if name is None else tuple(each for each in profiles if each.name == name)
+    if not found:
+        known = ", ".join(repr(each.name) for each in profiles) or "none"
+        raise TargetError(f"there is no profile {name!r} ({known})")
+    return found

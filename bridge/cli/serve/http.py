@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.install.client_entries import configuration, url_entry
-from bridge.cli.options import usage_errors
+from bridge.cli.options import typed_options, usage_errors
 from bridge.cli.serve.options import name_of, server_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_enabled
 from bridge.cli.targets.target import FileTarget, OpenApiTarget, split_targets
-from bridge.errors import TargetError
+from bridge.errors import DefinitionError, TargetError
 from bridge.hosting import reload, serve
 from bridge.hosting import sockets as sockets_module
 from bridge.hosting.admin_pages import admin_pages, admin_sockets
@@ -28,11 +28,13 @@ from bridge.server.results.costs import costs
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterable, Sequence
 
     from bridge.cli.serve.options import ServeOptions
     from bridge.cli.targets.target import LocalTarget, Target
     from bridge.server.auth import Auth
     from bridge.server.http.app import BridgeApp
+    from bridge.server.profiles import Profile
     from bridge.server.server import Server
 
 
@@ -43,10 +45,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         click.UsageError: The options contradict each other.
         HostingError: The port cannot be bound.
     """
-    if options.transport == "sse" and options.no_sse:
-        raise click.UsageError("--transport sse and --no-sse exclude each other: leave one out", ctx)
-    if not options.path.startswith("/"):
-        raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
+    _check_address(ctx, options)
     options.operations.check(ctx)
     options.scaling.check(ctx, reload=options.reload, transport=options.transport)
     options.tasks.check(ctx, is_shared=options.scaling.has_replicas, reload=options.reload)
@@ -98,13 +97,26 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     ctx.exit(run_workers(workers, inheritance, announce, has_keys=bool(options.scaling.state_keys)))
 
 
-def _announce(name: str, sockets: list[socket.socket], options: ServeOptions) -> None:
+def _check_address(ctx: click.Context, options: ServeOptions) -> None:
+    """Check the options of what is served at which path."""
+    if options.transport == "sse" and options.no_sse:
+        raise click.UsageError("--transport sse and --no-sse exclude each other: leave one out", ctx)
+    if any(each.name == "profile" for each in typed_options(ctx)):
+        raise click.UsageError("--profile is for stdio: over HTTP, each profile has a URL of its own", ctx)
+    if not options.path.startswith("/"):
+        raise click.UsageError(f"--path must begin with a slash, not {options.path!r}", ctx)
+
+
+def _announce(name: str, sockets: list[socket.socket], options: ServeOptions, profiles: Iterable[Profile] = ()) -> None:
     port = sockets[0].getsockname()[1]
     path, kind = ("/sse", "sse") if options.transport == "sse" else (options.path, "http")
-    print_message(f"serving {name} at {sockets_module.url_of(options.host, port, path)}")
     wants_key = bool(options.auth.api_key or options.auth.api_keys)
-    url = sockets_module.url_of(sockets_module.connectable_host(options.host), port, path)
-    print_message(configuration(name, url_entry(url, kind, wants_key=wants_key)))
+    host = sockets_module.connectable_host(options.host)
+    for each in profiles or (None,):
+        shown, at = (name, path) if each is None else (f"{name}/{each.name}", each.path_below(path))
+        print_message(f"serving {shown} at {sockets_module.url_of(options.host, port, at)}")
+        entry = url_entry(sockets_module.url_of(host, port, at), kind, wants_key=wants_key)
+        print_message(configuration(name if each is None else each.name, entry))
 
 
 def _serve_here(
@@ -134,8 +146,8 @@ def _serve_here(
             if options.scaling.redis_url is None:  # which shares them with all replicas
                 worker.share_updates(server)
         chosen = options.operations
-        with usage_errors(ctx, ValueError):
-            app = _app(server, options, auth)
+        with usage_errors(ctx, ValueError), usage_errors(ctx, DefinitionError):
+            app = _app(server, options, auth, serving.profiles)
             pages = admin_pages(
                 app,
                 operations,
@@ -157,7 +169,7 @@ def _serve_here(
                 with inheritance.opened as parent:
                     parent.send(b".")
             if worker is None:
-                _announce(name, sockets, options)
+                _announce(name, sockets, options, serving.profiles)
             else:
                 worker.opened()
             if unmatched is not None:
@@ -191,7 +203,7 @@ def _check_public_url(ctx: click.Context, options: ServeOptions) -> None:
     )
 
 
-def _app(server: Server, options: ServeOptions, auth: Auth | None) -> BridgeApp:
+def _app(server: Server, options: ServeOptions, auth: Auth | None, profiles: Sequence[Profile]) -> BridgeApp:
     from bridge.server.http.app import http_app  # noqa: PLC0415 - after errors of the targets
 
     for modern in (False, True):  # build the pages before objects are frozen for the garbage collector
@@ -210,6 +222,7 @@ def _app(server: Server, options: ServeOptions, auth: Auth | None) -> BridgeApp:
         allowed_origins=options.allowed_origins,
         max_request_bytes=options.max_request_bytes,
         auth=auth,
+        profiles=profiles,
     )
 
 

@@ -28,7 +28,7 @@ from bridge.cli.serve.tool_search_options import ToolSearchOptions
 from bridge.cli.targets.loading import Serving, load_features, server_in, version_of
 from bridge.cli.targets.openapi import lifespan_of
 from bridge.cli.targets.target import existing_targets, given_targets, split_targets
-from bridge.errors import DefinitionError
+from bridge.errors import DefinitionError, TargetError
 from bridge.hosting.process import print_message
 
 if TYPE_CHECKING:
@@ -117,6 +117,9 @@ class ServeOptions:
     tool_search: ToolSearchOptions = group_setting(ToolSearchOptions, "Tool search")
     upstream: UpstreamOptions = group_setting(UpstreamOptions, _SERVERS)
     credentials: CredentialOptions = group_setting(CredentialOptions, "Credentials of callers")
+    profile: str | None = setting(
+        help="Over stdio: the only profile of a configuration to serve; over HTTP, each has a URL of its own."
+    )
     name: str | None = setting(help="Name of the server; by default derived from its targets.")
     server_version: str | None = setting(
         metavar="VERSION", help="Version of the server; by default the __version__ of its only target."
@@ -178,8 +181,11 @@ def serving_of(targets: list[Target], options: ServeOptions, state_keys: Sequenc
                 default_url=_origin_of(options.auth.resource_url, options.path),
             ),
             sign_in_client=options.credentials.sign_in_client,
+            profile=options.profile if options.transport == "stdio" else None,
         )
         return _selected(gateway, options)
+    if options.profile is not None and options.transport == "stdio":
+        raise TargetError(f"there is no profile {options.profile!r}: profiles are those of a configuration")
     features = load_features(local)
     return _selected(
         Serving(features, lifespan_of(features), version=version_of(local), server=server_in(local)), options

@@ -84,6 +84,7 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     arguments = [f"--name={options.name}"] if options.name else []
     arguments += [f"--instructions={options.instructions}"] if options.instructions else []
     arguments += [f"--page-size={options.page_size}"] if options.page_size else []
+    arguments += [f"--profile={options.profile}"] if options.profile else []
     print_message(f"serving {name} over stdio; for a client's configuration:")
     print_message(configuration(name, serving_entry([*map(redacted, targets)], arguments)))
     if is_typed:
@@ -94,6 +95,8 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
 
     with telemetry_enabled(options.telemetry, name) as watched:
         server = server_of(ctx, serving, name, options)
+        if options.profile is not None:
+            server = server.with_profile(serving.profiles[0])
         print_unserved_routes(server)
         if server.accounts is not None:
             from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - only with limits

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bridge.cli.interaction.questions import QuestionAnswerer
     from bridge.cli.options import ServerOptions
     from bridge.cli.targets.target import Target
+    from bridge.client.config.servers import ServersConfig
     from bridge.prompts.prompt import Prompt
     from bridge.server.features import Features
     from bridge.skills.skill import Skill
@@ -37,8 +38,9 @@ def with_features(
     options: ServerOptions,
     work: Callable[[Features], Awaitable[T]],
     answerer: QuestionAnswerer | None = None,
+    profile: str | None = None,
 ) -> T:
-    """Load a target, or connect to its servers, and run a coroutine function with all that it offers.
+    """Load a target, or connect to its servers, and run a coroutine function with all that it, or its profile, offers.
 
     Questions of the servers are answered by the ``answerer``.
 
@@ -61,20 +63,24 @@ def with_features(
     from bridge.cli.targets import servers  # noqa: PLC0415 - importing the SDK takes most of a second
     from bridge.server.features import Features  # noqa: PLC0415 - as above
 
-    found = servers.servers_for_command(target, options)
+    configurations: list[ServersConfig] = []
+    found = servers.servers_for_command(target, options, profile, on_read=configurations.append)
 
     async def connected() -> T:
         features: tuple[Feature, ...] = ("resources", "prompts")
         providing = servers.provided_tools(found, answerer, features=features, timeout_seconds=options.timeout)
         async with providing as provider:
-            return await work(
-                Features(
-                    tools=provider.tools,
-                    resources=provider.resources,
-                    prompts=provider.prompts,
-                    skills=provider.skills,
-                )
+            offered = Features(
+                tools=provider.tools,
+                resources=provider.resources,
+                prompts=provider.prompts,
+                skills=provider.skills,
             )
+            if profile is not None:
+                from bridge.gateway.profiles import profile_named  # noqa: PLC0415 - as above
+
+                offered = profile_named(profile, configurations[0]).features_of(offered)
+            return await work(offered)
 
     return run_interruptible(connected)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bridge.cli.targets.target import LocalTarget, ModuleTarget
     from bridge.client.config.servers import ToolListing
     from bridge.server.features import Features
+    from bridge.server.profiles import Profile
     from bridge.server.server import Server
     from bridge.tools.lifespan import Lifespan
     from bridge.tools.middleware import Middleware
@@ -395,3 +396,5 @@ class Serving:
     """The server of the module, whose options are used; None if it has none."""
     tool_listing: ToolListing | None = None
     """Tools that clients list, as a configuration says; None if none does."""
+    profiles: tuple[Profile, ...] = ()
+    """Profiles that are served in place of the features themselves."""

@@ -46,14 +46,21 @@ SETTLE_SECONDS = 10.0
 """Seconds that a short command waits for optional servers; it names those that are missing."""
 
 
-def servers_of(target: RemoteTarget, *, is_alone: bool = True, reads_pins: bool = True) -> list[ServerConfig]:
+def servers_of(
+    target: RemoteTarget,
+    *,
+    is_alone: bool = True,
+    reads_pins: bool = True,
+    profile: str | None = None,
+    on_read: Callable[[ServersConfig], object] = lambda _: None,
+) -> list[ServerConfig]:
     """Resolve a target to servers.
 
     In a short command about this target only (``is_alone``), inputs of a configuration are requested from the user, and
-    a single server is required.
+    a single server is required. A ``profile`` has to be one of the configuration, which ``on_read`` gets.
 
     Raises:
-        ConfigError: The configuration is invalid.
+        ConfigError: The configuration is invalid, or has no profile of that name.
         TargetError: It has no server of that name.
     """
     match target:
@@ -64,7 +71,14 @@ def servers_of(target: RemoteTarget, *, is_alone: bool = True, reads_pins: bool 
             transport = StdioTransport(command, args=tuple(arguments), inherit_env="all")
             return [ServerConfig(name=target.name, transport=transport, required=is_alone)]
         case ConfigTarget():
-            return _configured(target, is_alone=is_alone, reads_pins=reads_pins)
+            config = read_configuration(target, is_alone=is_alone, reads_pins=reads_pins)
+            on_read(config)
+            if profile is not None:
+                from bridge.gateway.profiles import profile_named  # noqa: PLC0415 - only with profiles
+
+                profile_named(profile, config)
+            # Of all servers, even with a profile, since the names of tools depend on their number.
+            return _configured(target, config, is_alone=is_alone)
 
 
 def _behind_url(target: UrlTarget) -> ServerConfig:
@@ -84,8 +98,7 @@ def read_configuration(target: ConfigTarget, *, is_alone: bool, reads_pins: bool
     return load_config(target.path, inputs=inputs, reads_pins=reads_pins)
 
 
-def _configured(target: ConfigTarget, *, is_alone: bool, reads_pins: bool) -> list[ServerConfig]:
-    config = read_configuration(target, is_alone=is_alone, reads_pins=reads_pins)
+def _configured(target: ConfigTarget, config: ServersConfig, *, is_alone: bool) -> list[ServerConfig]:
     if target.server is None:
         if config.disabled and not config.servers:
             print_message(
@@ -137,9 +150,12 @@ def pinned(servers: Iterable[ServerConfig], options: UpstreamOptions) -> list[Se
     return [replace(server, pins=pins.get(server.name, nothing)) for server in servers]
 
 
-def servers_for_command(target: RemoteTarget, options: ServerOptions) -> list[ServerConfig]:
-    """Resolve a target to servers for a short command; raises as `servers_of` and `pinned` do."""
-    servers = pinned([with_timeout(server, options.timeout) for server in servers_of(target)], options.upstream)
+def servers_for_command(
+    target: RemoteTarget, options: ServerOptions, profile: str | None = None, **given: Any
+) -> list[ServerConfig]:
+    """Resolve a target to servers for a short command; as `servers_of` and `pinned`."""
+    found = servers_of(target, profile=profile, **given)
+    servers = pinned([with_timeout(server, options.timeout) for server in found], options.upstream)
     prefixing = options.upstream.prefix
     return servers if prefixing is None else [replace(server, prefixing=prefixing) for server in servers]
 

@@ -118,6 +118,20 @@ class UrlTarget:
         return urlsplit(self.url).hostname or "server"
 
 
+def with_profile(target: Target, profile: str | None) -> tuple[Target, str | None]:
+    """Return a target, and the profile to select of it: of the URL of a gateway the URL of the profile, and None.
+
+    Raises:
+        TargetError: The target cannot have profiles.
+    """
+    if profile is None or isinstance(target, ConfigTarget):
+        return target, profile
+    if not isinstance(target, UrlTarget):
+        raise TargetError("--profile needs a configuration with profiles, or the URL of a gateway")
+    parts = urlsplit(target.url)
+    return replace(target, url=parts._replace(path=f"{parts.path.rstrip('/')}/{profile}").geturl()), None
+
+
 @dataclass(frozen=True, slots=True)
 class CommandTarget:
     """MCP server started by a command."""

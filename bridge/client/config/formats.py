@@ -29,8 +29,9 @@ _MAPS = ("mcpServers", "servers")
 _PINNING = ("pins", "pinMode")
 _PREFIX = "prefix"
 _TOOLS = "tools"
+_PROFILES = "profiles"
 _SETTINGS = (*_PINNING, _PREFIX, _TOOLS, "inputs")
-_ROOT_KEYS = frozenset({*_MAPS, *_SETTINGS, "$schema"})
+_ROOT_KEYS = frozenset({*_MAPS, *_SETTINGS, _PROFILES, "$schema"})
 _MAX_NAMES = 5
 
 _KEY_SPELLINGS = {
@@ -75,6 +76,8 @@ class Root:
     """When the server's name is prepended to its tool names; None if not set."""
     tool_listing: ToolListing | None = None
     """Tools that clients of a gateway list; None if not set."""
+    profiles: Any = None
+    """The profiles, as written; not validated."""
 
 
 def read_root(document: Any, diagnostics: Diagnostics) -> Root:
@@ -95,6 +98,7 @@ def read_root(document: Any, diagnostics: Diagnostics) -> Root:
         pinning,
         _choice(document, _PREFIX, get_args(Prefixing), diagnostics),
         _choice(document, _TOOLS, get_args(ToolListing), diagnostics),
+        document.get(_PROFILES),
     )
 
 

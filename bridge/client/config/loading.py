@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from bridge.client.config.document import Diagnostics, json_type_name, parse_jsonc
 from bridge.client.config.formats import canonical_key, is_disabled, normalize_entry, not_an_entry, read_root, with_only
+from bridge.client.config.profiles import read_profiles
 from bridge.client.config.schema import ServerEntry
 from bridge.client.config.servers import DEFAULT_MAX_CALL_SECONDS, Prefixing, ServerConfig, ServersConfig
 from bridge.client.config.variables import EntryReader, Inputs, InputSource, Variables
@@ -135,6 +136,7 @@ def parse_config(
     """
     diagnostics = Diagnostics()
     root = read_root(document, diagnostics)
+    profiles = read_profiles(root.profiles, diagnostics)
     of_the_file = tuple(diagnostics.problems)
     variables_of = os.environ if environ is None else environ
     folder = Path(workspace_folder or ".").absolute()
@@ -154,7 +156,9 @@ def parse_config(
     servers = {
         server.name: replace(server, prefixing=root.prefixing, tool_listing=root.tool_listing) for server in read
     }
-    return ServersConfig(servers=servers, disabled=disabled, warnings=tuple(diagnostics.warnings), source=source)
+    return ServersConfig(
+        servers=servers, disabled=disabled, warnings=tuple(diagnostics.warnings), profiles=profiles, source=source
+    )
 
 
 def _read_text(source: str) -> str:

@@ -22,6 +22,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from bridge.client.auth.grants import ClientAuthentication, SubjectTokenType
 from bridge.client.config.document import EXTENSION_RULE
+from bridge.client.config.profiles import ProfileEntry
 from bridge.client.config.servers import (
     Prefixing,
     ProtocolPin,
@@ -174,6 +175,9 @@ class Document(BaseModel):
         default=None,
         description="Tools that clients of bridge serve list: all (the default); or those that search for the others "
         "(search); or the latter if there are many (auto); or those that search for them and run scripts (code).",
+    )
+    profiles: dict[str, ProfileEntry] | None = Field(
+        default=None, description="What bridge serve serves at URLs of their own, by the last part of their paths."
     )
 
 

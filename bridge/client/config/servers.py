@@ -15,6 +15,7 @@ from bridge.wire.extension import EXTENSION_PATTERN, TASKS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from bridge.client.config.profiles import ProfileEntry
     from bridge.client.pins import ServerPins
     from bridge.client.transports.transport import Transport
     from bridge.types import Json
@@ -147,6 +148,8 @@ class ServersConfig:
     """Names of the disabled servers; their entries are not read."""
     warnings: tuple[str, ...] = ()
     """Warnings, each a sentence that names the server and the key."""
+    profiles: Mapping[str, ProfileEntry] = field(default_factory=dict)
+    """Profiles of a gateway by name; see `bridge.gateway.profiles`."""
     source: str = "configuration"
     """The file, or another name of the source."""
 

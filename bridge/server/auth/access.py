@@ -72,6 +72,9 @@ class Access:
     """Names and patterns of the tools, resources and prompts that are visible to the caller; None for all."""
     tags: frozenset[str] | None = None
     """Tags, of which a tool, resource or prompt that is visible to the caller has at least one; None for all."""
+    profiles: tuple[str, ...] | None = None
+    """Names and patterns of the profiles to which a key is limited; None for those that are given by scopes and claims.
+    """
     scopes: frozenset[str] = _EMPTY
     """Scopes that the caller was granted."""
     tool_scopes: ToolScopes = field(default=_NO_SCOPES, compare=False)

@@ -144,12 +144,13 @@ class Auth:
 
     def access_of(self, token: AccessToken) -> Access:
         """Return the permissions of the bearer of a credential."""
-        tools, tags = (token.tools, token.tags) if isinstance(token, VerifiedToken) else (None, None)
-        if tools is None and tags is None and not self.tool_scopes:
+        given = (token.tools, token.tags, token.profiles) if isinstance(token, VerifiedToken) else (None, None, None)
+        tools, tags, profiles = given
+        if tools is None and tags is None and profiles is None and not self.tool_scopes:
             return EVERYTHING
         # Keep only the scopes that tools require: lists of tools are cached for each distinct `Access`.
         scopes = self.tool_scopes.all.intersection(token.scopes)
-        return Access(tools=tools, tags=tags, scopes=scopes, tool_scopes=self.tool_scopes)
+        return Access(tools=tools, tags=tags, profiles=profiles, scopes=scopes, tool_scopes=self.tool_scopes)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever earlier results of `verify_token` are no longer valid."""

@@ -51,6 +51,7 @@ class BearerAuthGuard:
         open_paths: Collection[str] = (),
         pages_path: str | None = None,
         monitor: CredentialMonitor | None = None,
+        has_profiles: bool = False,
     ) -> None:
         self._auth = auth
         self._cache = cache
@@ -60,6 +61,7 @@ class BearerAuthGuard:
         self._repetitions = Repetitions()
         self._throttle = FailedAuthThrottle()
         self._monitor = monitor
+        self._has_profiles = has_profiles
 
     def admits_at_once(self, request: Request) -> bool:
         """Identify the caller by a cached credential."""
@@ -146,8 +148,12 @@ class BearerAuthGuard:
                 description=f"this server needs the scope {scopes}",
                 scopes=self._auth.required_scopes,
             )
+        access = self._auth.access_of(token)
+        if access.profiles is not None and not self._has_profiles:
+            description = "this key is for profiles, and the server has none"
+            return Challenge(status=403, error="insufficient_scope", description=description)
         monitored = None if self._monitor is None else MonitoredCredential(self._monitor, _token_in(value), token)
-        user = RequestUser(token, self._auth.access_of(token), monitored, name=self._auth.name_of(token))
+        user = RequestUser(token, access, monitored, name=self._auth.name_of(token))
         return CachedCredential(user, AuthCredentials(token.scopes), until)
 
     def _syntax_problem(self, scope: Scope, values: list[bytes]) -> Challenge | None:

@@ -144,8 +144,9 @@ class CredentialMonitor:
         kept = found.keep_seconds if isinstance(found, VerifiedToken) and found.keep_seconds > 0 else VERIFY_SECONDS
         return None if left <= 0 else min(left, max(kept, _MIN_VERIFY_SECONDS))
 
-    def _bearer(self, token: AccessToken) -> tuple[str, str]:
-        return self._auth.name_of(token), token.client_id
+    def _bearer(self, token: AccessToken) -> tuple[str, str, tuple[str, ...] | None]:
+        """Return to whom a credential belongs, and its profiles, of which an open stream is one."""
+        return self._auth.name_of(token), token.client_id, self._auth.access_of(token).profiles
 
     def _end(self, monitored: MonitoredCredential) -> None:
         self._open.discard(monitored)

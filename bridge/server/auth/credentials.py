@@ -27,7 +27,8 @@ HEADER = b"authorization"
 QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")
 """A credential in a query string."""
 
-_KEYS = "key"
+KEYS = "key"
+"""Issuer of the keys of this server."""
 _MAX_KNOWN = 1024
 
 
@@ -46,7 +47,7 @@ class RequestUser(SimpleUser):
         self.access_token = token
         self.scopes = token.scopes
         self.monitored = monitored
-        issuer = _KEYS if isinstance(token, VerifiedToken) and token.is_key else issuer_in(token) or ""
+        issuer = KEYS if isinstance(token, VerifiedToken) and token.is_key else issuer_in(token) or ""
         self.caller = caller_of(token, name, issuer=issuer, subject=name_of(token, names_issuer=False))
         self.access = access
 

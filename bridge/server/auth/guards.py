@@ -23,7 +23,7 @@ from bridge.server.auth.credential_monitor import CredentialMonitor
 from bridge.server.auth.credentials import CredentialCache
 from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.http.pages import is_below
-from bridge.server.http.requests import is_message
+from bridge.server.http.requests import is_message, path_of
 from bridge.server.methods.registry import methods_of
 from bridge.server.unmatched_names import unmatched_auth_names
 from bridge.telemetry import current
@@ -32,7 +32,7 @@ from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from mcp.server.auth.provider import TokenVerifier
     from starlette.requests import Request
@@ -55,7 +55,7 @@ _HEADERS = {"cache-control": "public, max-age=3600"}
 class AuthGuards:
     """Authentication of one app; clients are notified when what they may use has changed."""
 
-    def __init__(self, auth: Auth | TokenVerifier, server: ServerCore) -> None:
+    def __init__(self, auth: Auth | TokenVerifier, server: ServerCore, profiles: Mapping[str, ServerCore]) -> None:
         self._auth = Auth.of(auth)
         self._server = server
         self._monitor = CredentialMonitor(self._auth)
@@ -63,9 +63,11 @@ class AuthGuards:
         """Routes that need no credential."""
         self.unmatched = unmatched_auth_names(self._auth, server)
         """Warns of names in the configuration that no tool, resource or prompt has."""
-        self._auth.on_change(server.changes.notify_lists)
+        for each in dict.fromkeys((server, *profiles.values())):
+            self._auth.on_change(each.changes.notify_lists)
 
-        metadata_url = metadata_url_of(self._auth)
+        self.metadata_url = metadata_url = metadata_url_of(self._auth)
+        """URL of the metadata; None without an issuer of tokens."""
         self.credential = BearerAuthGuard(
             self._auth,
             CredentialCache(self._auth),
@@ -73,9 +75,11 @@ class AuthGuards:
             open_paths=[route.path for route in self.routes],
             pages_path=None if (pages := server.features.pages) is None else pages.path,
             monitor=self._monitor,
+            has_profiles=bool(profiles),
         )
         """Guard before the body."""
-        self.scopes = ToolScopeGuard(self._auth, server, metadata_url) if self._auth.tool_scopes else None
+        needs_scopes = bool(self._auth.tool_scopes)
+        self.scopes = ToolScopeGuard(self._auth, server, metadata_url, profiles) if needs_scopes else None
         """Guard after the body; None if no tool needs a scope."""
 
     def page_routes(self, endpoint_path: str) -> list[Route]:
@@ -114,9 +118,12 @@ class ToolScopeGuard:
     What is not visible to the caller is admitted, and answered as unknown.
     """
 
-    def __init__(self, auth: Auth, server: ServerCore, metadata_url: str | None) -> None:
+    def __init__(
+        self, auth: Auth, server: ServerCore, metadata_url: str | None, profiles: Mapping[str, ServerCore]
+    ) -> None:
         self._auth = auth
         self._methods = methods_of(server)
+        self._of_profiles = {path: methods_of(each) for path, each in profiles.items()}
         self._metadata_url = metadata_url
         self._repetitions = Repetitions()
 
@@ -129,7 +136,12 @@ class ToolScopeGuard:
         message = request.message
         if not (isinstance(message, dict) and isinstance(message.get("method"), str)):
             return None
-        method, params = self._methods.get(message["method"]), message.get("params")
+        methods = (
+            self._methods
+            if not self._of_profiles
+            else self._of_profiles.get(path_of(request).rstrip("/"), self._methods)
+        )
+        method, params = methods.get(message["method"]), message.get("params")
         target = method.target(params, request.access) if method is not None and isinstance(params, dict) else None
         if method is None or target is None or target.name is None:
             return None

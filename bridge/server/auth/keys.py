@@ -4,6 +4,7 @@
 alice    3q8f0c…
 guest    8d31e0…                          tags=public
 ci       sha256:9f86d081884c…             tools=search_*,get_booking  scopes=bookings:read
+carol    7b1e2f…                          profiles=data-team
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,128}")
 _KEY = re.compile(r"[\x21-\x7e]+")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _TOOL = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,256}")
+_LABELS = ("tools", "tags", "scopes", "profiles")
 _logger = logging.getLogger("bridge.server.auth")
 
 CHECK_SECONDS = 1.0
@@ -58,9 +60,11 @@ class ApiKey:
         tags: Tags, of which the tools, resources and prompts that its bearer sees and may use have at least one; None
             for all.
         scopes: Scopes of its bearer; None for every scope of the server.
+        profiles: Names and patterns of the profiles that its bearer may use, and of nothing else of the server; None
+            for all that need no claims.
 
     Raises:
-        DefinitionError: The name, the key, a tool, a tag or a scope is invalid.
+        DefinitionError: The name, the key, a tool, a tag, a scope or a profile is invalid.
     """
 
     name: str
@@ -68,6 +72,7 @@ class ApiKey:
     tools: tuple[str, ...] | None = field(default=None, kw_only=True)
     tags: frozenset[str] | None = field(default=None, kw_only=True)
     scopes: frozenset[str] | None = field(default=None, kw_only=True)
+    profiles: tuple[str, ...] | None = field(default=None, kw_only=True)
     digest: bytes = field(init=False, repr=False)
     is_short: bool = field(init=False, repr=False, compare=False)
     """True if the key is so short that it can be guessed."""
@@ -80,13 +85,14 @@ class ApiKey:
             raise DefinitionError(f"after {HASHED} write the 64 hexadecimal digits that sha256sum prints for the key")
         if not _KEY.fullmatch(key):
             raise DefinitionError("a key is visible ASCII without spaces; create one by: openssl rand -hex 32")
-        for tool in self.tools or ():
-            if not _TOOL.fullmatch(tool):
-                raise DefinitionError(f"the tools of a key are names and patterns such as search_*, not {tool!r}")
+        for label, given in (("tools", self.tools), ("profiles", self.profiles)):
+            for each in given or ():
+                if not _TOOL.fullmatch(each):
+                    raise DefinitionError(f"the {label} of a key are names and patterns such as search_*, not {each!r}")
+            object.__setattr__(self, label, None if given is None else tuple(sorted(set(given))))
         digest = bytes.fromhex(key.removeprefix(HASHED)) if is_hashed else sha256(key.encode()).digest()
         object.__setattr__(self, "digest", digest)
         object.__setattr__(self, "is_short", not is_hashed and len(key) < MIN_KEY_CHARS)
-        object.__setattr__(self, "tools", None if self.tools is None else tuple(sorted(set(self.tools))))
         tags: Any = self.tags
         if isinstance(tags, str) or not all(tags or ()):
             raise DefinitionError(f"the tags of a key are a set of texts, such as {{'public'}}, not {tags!r}")
@@ -142,6 +148,7 @@ class ApiKeys:
             has_all_scopes=found.scopes is None,
             tools=found.tools,
             tags=found.tags,
+            profiles=found.profiles,
             keep_seconds=math.inf,
         )
 
@@ -252,7 +259,7 @@ def read_keys(path: Path) -> list[ApiKey]:
         lines.setdefault(key.digest, number)
         keys.append(key)
     if not keys and not problems:
-        problems.append("it contains no key; a line is NAME KEY [tools=…] [tags=…] [scopes=…]")
+        problems.append("it contains no key; a line is NAME KEY [tools=…] [tags=…] [scopes=…] [profiles=…]")
     if problems:
         raise KeyFileError(path, problems)
     return keys
@@ -282,15 +289,19 @@ def _text_of(path: Path) -> str:
 def _key_of(fields: list[str]) -> ApiKey:
     """Parse a line. Error messages never contain its text, since the key may be in any field."""
     if len(fields) < 2:  # noqa: PLR2004 - a name and a key
-        raise DefinitionError("there is no key after the name: a line is NAME KEY [tools=…] [tags=…] [scopes=…]")
+        raise DefinitionError(
+            "there is no key after the name: a line is NAME KEY [tools=…] [tags=…] [scopes=…] [profiles=…]"
+        )
     name, key, *options = fields
     found: dict[str, tuple[str, ...]] = {}
     for position, option in enumerate(options, start=3):
         label, _, value = option.partition("=")
-        if label not in {"tools", "tags", "scopes"} or label in found:
-            raise DefinitionError(f"its part {position} should be tools=…, tags=… or scopes=…, each at most once")
+        if label not in _LABELS or label in found:
+            raise DefinitionError(
+                f"its part {position} should be tools=…, tags=…, scopes=… or profiles=…, each at most once"
+            )
         found[label] = tuple(part for part in value.split(",") if part)
         if label != "scopes" and not found[label]:
             raise DefinitionError(f"{label}= names no {label[:-1]}; leave it out for all, or remove the line for none")
     tags, scopes = (frozenset(found[label]) if label in found else None for label in ("tags", "scopes"))
-    return ApiKey(name, key, tools=found.get("tools"), tags=tags, scopes=scopes)
+    return ApiKey(name, key, tools=found.get("tools"), tags=tags, scopes=scopes, profiles=found.get("profiles"))

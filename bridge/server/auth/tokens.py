@@ -92,6 +92,8 @@ class VerifiedToken(AccessToken):
     """Names and patterns of the tools that are visible to the bearer; None for all."""
     tags: frozenset[str] | None = None
     """Tags, of which a tool that is visible to the bearer has at least one; None for all."""
+    profiles: tuple[str, ...] | None = None
+    """Names and patterns of the profiles to which a key is limited; None for no limit."""
     has_all_scopes: bool = False
     """True if the bearer has every scope of the server, beside `scopes`."""
     keep_seconds: float = 0.0

@@ -115,16 +115,29 @@ class ClusterChanges:
 
 
 class Cluster:
-    """Sessions, rates and changes that the replicas of one server share through Redis; replicas have the same name."""
+    """Sessions, rates and changes that the replicas of one server share through Redis; replicas have the same name.
 
-    def __init__(self, url: str, server: Server, sessions: Sessions, idle_seconds: float | None) -> None:
+    Args:
+        url: URL of the Redis.
+        server: The server.
+        sessions: Its sessions.
+        idle_seconds: Seconds after which an unused session is ended; None for never.
+        counts_rates: True to count the rates of its callers with the other replicas; of several servers with the same
+            accounts, one does.
+    """
+
+    def __init__(
+        self, url: str, server: Server, sessions: Sessions, idle_seconds: float | None, *, counts_rates: bool = True
+    ) -> None:
         # The braces put all keys on one node of a Redis Cluster.
         self.replica = Replica(redis_at(url), f"bridge:{{{server.name}}}")
         """This replica, and its connection to the others."""
         self.sessions = ClusterSessions(server, sessions, self.replica, idle_seconds)
         """The sessions that this replica serves."""
         self._changes = ClusterChanges(server, self.replica)
-        self._rates = None if server.accounts is None else ClusterRates(server.accounts, self.replica)
+        self._rates = (
+            None if server.accounts is None or not counts_rates else ClusterRates(server.accounts, self.replica)
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

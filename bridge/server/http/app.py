@@ -1,8 +1,9 @@
 """Serving over HTTP: an ASGI app with streamable HTTP and SSE behind one list of guards.
 
-GuardMiddleware ── HostOriginGuard, RouteGuard, CorsGuard, BearerAuthGuard, RateLimitGuard, BodyLimitGuard,
-  │                ToolScopeGuard
+GuardMiddleware ── HostOriginGuard, RouteGuard, CorsGuard, BearerAuthGuard, ProfileGuard, RateLimitGuard,
+  │                BodyLimitGuard, ToolScopeGuard
   ├── /mcp, /mcp/              Endpoint       both eras
+  ├── /mcp/NAME, /mcp/NAME/    Endpoint       of each profile
   ├── /sse, /sse/              SseStream      handshake era
   ├── /messages, /messages/    SseMessages
   ╰── routes of the server's own
@@ -11,7 +12,6 @@ GuardMiddleware ── HostOriginGuard, RouteGuard, CorsGuard, BearerAuthGuard, 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -31,6 +31,7 @@ from bridge.server.http.requests import (
     shares_of_bodies,
 )
 from bridge.server.http.routes import RouteGuard, check_reachable
+from bridge.server.http.served import served_at, served_profiles
 from bridge.server.http.session_requests import SessionRequests
 from bridge.server.http.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
 from bridge.server.http.sse import SseMessages, SseSessions, SseStream
@@ -42,15 +43,17 @@ from bridge.server.server import Server
 from bridge.server.tasks.lifespan import running_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from mcp.server.auth.provider import TokenVerifier
 
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.guards import AuthGuards
-    from bridge.server.cluster import Cluster
+    from bridge.server.dispatch import Dispatch
     from bridge.server.http.guards import Guard, MessageEndpoint
     from bridge.server.http.routes import OwnRoute
+    from bridge.server.http.served import ServedServer
+    from bridge.server.profiles import Profile
     from bridge.server.unmatched_names import UnmatchedNames
 
 
@@ -72,6 +75,7 @@ def http_app(
     stateless: bool = False,
     redis_url: str | None = None,
     max_sessions: int = DEFAULT_MAX_SESSIONS,
+    profiles: Iterable[Profile] = (),
 ) -> BridgeApp:
     """Make a Starlette app that serves tools over streamable HTTP, both eras, and over SSE.
 
@@ -97,6 +101,8 @@ def http_app(
             streamable HTTP, and rates are counted together. Needs the extra ``redis``, and a server on asyncio.
         max_sessions: Maximum number of open sessions of the handshake era. At the maximum, a caller with fewer sessions
             than another gets the place of an idle session of that other.
+        profiles: Selections of the server's features, each served at its name below ``path``, over streamable HTTP. The
+            profile ``default`` is served at ``path`` itself and over SSE; without it, nothing is.
 
     Returns:
         The app. A server such as uvicorn waits for its connections before it ends the lifespan: call ``shutdown()``
@@ -117,30 +123,27 @@ def http_app(
     if session_idle_seconds is not None and not session_idle_seconds > 0:
         raise ValueError(f"session_idle_seconds must be positive, or None, not {session_idle_seconds!r}")
     server = tools if isinstance(tools, Server) else Server(tools, name=_NAME)
-    server.session_idle_seconds = session_idle_seconds
-    sessions, cluster = Sessions(session_idle_seconds, max_sessions, shares_of_bodies(max_request_bytes)), None
-    if redis_url is not None:
-        from bridge.server.cluster import Cluster  # noqa: PLC0415 - only for those who have replicas, and an extra
-
-        cluster = Cluster(redis_url, server, sessions, session_idle_seconds)
-        if server.task_options.store is None:
-            from bridge.server.tasks.shared.redis_store import RedisTaskStore  # noqa: PLC0415 - as above
-
-            server.task_options = replace(server.task_options, store=RedisTaskStore(redis_url))
-        if server.kept is not None and server.kept.spill.store is None:
-            from bridge.tools.spill.redis_store import RedisResultStore  # noqa: PLC0415 - as above
-
-            server.kept.spill.use(RedisResultStore(redis_url, server.name))
+    bodies = shares_of_bodies(max_request_bytes)
+    served = served_at(
+        path,
+        server,
+        tuple(profiles),
+        lambda: Sessions(session_idle_seconds, max_sessions, bodies),
+        session_idle_seconds=session_idle_seconds,
+        redis_url=redis_url,
+        streamable=streamable,
+        has_auth=auth is not None,
+    )
     return BridgeApp(
         server,
-        sessions,
+        served,
         AllowedHosts(host, allowed_hosts, allowed_origins),
-        path=path if streamable else None,
+        path=path,
         sse=sse,
-        max_request_bytes=max_request_bytes,
-        auth=None if auth is None else _auth_guards(auth, server),
+        streamable=streamable,
+        body_limit=BodyLimitGuard(max_request_bytes, bodies),
+        auth=None if auth is None else _auth_guards(auth, server, served_profiles(served, path)),
         stateless=stateless,
-        cluster=cluster,
     )
 
 
@@ -159,7 +162,7 @@ def _check_transports(path: str, *, sse: bool, streamable: bool, stateless: bool
         raise ValueError(f"path={path!r} is that of streamable HTTP, which is not served; SSE is at {STREAM_PATH}")
 
 
-def _auth_guards(auth: Auth | TokenVerifier, server: Server) -> AuthGuards:
+def _auth_guards(auth: Auth | TokenVerifier, server: Server, profiles: Mapping[str, Server]) -> AuthGuards:
     if not hasattr(auth, "verify_token"):  # the value may be a secret: leave it out of the message
         raise DefinitionError(
             f"auth takes Auth(…) or one verifier, and got a {type(auth).__name__!r}; "
@@ -167,7 +170,7 @@ def _auth_guards(auth: Auth | TokenVerifier, server: Server) -> AuthGuards:
         )
     from bridge.server.auth.guards import AuthGuards  # noqa: PLC0415 - only where a credential is required
 
-    return AuthGuards(auth, server)
+    return AuthGuards(auth, server, profiles)
 
 
 class BridgeApp(Starlette):
@@ -176,15 +179,15 @@ class BridgeApp(Starlette):
     def __init__(
         self,
         server: Server,
-        sessions: Sessions,
+        served: Mapping[str, ServedServer],
         names: AllowedHosts,
         *,
-        path: str | None,
+        path: str,
         sse: bool,
-        max_request_bytes: int,
+        streamable: bool,
+        body_limit: BodyLimitGuard,
         auth: AuthGuards | None,
         stateless: bool,
-        cluster: Cluster | None,
     ) -> None:
         self.public_routes: list[Route] = [] if auth is None else auth.routes
         """Routes that need no credential: the metadata of the issuers of tokens."""
@@ -196,40 +199,47 @@ class BridgeApp(Starlette):
         """Paths that are served under any host; may be changed until the app starts."""
         self.own_routes: Sequence[OwnRoute] = server.final_routes()
         """Routes of the server's own."""
+        self.profiles = {each.profile.name: each.server for each in served.values() if each.profile is not None}
+        """The servers of the profiles, which are served in place of the server itself."""
         self._is_running = False
         self._server = server
         self._auth = auth
-        self._cluster = cluster
         self._streams = OpenStreams()
         self._sse = SseSessions()
-        self._endpoint: Endpoint | None = None
         self._endpoints: list[MessageEndpoint] = []
-        self._dispatch = dispatch_of(server, has_sessions=not stateless)
-        routes = [*self.public_routes, *([] if auth is None else auth.page_routes(path or _PATH))]
-        shutdown_steps = [self._dispatch.close, self._streams.end, server.drain_tasks]
+        self._served = [*served.values()]
+        self._dispatches = [dispatch_of(each.server, has_sessions=not stateless) for each in self._served]
+        self._handshakes: list[SessionRequests] = []
+        routes = [*self.public_routes, *([] if auth is None else auth.page_routes(path if streamable else _PATH))]
+        shutdown_steps = [
+            *(each.close for each in self._dispatches),
+            self._streams.end,
+            *(each.server.drain_tasks for each in self._served),
+        ]
         self.drain = Drain(server.running, shutdown_steps)
         """Ends streams, then waits for running calls; run it while the server waits for its connections."""
-        if path is not None:
-            shared = None if cluster is None else cluster.sessions
-            paths = self._paths(path)
-            handshake = SessionRequests(
-                server, self._dispatch, sessions, self._streams, stateless=stateless, shared=shared
-            )
-            self._endpoint = Endpoint(self._dispatch, server.running, handshake, paths)
-            self._endpoints.append(self._endpoint)
-            routes += [Route(each, endpoint=self._endpoint) for each in paths]
-        if sse:
-            stream = SseStream(server, self._dispatch, sessions, self._sse)
-            shutdown_steps.append(self._sse.end_when_answered)
-            routes += [Route(each, endpoint=stream, methods=["GET"]) for each in self._paths(STREAM_PATH)]
-            paths = self._paths(MESSAGES_PATH)
-            messages = SseMessages(self._sse, paths)
-            self._endpoints.append(messages)
-            routes += [Route(each, endpoint=messages) for each in paths]
+        profiles: dict[str, Profile] = {}
+        for (at, each), dispatch in zip(served.items(), self._dispatches, strict=True):
+            paths = self._paths(at) if streamable else ()
+            if streamable:
+                shared = None if each.cluster is None else each.cluster.sessions
+                handshake = SessionRequests(
+                    each.server, dispatch, each.sessions, self._streams, stateless=stateless, shared=shared
+                )
+                self._handshakes.append(handshake)
+                endpoint = Endpoint(dispatch, server.running, handshake, paths)
+                self._endpoints.append(endpoint)
+                routes += [Route(path, endpoint=endpoint) for path in paths]
+            if sse and at == path:
+                paths = (*paths, *self._paths(STREAM_PATH), *self._paths(MESSAGES_PATH))
+                routes += self._sse_routes(each, dispatch)
+                shutdown_steps.append(self._sse.end_when_answered)
+            if each.profile is not None:
+                profiles |= dict.fromkeys(paths, each.profile)
         for own in self.own_routes:
             check_reachable(own, routes)
 
-        self.guards = self._guards(names, BodyLimitGuard(max_request_bytes, sessions.bodies))
+        self.guards = self._guards(names, body_limit, profiles)
         """Guards of all requests, in order; may be changed until the app starts."""
         guarding = HttpMiddleware(GuardMiddleware, guards=self.guards, endpoints=self._endpoints)
         super().__init__(routes=[*routes, *self.own_routes], middleware=[guarding], lifespan=lambda _: self._lifespan())
@@ -239,7 +249,17 @@ class BridgeApp(Starlette):
         self.state.shutdown = self.shutdown
         self.state.drain = self.drain
 
-    def _guards(self, names: AllowedHosts, body_limit: BodyLimitGuard) -> list[Guard]:
+    def _sse_routes(self, served: ServedServer, dispatch: Dispatch) -> list[Route]:
+        stream = SseStream(served.server, dispatch, served.sessions, self._sse)
+        paths = self._paths(MESSAGES_PATH)
+        messages = SseMessages(self._sse, paths)
+        self._endpoints.append(messages)
+        return [
+            *(Route(each, endpoint=stream, methods=["GET"]) for each in self._paths(STREAM_PATH)),
+            *(Route(each, endpoint=messages) for each in paths),
+        ]
+
+    def _guards(self, names: AllowedHosts, body_limit: BodyLimitGuard, profiles: Mapping[str, Profile]) -> list[Guard]:
         auth, accounts = self._auth, self._server.accounts
         guards: list[Guard] = [HostOriginGuard(names, lambda: self._is_running, self.any_host_paths)]
         if names.allows_some_origins:
@@ -247,6 +267,10 @@ class BridgeApp(Starlette):
             guards.append(CorsGuard(names, methods))
         if auth is not None:
             guards.append(auth.credential)
+            if profiles:
+                from bridge.server.http.profiles import ProfileGuard  # noqa: PLC0415 - only with profiles
+
+                guards.append(ProfileGuard(profiles, auth.metadata_url))
         if accounts is not None:
             from bridge.server.limits.guard import RateLimitGuard  # noqa: PLC0415 - only where there are limits
 
@@ -258,7 +282,8 @@ class BridgeApp(Starlette):
 
     def shutdown(self) -> None:
         """End the open streams; call it before the server waits for its connections."""
-        self._dispatch.close()
+        for dispatch in self._dispatches:
+            dispatch.close()
         self._streams.end()
         self._sse.end()
 
@@ -292,18 +317,19 @@ class BridgeApp(Starlette):
             for needed in {route.lifespan for route in self.own_routes}:
                 if needed is not None:
                     await stack.enter_async_context(needed.opened())
-            if self._cluster is not None:
+            for cluster in [each.cluster for each in self._served if each.cluster is not None]:
                 if not runs_on_asyncio():
                     raise DefinitionError(
                         "redis_url needs a server on asyncio, because the client of Redis does; not trio"
                     )
-                await stack.enter_async_context(self._cluster.running())
-            if self._endpoint is not None:
-                await stack.enter_async_context(self._endpoint.running())
+                await stack.enter_async_context(cluster.running())
+            for handshake in self._handshakes:
+                await stack.enter_async_context(handshake.running())
             if self._auth is not None:
                 await stack.enter_async_context(self._auth.running())
             self._is_running, self._server.running.is_over = True, False
-            await stack.enter_async_context(running_tasks(self._server))
+            for each in self._served:
+                await stack.enter_async_context(running_tasks(each.server))
             try:
                 yield
             finally:

@@ -389,6 +389,12 @@ class BodyLimitGuard:
         return True
 
 
+def path_of(request: Request) -> str:
+    """Return the path of a request within its app."""
+    path: str = request.scope["path"]
+    return path.removeprefix(request.scope.get("root_path", ""))
+
+
 def is_message(scope: Scope) -> bool:
     """True for a POST of a message over SSE, judged by the path."""
     path: str = scope["path"]

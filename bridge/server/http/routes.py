@@ -39,7 +39,8 @@ class OwnRoute(Route):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the function. A key for some of the tools is not enough for a route that needs a credential."""
-        if not self.needs_credential or access_of_request().tools is None:
+        access = access_of_request()
+        if not self.needs_credential or (access.tools is None and access.profiles is None):
             await super().handle(scope, receive, send)
             return
         reason = "this route needs a key for all tools, and the key is for some of them"

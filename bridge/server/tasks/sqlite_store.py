@@ -62,6 +62,10 @@ class SqliteTaskStore:
         self._connection: sqlite3.Connection | None = None
         self._one_thread = CapacityLimiter(1)
 
+    def beside(self, name: str) -> SqliteTaskStore:
+        """Return the store of a profile: another file, with its name at the end."""
+        return SqliteTaskStore(self._path.with_name(f"{self._path.name}.{name}"))
+
     def check(self) -> None:
         """Open and close the file, so that a server that cannot use it does not start.
 

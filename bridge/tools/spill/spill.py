@@ -90,6 +90,8 @@ class Spill:
     """Maximum length of the kept results of one caller."""
     store: ResultStore | None = None
     """Keeps them; None for a temporary file of this process, or the Redis of a server with replicas."""
+    audience: str = ""
+    """Name of the server or profile that keeps them; others that have the same store do not find those of a caller."""
     usage: Usage = field(default_factory=Usage, init=False)
     """Counts of the results so far, by tool."""
     _sessions: WeakKeyDictionary[Any, str] = field(default_factory=WeakKeyDictionary, init=False, repr=False)
@@ -229,7 +231,7 @@ class Spill:
         Raises:
             ResultStoreError: It cannot be deleted.
         """
-        await self.used_store.forget(owner=_key("caller", caller))
+        await self.used_store.forget(owner=self._key_of(caller))
 
     async def aclose(self) -> None:
         """Close the store."""
@@ -254,10 +256,13 @@ class Spill:
         """Return the key of a caller: its name, else its session, else its AI service's conversation."""
         # A client without a name or a session is identified by knowing the URI.
         if context.caller is not None:
-            return _key("caller", context.caller.name)
+            return self._key_of(context.caller.name)
         if session := self._session_of(context):
             return session
         return "" if context.service is None else _key("memory", str(context.memory_id))
+
+    def _key_of(self, caller: str) -> str:
+        return _key("caller", f"{self.audience}\n{caller}" if self.audience else caller)
 
     def _session_of(self, context: InvocationContext) -> str:
         session: Any = context.peer

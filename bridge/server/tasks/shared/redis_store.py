@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from time import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -78,6 +79,10 @@ class RedisTaskStore:
     def __init__(self, url: str) -> None:
         # Sessions have connections of their own: they may be on another Redis, and do not wait for large results.
         self._redis = redis_at(url, "a store of tasks on Redis", "tasks")
+
+    def beside(self, name: str) -> RedisTaskStore:  # noqa: ARG002 - keys begin with the name of the server
+        """Return the store of a profile on the same Redis."""
+        return copy(self)
 
     def connect(self, server: str) -> None:
         """Prepare to use the tasks of the server of this name; done by its `Server`."""
