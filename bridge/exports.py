@@ -169,7 +169,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.server.auth.keys": "ApiKey ApiKeys KeyFile",
         "bridge.server.auth.tokens": "IssuerUnavailableError TokenExpiredError TokenRefusedError VerifiedToken",
     },
-    "bridge.server.limits": {"bridge.server.limits.limits": "Limits Rate"},
+    "bridge.server.limits": {"bridge.server.limits.limits": "CallerLimits Limits Rate"},
     "bridge.gateway": {
         "bridge.gateway.gateway": "merged_servers",
         "bridge.gateway.in_process": "from_mcp",

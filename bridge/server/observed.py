@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bridge.types import Json, Step
 
     _Known: TypeAlias = tuple[OperationSeries, str | None, str | None]
-    _Targets: TypeAlias = dict[tuple[str, str, str], _Known]
+    _Targets: TypeAlias = dict[tuple[str, str, str, str], _Known]
 
 
 def dispatch_of(core: ServerCore, *, has_sessions: bool = True) -> Dispatch:
@@ -68,7 +68,7 @@ class ObservedResponder(Responder):
         super().__init__(method, seal)
         self._target_param = method.target_param
         self._observer = observer
-        self._series: dict[tuple[str, str], OperationSeries] = {}
+        self._series: dict[tuple[str, str, str], OperationSeries] = {}
         self._core = core
         self._targets: _Targets = {}
         self._targets_of: WeakKeyDictionary[Lists, _Targets] = WeakKeyDictionary()
@@ -168,19 +168,22 @@ class ObservedResponder(Responder):
             series, server, details = self._series_of(exchange), None, None
         else:
             name = self._method.target_in(params)
-            targets = self._targets_for(origin.caller)
-            known = None if name is None else targets.get((name, exchange.version, origin.transport))
+            targets, caller = self._targets_for(origin.caller), origin.caller
+            known = None
+            if name is not None:
+                known = targets.get((name, exchange.version, origin.transport, self._team_of(origin)))
             series, server, grant = known or self._target(name, exchange, targets)
             arguments = params.get("arguments")
             details = observer.call_details(
                 name,
                 server,
-                None if origin.caller is None else origin.caller.name,
+                None if caller is None else caller.name,
                 origin.transport,
                 arguments if isinstance(arguments, dict) else {},
                 self._method.noun,
                 client_name(params) if session is None else session.client,
                 grant,
+                "" if caller is None else caller.team,
             )
         return ServerOperation(
             observer,
@@ -191,6 +194,7 @@ class ObservedResponder(Responder):
             details,
             # Requests to an upstream server continue the trace of the call, even if it is not sampled.
             is_sampled=exchange.is_sampled if server is None else None,
+            caller=None if origin.caller is None else origin.caller.name,
         )
 
     def _targets_for(self, caller: Caller | None) -> _Targets:
@@ -201,23 +205,28 @@ class ObservedResponder(Responder):
             return self._targets
         return {} if lists is None else self._targets_of.setdefault(lists, {})
 
+    def _team_of(self, origin: Origin) -> str:
+        """Return the team of a caller, for labels; empty for none."""
+        return "" if origin.caller is None or not origin.caller.team else self._observer.team(origin.caller.team)
+
     def _target(self, name: str | None, exchange: ServedExchange, targets: _Targets) -> _Known:
         """Return the series, upstream server and grant of a target, cached until the tools change."""
         target = self._method.target(exchange.params, caller=exchange.origin.caller)
         transport, version = exchange.origin.transport, exchange.version
         known, upstream, grant = (None, None, None) if target is None else (target.name, target.upstream, target.grant)
-        series = self._observer.series(self._method.name, known, Peer(transport, version))
+        team = self._team_of(exchange.origin)
+        series = self._observer.series(self._method.name, known, Peer(transport, version, team=team))
         if known is not None and known == name:  # there may be any number of URIs
-            targets[name, version, transport] = series, upstream, grant
+            targets[name, version, transport, team] = series, upstream, grant
         return series, upstream, grant
 
     def _series_of(self, exchange: ServedExchange) -> OperationSeries:
         """Return the series of requests without a target."""
-        key = exchange.origin.transport, exchange.version
+        key = exchange.origin.transport, exchange.version, self._team_of(exchange.origin)
         known = self._series.get(key)
         if known is None:
             # A method may be known, but not served, in this era.
-            known = self._observer.series(self._method.name or exchange.method, None, Peer(*key))
+            known = self._observer.series(self._method.name or exchange.method, None, Peer(key[0], key[1], team=key[2]))
             if self._method.name:
                 self._series[key] = known
         return known

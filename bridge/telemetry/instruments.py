@@ -6,6 +6,7 @@ logs are wanted, they record nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from bridge.telemetry.conventions import (
     REFUSALS,
     STATUS_CODE,
     TARGETS,
+    TEAM,
     TOOLS_CALL,
     UPSTREAM,
 )
@@ -61,6 +63,8 @@ class Peer:
     """The configured name of the server; None where the other side is a client."""
     address: tuple[tuple[str, str | int], ...] = ()
     """Labels with the server's address."""
+    team: str = ""
+    """The team of the caller, within bounds (`Observer.team`); empty for none."""
 
     @property
     def labels(self) -> dict[str, str | int]:
@@ -70,7 +74,27 @@ class Peer:
             labels[PROTOCOL_VERSION] = self.protocol_version
         if self.upstream is not None:
             labels[UPSTREAM] = self.upstream
+        if self.team:
+            labels[TEAM] = self.team
         return labels
+
+
+class TeamUsage:
+    """What the members of a team have called so far, in one series."""
+
+    __slots__ = ("calls", "errors", "seconds")
+
+    def __init__(self) -> None:
+        self.calls, self.seconds = 0, 0.0
+        self.errors: Counter[str] = Counter()
+        """Failed calls, by their causes."""
+
+    def count(self, seconds: float, error_type: str | None) -> None:
+        """Count a call that has ended."""
+        self.calls += 1
+        self.seconds += seconds
+        if error_type is not None and error_type not in NO_ERRORS:
+            self.errors[error_type if error_type in self.errors or len(self.errors) < _MAX_FAILURES else OTHER] += 1
 
 
 class OperationSeries:
@@ -86,14 +110,18 @@ class OperationSeries:
         labels: The labels of an operation that succeeds.
         is_call: True for ``tools/call``.
         chars: Length of the answers so far, if it is counted.
+        usage: Calls of a team; None for other operations.
     """
 
-    __slots__ = ("_failed", "_histogram", "chars", "is_call", "labels", "method", "peer", "span_name", "target")
+    __slots__ = (
+        "_failed", "_histogram", "chars", "is_call", "labels", "method", "peer", "span_name", "target", "usage",
+    )  # fmt: skip
 
     def __init__(self, histogram: Histogram, method: str, target: str | None, peer: Peer) -> None:
         self.method, self.target, self.peer = method, target, peer
         self.is_call = method == TOOLS_CALL
         self.chars = 0
+        self.usage = TeamUsage() if self.is_call and peer.team else None
         self.span_name = method if target is None else f"{method} {target}"
         labels: dict[str, str | int] = {METHOD: method, **peer.labels}
         if self.is_call:
@@ -106,6 +134,8 @@ class OperationSeries:
 
     def record(self, seconds: float, error_type: str | None, code: int | None) -> None:
         """Record the duration of one operation. ``input_required`` is not a failure."""
+        if self.usage is not None:
+            self.usage.count(seconds, error_type)
         if error_type is None or error_type in NO_ERRORS:
             self._histogram.record(seconds, self.labels)
             return

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from bridge.telemetry.tracing import Tracing
 
 
+_MAX_TEAMS = 100
+
+
 class Observer(Recorder):
     """Observes the operations of this process.
 
@@ -71,6 +74,7 @@ class Observer(Recorder):
         self.tasks = TaskTelemetry(self)
         self._shows_arguments = shows_arguments
         self._open_sessions = 0
+        self._teams: set[str] = set()
         self._connects: Counter[str] = Counter()
         self._served: dict[tuple[str, str | None, Peer], OperationSeries] = {}
         self._asked: dict[tuple[str, str | None, Peer], OperationSeries] = {}
@@ -136,6 +140,7 @@ class Observer(Recorder):
         details: CallDetails | None = None,
         *,
         is_sampled: bool | None = None,
+        caller: str | None = None,
     ) -> ServerOperation:
         """Start to observe a client's request, in the task that answers it.
 
@@ -146,8 +151,11 @@ class Observer(Recorder):
             session_id: The session's id.
             details: The details of a call (`call_details`).
             is_sampled: The result of `Tracing.begins`: False for no span; None to let the tracer decide.
+            caller: The caller's name; None where callers are not authenticated.
         """
-        return ServerOperation(self, series, request_id, meta, session_id, details, is_sampled=is_sampled)
+        return ServerOperation(
+            self, series, request_id, meta, session_id, details, is_sampled=is_sampled, caller=caller
+        )
 
     def call_details(
         self,
@@ -159,18 +167,19 @@ class Observer(Recorder):
         noun: str = "tool",
         client: str | None = None,
         grant: str | None = None,
+        team: str = "",
     ) -> CallDetails | None:
         """The details of a call for its record; None where there are no records.
 
         ``called`` may be the name of no tool, ``server`` is None for a local tool, ``caller`` where callers are not
         authenticated, ``client`` where the client program gave no name, and ``grant`` if all callers have the same
-        credential for the server. A tool may modify the arguments; the record
-        has them as they came.
+        credential for the server; ``team`` is empty for none. A tool may modify the arguments; the record has them as
+        they came.
         """
         if not self.sinks:
             return None
         recorded = recorded_arguments(arguments) if self._shows_arguments else recorded_names(arguments)
-        return CallDetails(called, server, caller, transport, recorded, noun, client, grant)
+        return CallDetails(called, server, caller, transport, recorded, noun, client, grant, team)
 
     def answered(
         self,
@@ -185,6 +194,32 @@ class Observer(Recorder):
         if self.tracer is not None:
             self.tracer.serve(series, meta, request_id, None, is_sampled=False).end(error_type, code, None)
         self.record(series, seconds, error_type, code)
+
+    def team(self, name: str) -> str:
+        """Return a team for labels; one of too many is ``_OTHER``, because tokens may name any number."""
+        if name and name not in self._teams:
+            if len(self._teams) >= _MAX_TEAMS:
+                return OTHER
+            self._teams.add(name)
+        return name
+
+    def teams(self) -> dict[str, dict[str, Any]]:
+        """Return what each team has called so far, as JSON."""
+        self.flush()
+        found: dict[str, dict[str, Any]] = {}
+        for series in tuple(self._served.values()):
+            if (usage := series.usage) is None:
+                continue
+            empty = {"calls": 0, "errors": {}, "seconds": 0.0, "resultBytes": 0}
+            team = found.setdefault(series.peer.team, empty)
+            team["calls"] += usage.calls
+            team["seconds"] = round(team["seconds"] + usage.seconds, 3)
+            team["resultBytes"] += series.chars
+            for cause, count in usage.errors.items():
+                team["errors"][cause] = team["errors"].get(cause, 0) + count
+        for team in found.values():
+            team["estimatedResultTokens"] = -(-team["resultBytes"] // CHARS_PER_TOKEN)
+        return dict(sorted(found.items()))
 
     def session_opened(self) -> None:
         """Count a session that a client opened."""

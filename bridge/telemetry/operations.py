@@ -102,7 +102,7 @@ class ServerOperation:
 
     def __init__(
         self, recorder: Recorder, series: OperationSeries, request_id: object, meta: Mapping[str, Any] | None,
-        session_id: str | None, details: CallDetails | None, *, is_sampled: bool | None,
+        session_id: str | None, details: CallDetails | None, *, is_sampled: bool | None, caller: str | None = None,
     ) -> None:  # fmt: skip
         self._recorder, self._series, self._details, self._client_request_id = recorder, series, details, request_id
         is_traced = recorder.tracer is not None and is_sampled is not False
@@ -110,7 +110,7 @@ class ServerOperation:
         self._span = None
         if recorder.tracer is not None and is_traced:
             self._span = recorder.tracer.serve(
-                series, meta, request_id, session_id, is_sampled=is_sampled is True, own_id=self._id
+                series, meta, request_id, session_id, is_sampled=is_sampled is True, own_id=self._id, caller=caller
             )
         if series.is_call:
             recorder.calls_in_flight += 1

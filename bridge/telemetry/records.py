@@ -62,6 +62,8 @@ class CallDetails(NamedTuple):
     """Name of the client program, which it chooses itself; None if it is unknown."""
     grant: str | None = None
     """Way by which the caller has a credential of its own for the upstream server; None if all have the same."""
+    team: str = ""
+    """The caller's team; empty for none."""
 
 
 class EndedCall(NamedTuple):
@@ -121,7 +123,7 @@ class CallLog(AuditLog):
 
 def call_record(call: EndedCall) -> CallRecord:
     """The record of a call."""
-    name, server, caller, transport, arguments, noun, client, grant = call.details
+    name, server, caller, transport, arguments, noun, client, grant, team = call.details
     outcome = _OUTCOMES.get(call.error_type, "error")
     target = "tool" if noun == "task" else noun
     record = {
@@ -137,6 +139,8 @@ def call_record(call: EndedCall) -> CallRecord:
         "duration_ms": round(call.duration_seconds * 1_000_000) / 1000,
         "outcome": outcome,
     }
+    if team:
+        record["team"] = clip(team)
     if grant is not None:
         record["grant"] = grant
     if outcome != "ok" and outcome not in NO_ERRORS:

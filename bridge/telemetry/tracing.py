@@ -15,7 +15,7 @@ from opentelemetry import context, propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
-from bridge.telemetry.conventions import OWN_REQUEST_ID, REQUEST_ID, SESSION_ID, TRACE_KEYS, trace_in
+from bridge.telemetry.conventions import CALLER, OWN_REQUEST_ID, REQUEST_ID, SESSION_ID, TRACE_KEYS, trace_in
 from bridge.telemetry.instruments import failure_labels
 from bridge.text import clip
 
@@ -63,6 +63,7 @@ class Tracing:
         *,
         is_sampled: bool,
         own_id: str = "",
+        caller: str | None = None,
     ) -> CurrentSpan:
         """Open a span for a client's request and make it the current one.
 
@@ -79,6 +80,8 @@ class Tracing:
             attributes[REQUEST_ID] = clip(str(request_id))
         if own_id:
             attributes[OWN_REQUEST_ID] = own_id
+        if caller is not None:
+            attributes[CALLER] = clip(caller)
         if session_id is not None:
             attributes[SESSION_ID] = clip(session_id)
         span = self._tracer.start_span(

@@ -40,6 +40,8 @@ class Caller:
     """Issuer of the credential; ``key`` for a key of this server, empty if it is unknown."""
     subject: str = ""
     """Identifier of the caller at its issuer, the `name` without the issuer; empty for the `name`."""
+    team: str = ""
+    """Team of the caller, whose members share limits; empty for none."""
 
     @property
     def identity(self) -> tuple[str, str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+KEY = "ada-ada-ada-ada-ada-ada"
 DASHBOARD = json.loads((ROOT / "examples/deploy/grafana-dashboard.json").read_text(encoding="utf-8"))
 pytestmark = pytest.mark.xdist_group("dashboard")  # one server is enough for all
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
@@ -77,10 +78,24 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[str]]:
         assert client.post(url, content=b"{", headers={"content-type": "text/plain"}).status_code == 415
         client.delete(url, headers=open_session(client, url)).raise_for_status()
         answer = client.get(server.origin + "/metrics").raise_for_status()
-    for family in text_string_to_metric_families(answer.text):
+    for family in text_string_to_metric_families(answer.text + of_a_team(directory)):
         for sample in family.samples:
             samples[sample.name] |= {name for name, value in sample.labels.items() if value}
     return samples
+
+
+def of_a_team(directory: Path) -> str:
+    """Return the metrics of a server whose caller has a team."""
+    (directory / "keys").write_text(f"ada {KEY} team=data\n", encoding="utf-8")
+    options = ("--transport", "http", "--port", "0", "--metrics", "--api-keys", str(directory / "keys"))
+    with (
+        serving("-m", "bridge", "serve", str(directory / "tools.py"), *options) as server,
+        httpx.Client(headers={"authorization": f"Bearer {KEY}"}, timeout=DEADLINE_SECONDS) as client,
+    ):
+        for message in (call("add", {"a": 1, "b": 2}), call("fail")):
+            enveloped = modern(message)
+            client.post(f"{server.origin}/mcp", json=enveloped, headers=modern_headers(enveloped))
+        return client.get(f"{server.origin}/metrics").raise_for_status().text
 
 
 def served(directory: Path) -> tuple[str, ...]:

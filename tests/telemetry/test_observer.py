@@ -227,3 +227,12 @@ def test_telemetry_is_disabled_until_it_is_enabled_and_after_the_block() -> None
             assert current.observer() is inner
         assert current.observer() is outer
     assert current.observer() is None
+
+
+def test_the_teams_of_labels_are_bounded() -> None:
+    observer = Observer()
+    assert {observer.team(f"team-{number}") for number in range(150)} == {
+        *(f"team-{number}" for number in range(100)),
+        "_OTHER",
+    }
+    assert (observer.team(""), observer.team("team-7"), observer.team("new")) == ("", "team-7", "_OTHER")

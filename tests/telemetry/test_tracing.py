@@ -60,6 +60,16 @@ def test_a_call_continues_the_trace_that_it_says_and_is_the_current_span_until_i
     assert attributes == {**traced.call.labels, "jsonrpc.request.id": "7", "mcp.session.id": "session-1"}
 
 
+def test_a_span_has_the_caller_and_its_team_which_metrics_know_alone() -> None:
+    traced = Traced()
+    series = traced.observer.series("tools/call", "add", Peer("http", "2026-07-28", team="data"))
+    traced.observer.serve(series, 7, caller="alice").end()
+    (span,) = traced.spans
+    attributes = dict(span.attributes or {})
+    assert (attributes["enduser.id"], attributes["bridge.team"]) == ("alice", "data")
+    assert series.labels == {**traced.call.labels, "bridge.team": "data"}
+
+
 def test_what_a_server_is_asked_within_a_call_belongs_to_its_trace_and_carries_it_on() -> None:
     traced = Traced()
     call = traced.observer.serve(traced.call, 7, TRACED)

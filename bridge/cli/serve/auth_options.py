@@ -36,8 +36,8 @@ class AuthOptions:
     )
     api_keys: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…] [profiles=…]. Changes are applied "
-        "at once.",
+        help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…] [profiles=…] [team=…] [rate=…] "
+        "[concurrency=…]. Changes are applied at once.",
     )
     oauth_issuer: str | None = setting(
         metavar="URL", help="Over HTTP: accept tokens of this issuer; its exact identifier."
@@ -70,6 +70,13 @@ class AuthOptions:
         help="A scope that callers of a tool, resource or prompt need, by name or pattern: delete_*=write. Repeatable.",
     )
 
+    team_claim: str | None = setting(
+        metavar="NAME", help="Claim of tokens whose value is the team of their bearers; of a list, the first."
+    )
+    team_scope: tuple[str, ...] = texts_setting(
+        metavar="SCOPE=TEAM", help="Team of the bearers of tokens with a scope, in place of a claim. Repeatable."
+    )
+
     def auth(self, ctx: click.Context) -> Auth | None:
         """Build the authentication; None without credentials."""
         self._check(ctx)
@@ -84,6 +91,8 @@ class AuthOptions:
                 resource_url=self.resource_url,
                 required_scopes=self.required_scope,
                 tool_scopes=self._tool_scopes(ctx),
+                team_claim=self.team_claim,
+                team_scopes=self._team_scopes(ctx),
             )
 
     def _check(self, ctx: click.Context) -> None:
@@ -160,6 +169,12 @@ class AuthOptions:
                 issuer=self.oauth_issuer,
             )
         ]
+
+    def _team_scopes(self, ctx: click.Context) -> dict[str, str]:
+        pairs = [text.rpartition("=") for text in self.team_scope]
+        if not all(scope and team for scope, _, team in pairs):
+            raise click.UsageError("--team-scope has the form SCOPE=TEAM, such as data:read=data", ctx)
+        return {scope: team for scope, _, team in pairs}
 
     def _tool_scopes(self, ctx: click.Context) -> Mapping[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}

@@ -47,6 +47,8 @@ class CallLines:
         name = _word(record.get("tool") or record.get("resource") or record.get("prompt")) or "(no name)"
         server = f" of {_word(record['server'])}" if record["server"] else ""
         caller = f" by {_word(record['caller'])}" if record["caller"] else ""
+        if "team" in record:
+            caller += f" of team {_word(record['team'])}"
         client = f" from {_word(record['client'])}" if record["client"] else ""
         transport = f" over {record['transport']}" if record["transport"] else ""
         called = escape_controls(f"{record['event']} {name}{server}{caller}{client}{transport}")

@@ -25,6 +25,7 @@ from bridge.hosting.server import Service
 from bridge.server.http.host_origin import AllowedHosts
 from bridge.server.http.probes import HealthState
 from bridge.server.results.costs import costs
+from bridge.telemetry import current
 
 if TYPE_CHECKING:
     import socket
@@ -133,10 +134,15 @@ def _serve_here(
     name = name_of(targets, options, serving)
     from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - after errors of the targets
 
-    with telemetry_enabled(options.telemetry, name) as watched:
-        server = server_of(ctx, serving, name, options, options.scaling.secrets(ctx))
+    has_teams = auth is not None and auth.has_teams
+    with telemetry_enabled(options.telemetry, name, counts_teams=has_teams) as watched:
+        has_limited_callers = auth is not None and auth.has_limits
+        secrets = options.scaling.secrets(ctx)
+        server = server_of(ctx, serving, name, options, secrets, has_limited_callers=has_limited_callers)
         operations = HealthState(servers=serving.servers, has_required=serving.has_required, is_held=True)
         operations.costs = lambda: costs(server)
+        if has_teams and (observer := current.observer()) is not None:
+            operations.teams = observer.teams
         set_draining_source(lambda: operations.is_draining)
         metrics = None if watched.metrics is None else watched.metrics.text
         worker = None

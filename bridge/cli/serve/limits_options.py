@@ -12,7 +12,7 @@ from bridge.server.limits import Limits, Rate
 from bridge.tools.execution import ExecutionPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import click
 
@@ -34,6 +34,15 @@ class LimitsOptions:
     )
     max_streams: int | None = count_setting(
         "STREAMS", "Over HTTP: maximum open streams of each caller in each process; others are answered 429."
+    )
+    team_rate: tuple[str, ...] = texts_setting(
+        metavar="[TEAM=]N/SECONDS",
+        help="Over HTTP: maximum rate of requests of all members of a team together, by its name or a pattern; the "
+        "first that matches applies. Repeatable.",
+    )
+    team_concurrency: tuple[str, ...] = texts_setting(
+        metavar="[TEAM=]N",
+        help="Maximum running calls of all members of a team together, likewise, in each process. Repeatable.",
     )
     tool_rate: tuple[str, ...] = texts_setting(
         metavar="TOOL=N/SECONDS",
@@ -84,10 +93,16 @@ class LimitsOptions:
         "one of the address with most; others are answered 503 and closed.",
     )
 
-    def limits(self, ctx: click.Context) -> Limits | None:
-        """Build the limits; None for none."""
+    def limits(self, ctx: click.Context, *, of_callers: bool = False) -> Limits | None:
+        """Build the limits; None for none.
+
+        Args:
+            ctx: The command.
+            of_callers: True if callers may have limits of their own.
+        """
         by_caller = self.rate, self.concurrency, self.max_streams, self.tool_rate, self.tool_concurrency
-        if not any((*by_caller, self.max_result_bytes, self.tool_max_result_bytes)):
+        of_teams = self.team_rate, self.team_concurrency
+        if not any((of_callers, *by_caller, *of_teams, self.max_result_bytes, self.tool_max_result_bytes)):
             return None
         with usage_errors(ctx, DefinitionError):
             return Limits(
@@ -96,6 +111,9 @@ class LimitsOptions:
                 max_streams=self.max_streams,
                 tool_rates=_by_tool("--tool-rate", self.tool_rate, Rate.read),
                 tool_concurrency=_counts_by_tool("--tool-concurrency", self.tool_concurrency),
+                team_rates=_by_tool("--team-rate", map(_of_all, self.team_rate), Rate.read),
+                team_concurrency=_counts_by_tool("--team-concurrency", map(_of_all, self.team_concurrency)),
+                of_callers=of_callers,
                 max_result_bytes=self.max_result_bytes,
                 tool_result_bytes=_counts_by_tool("--tool-max-result-bytes", self.tool_max_result_bytes),
             )
@@ -105,7 +123,12 @@ class LimitsOptions:
         return None if self.max_output_chars is None else ExecutionPolicy(max_output_chars=self.max_output_chars)
 
 
-def _by_tool(option_name: str, texts: tuple[str, ...], read: Callable[[str], _Value]) -> dict[str, _Value]:
+def _of_all(text: str) -> str:
+    """Return a limit with the pattern of all teams, if it names none."""
+    return text if "=" in text else f"*={text}"
+
+
+def _by_tool(option_name: str, texts: Iterable[str], read: Callable[[str], _Value]) -> dict[str, _Value]:
     found: dict[str, _Value] = {}
     for text in texts:
         tool, is_written, value = text.rpartition("=")
@@ -117,7 +140,7 @@ def _by_tool(option_name: str, texts: tuple[str, ...], read: Callable[[str], _Va
     return found
 
 
-def _counts_by_tool(option_name: str, texts: tuple[str, ...]) -> dict[str, int]:
+def _counts_by_tool(option_name: str, texts: Iterable[str]) -> dict[str, int]:
     def count(text: str) -> int:
         if not text.strip().isdecimal():
             raise DefinitionError(f"{option_name} takes a whole number, not {text!r}")

@@ -213,7 +213,13 @@ def name_of(targets: list[Target], options: ServeOptions, serving: Serving | Non
 
 
 def server_of(
-    ctx: click.Context, serving: Serving, name: str, options: ServeOptions, state_keys: Sequence[bytes] | None = None
+    ctx: click.Context,
+    serving: Serving,
+    name: str,
+    options: ServeOptions,
+    state_keys: Sequence[bytes] | None = None,
+    *,
+    has_limited_callers: bool = False,
 ) -> Server:
     """Build the server; without state keys, one is generated for this process."""
     from bridge.server.server import Server  # noqa: PLC0415 - after errors of the targets
@@ -225,7 +231,7 @@ def server_of(
         "page_size": options.page_size,
         "policy": options.spill.policy(options.limits.policy(), serving.features),
         "state_keys": state_keys,
-        "limits": options.limits.limits(ctx),
+        "limits": options.limits.limits(ctx, of_callers=has_limited_callers),
         "tool_search": tool_search,
     }
     max_calls = None if options.transport == "stdio" else options.limits.max_calls

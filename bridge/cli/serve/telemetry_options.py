@@ -97,15 +97,20 @@ class ActiveTelemetry:
 
 
 @contextmanager
-def telemetry_enabled(options: TelemetryOptions, name: str) -> Iterator[ActiveTelemetry]:
+def telemetry_enabled(options: TelemetryOptions, name: str, *, counts_teams: bool = False) -> Iterator[ActiveTelemetry]:
     """Enable telemetry during this block; the server must be built within it.
+
+    Args:
+        options: The options.
+        name: Name of the server.
+        counts_teams: True to count the calls of teams, for ``/status``.
 
     Raises:
         MissingExtraError: OpenTelemetry, or an exporter, is not installed.
         CommandError: The audit log cannot be opened, or an environment variable is invalid.
     """
     has_traces = options.are_traces_wanted
-    if not (has_traces or options.metrics or options.audit_log or options.are_calls_logged):
+    if not (has_traces or counts_teams or options.metrics or options.audit_log or options.are_calls_logged):
         yield ActiveTelemetry(None, lambda: None)
         return
     from bridge.telemetry.instruments import Instruments  # noqa: PLC0415 - only where telemetry is wanted

@@ -21,6 +21,7 @@ from bridge.server.auth.tokens import (
     name_of,
 )
 from bridge.telemetry.repetitions import Repetitions
+from bridge.text import clip
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mcp.server.auth.provider import AccessToken, TokenVerifier
 
 _logger = logging.getLogger("bridge.server.auth")
+_MAX_TEAM_CHARS = 64
 
 
 @runtime_checkable
@@ -57,6 +59,8 @@ class Auth:
         required_scopes: Scopes that every caller needs.
         tool_scopes: Further scopes, by the name of a tool, resource or prompt, or a pattern (``delete_*``).
         authorization_servers: URLs of issuers that the verifiers do not name.
+        team_claim: Claim whose value is the team of a token's bearer; of a list, the first. None for none.
+        team_scopes: Teams by the scope of their members; the first that a token has applies, in place of the claim.
 
     Raises:
         DefinitionError: There is no verifier, or a URL or scope is invalid.
@@ -69,10 +73,13 @@ class Auth:
         required_scopes: Iterable[str] = (),
         tool_scopes: Mapping[str, Iterable[str]] | None = None,
         authorization_servers: Iterable[str] = (),
+        team_claim: str | None = None,
+        team_scopes: Mapping[str, str] | None = None,
     ) -> None:
         if not verifiers:
             raise DefinitionError("Auth needs at least one verifier, such as ApiKeys or JwtVerifier")
         self._verifiers = verifiers
+        self._team_claim, self._team_scopes = team_claim, dict(team_scopes or {})
         self._changed: list[Callable[[], None]] = []
         self._repetitions = Repetitions()
         self.resource_url = None if resource_url is None else require_url(resource_url, "resource_url")
@@ -141,6 +148,30 @@ class Auth:
     def name_of(self, token: AccessToken) -> str:
         """Return the unique name of the bearer of a credential."""
         return name_of(token, names_issuer=self._names_issuers)
+
+    def team_of(self, token: AccessToken) -> str:
+        """Return the team of the bearer of a credential; empty for none."""
+        if isinstance(token, VerifiedToken) and token.is_key:
+            return token.team
+        if (
+            team := next((team for scope, team in self._team_scopes.items() if scope in token.scopes), None)
+        ) is not None:
+            return team
+        found: Any = None if self._team_claim is None else (token.claims or {}).get(self._team_claim)
+        if isinstance(found, list):
+            found = found[0] if found else None
+        return clip(found, _MAX_TEAM_CHARS) if isinstance(found, str) else ""
+
+    @property
+    def has_teams(self) -> bool:
+        """True if a caller may have a team."""
+        of_keys = any(getattr(verifier, "has_teams", False) for verifier in self._verifiers)
+        return of_keys or self._team_claim is not None or bool(self._team_scopes)
+
+    @property
+    def has_limits(self) -> bool:
+        """True if a bearer of a key has limits of its own."""
+        return any(getattr(verifier, "has_limits", False) for verifier in self._verifiers)
 
     def access_of(self, token: AccessToken) -> Access:
         """Return the permissions of the bearer of a credential."""

@@ -42,13 +42,15 @@ class RequestUser(SimpleUser):
         monitored: MonitoredCredential | None = None,
         *,
         name: str | None = None,
+        team: str = "",
     ) -> None:
         super().__init__(token.client_id)
         self.access_token = token
         self.scopes = token.scopes
         self.monitored = monitored
+        self.limits = token.limits if isinstance(token, VerifiedToken) else None
         issuer = KEYS if isinstance(token, VerifiedToken) and token.is_key else issuer_in(token) or ""
-        self.caller = caller_of(token, name, issuer=issuer, subject=name_of(token, names_issuer=False))
+        self.caller = caller_of(token, name, issuer=issuer, subject=name_of(token, names_issuer=False), team=team)
         self.access = access
 
 

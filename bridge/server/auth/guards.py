@@ -15,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.routing import Route, request_response
 
+from bridge.errors import DefinitionError
 from bridge.protocol.envelope import client_name
 from bridge.protocol.versions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from bridge.server.auth.auth import Auth
@@ -23,7 +24,8 @@ from bridge.server.auth.credential_monitor import CredentialMonitor
 from bridge.server.auth.credentials import CredentialCache
 from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.http.pages import is_below
-from bridge.server.http.requests import is_message, path_of
+from bridge.server.http.profiles import path_of
+from bridge.server.http.requests import is_message
 from bridge.server.methods.registry import methods_of
 from bridge.server.unmatched_names import unmatched_auth_names
 from bridge.telemetry import current
@@ -57,6 +59,8 @@ class AuthGuards:
 
     def __init__(self, auth: Auth | TokenVerifier, server: ServerCore, profiles: Mapping[str, ServerCore]) -> None:
         self._auth = Auth.of(auth)
+        if self._auth.has_limits and not (server.limits is not None and server.limits.of_callers):
+            raise DefinitionError("some keys have limits of their own: give the server limits=Limits(of_callers=True)")
         self._server = server
         self._monitor = CredentialMonitor(self._auth)
         self.routes = metadata_routes(self._auth, server.title or server.name)
@@ -178,7 +182,9 @@ def _observe_refusal(request: HttpRequest, message: Json, noun: str, target: Tar
     params = message["params"]
     version = request.headers.get(b"mcp-protocol-version", b"").decode("latin-1")
     is_known = version in MODERN_VERSIONS or version in HANDSHAKE_VERSIONS
-    peer = Peer("sse" if is_message(request.scope) else "http", version if is_known else "")
+    team = "" if caller is None else caller.team
+    transport = "sse" if is_message(request.scope) else "http"
+    peer = Peer(transport, version if is_known else "", team=observer.team(team))
     arguments, meta = params.get("arguments"), params.get("_meta")
     details = observer.call_details(
         target.requested,
@@ -188,11 +194,13 @@ def _observe_refusal(request: HttpRequest, message: Json, noun: str, target: Tar
         arguments if isinstance(arguments, dict) else {},
         noun,
         client_name(params),
+        team=team,
     )
     trace = meta if isinstance(meta, dict) else None
     series, session_id = observer.series(message["method"], target.name, peer), request.headers.get(b"mcp-session-id")
     session = None if session_id is None else session_id.decode("latin-1")
-    observer.serve(series, message.get("id"), trace, session, details).end(_INSUFFICIENT_SCOPE)
+    name = None if caller is None else caller.name
+    observer.serve(series, message.get("id"), trace, session, details, caller=name).end(_INSUFFICIENT_SCOPE)
 
 
 def metadata_url_of(auth: Auth) -> str | None:

@@ -81,10 +81,12 @@ def current_access() -> Iterator[Callable[[], Access | None]]:
         yield lambda: monitored.access if is_valid else None
 
 
-def caller_of(token: AccessToken, name: str | None = None, *, issuer: str = "", subject: str = "") -> Caller:
+def caller_of(
+    token: AccessToken, name: str | None = None, *, issuer: str = "", subject: str = "", team: str = ""
+) -> Caller:
     """Return the bearer of a token, under a name if one is given; see `bridge.tools.caller.Caller`."""
     shown = name or token.subject or token.client_id
-    return Caller(shown, frozenset(token.scopes), token.claims or {}, issuer, subject)
+    return Caller(shown, frozenset(token.scopes), token.claims or {}, issuer, subject, team)
 
 
 def principal_of(user: Any) -> tuple[str, str | None, str | None] | None:

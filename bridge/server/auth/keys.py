@@ -4,7 +4,7 @@
 alice    3q8f0c…
 guest    8d31e0…                          tags=public
 ci       sha256:9f86d081884c…             tools=search_*,get_booking  scopes=bookings:read
-carol    7b1e2f…                          profiles=data-team
+carol    7b1e2f…                          profiles=data-team  team=data  rate=100/1m
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from anyio.to_thread import run_sync
 from bridge.errors import BridgeError, DefinitionError
 from bridge.server.auth.access import scopes_of
 from bridge.server.auth.tokens import VerifiedToken
+from bridge.server.limits.limits import CallerLimits, Rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,7 +40,9 @@ _NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,128}")
 _KEY = re.compile(r"[\x21-\x7e]+")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _TOOL = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,256}")
-_LABELS = ("tools", "tags", "scopes", "profiles")
+_LISTS = ("tools", "tags", "scopes", "profiles")
+_LABELS = (*_LISTS, "team", "rate", "concurrency")
+_LINE = "NAME KEY [tools=…] [tags=…] [scopes=…] [profiles=…] [team=…] [rate=…] [concurrency=…]"
 _logger = logging.getLogger("bridge.server.auth")
 
 CHECK_SECONDS = 1.0
@@ -62,6 +65,8 @@ class ApiKey:
         scopes: Scopes of its bearer; None for every scope of the server.
         profiles: Names and patterns of the profiles that its bearer may use, and of nothing else of the server; None
             for all that need no claims.
+        team: Its team, whose members share limits; None for none.
+        limits: Limits of its bearer, in place of those of all callers; None for those.
 
     Raises:
         DefinitionError: The name, the key, a tool, a tag, a scope or a profile is invalid.
@@ -73,6 +78,8 @@ class ApiKey:
     tags: frozenset[str] | None = field(default=None, kw_only=True)
     scopes: frozenset[str] | None = field(default=None, kw_only=True)
     profiles: tuple[str, ...] | None = field(default=None, kw_only=True)
+    team: str | None = field(default=None, kw_only=True)
+    limits: CallerLimits | None = field(default=None, kw_only=True)
     digest: bytes = field(init=False, repr=False)
     is_short: bool = field(init=False, repr=False, compare=False)
     """True if the key is so short that it can be guessed."""
@@ -80,6 +87,8 @@ class ApiKey:
     def __post_init__(self, key: str) -> None:
         if not _NAME.fullmatch(self.name):
             raise DefinitionError("the name of a key has 1 to 128 ASCII letters, digits and _.@+-")
+        if self.team is not None and not _NAME.fullmatch(self.team):
+            raise DefinitionError("the name of a team has 1 to 128 ASCII letters, digits and _.@+-")
         is_hashed = key.startswith(HASHED)
         if is_hashed and not _DIGEST.fullmatch(key.removeprefix(HASHED)):
             raise DefinitionError(f"after {HASHED} write the 64 hexadecimal digits that sha256sum prints for the key")
@@ -119,6 +128,16 @@ class ApiKeys:
         return frozenset(key.name for key in self._keys)
 
     @property
+    def has_teams(self) -> bool:
+        """True if a bearer has a team."""
+        return any(key.team for key in self._keys)
+
+    @property
+    def has_limits(self) -> bool:
+        """True if a bearer has limits of its own."""
+        return any(key.limits is not None for key in self._keys)
+
+    @property
     def tools(self) -> frozenset[str]:
         """Names and patterns of tools in the keys."""
         return frozenset(tool for key in self._keys for tool in key.tools or ())
@@ -149,6 +168,8 @@ class ApiKeys:
             tools=found.tools,
             tags=found.tags,
             profiles=found.profiles,
+            team=found.team or "",
+            limits=found.limits,
             keep_seconds=math.inf,
         )
 
@@ -158,10 +179,14 @@ class ApiKeys:
 
 def _distinct(keys: Iterable[ApiKey]) -> tuple[ApiKey, ...]:
     names: dict[bytes, str] = {}
+    of_name: dict[str, tuple[str | None, CallerLimits | None]] = {}
     for key in keys:
         if key.digest in names:
             raise DefinitionError(f"the keys of {names[key.digest]!r} and {key.name!r} are the same; create another")
         names[key.digest] = key.name
+        terms = (key.team, key.limits)
+        if of_name.setdefault(key.name, terms) != terms:
+            raise DefinitionError(f"the keys of {key.name!r} have different teams or limits; make them equal")
     return tuple(keys)
 
 
@@ -197,6 +222,7 @@ class KeyFile(ApiKeys):
         self._check_seconds = check_seconds
         self._seen = _mark(self.path)
         super().__init__(*self._read())
+        self._had_limits = self.has_limits
 
     async def keep_current(self, changed: Callable[[], None]) -> None:
         """Watch the file, until cancelled."""
@@ -214,6 +240,8 @@ class KeyFile(ApiKeys):
             except (KeyFileError, DefinitionError) as error:
                 _logger.error("%s; the previous keys stay in use", error)  # noqa: TRY400 - needs no traceback
             else:
+                if self.has_limits and not self._had_limits:
+                    _logger.warning("the first rate= and concurrency= in the keys apply after a restart")
                 _logger.warning("keys were read again from %r: %s", str(self.path), ", ".join(sorted(self.names)))
                 changed()
 
@@ -259,7 +287,7 @@ def read_keys(path: Path) -> list[ApiKey]:
         lines.setdefault(key.digest, number)
         keys.append(key)
     if not keys and not problems:
-        problems.append("it contains no key; a line is NAME KEY [tools=…] [tags=…] [scopes=…] [profiles=…]")
+        problems.append(f"it contains no key; a line is {_LINE}")
     if problems:
         raise KeyFileError(path, problems)
     return keys
@@ -289,19 +317,39 @@ def _text_of(path: Path) -> str:
 def _key_of(fields: list[str]) -> ApiKey:
     """Parse a line. Error messages never contain its text, since the key may be in any field."""
     if len(fields) < 2:  # noqa: PLR2004 - a name and a key
-        raise DefinitionError(
-            "there is no key after the name: a line is NAME KEY [tools=…] [tags=…] [scopes=…] [profiles=…]"
-        )
+        raise DefinitionError(f"there is no key after the name: a line is {_LINE}")
     name, key, *options = fields
     found: dict[str, tuple[str, ...]] = {}
     for position, option in enumerate(options, start=3):
         label, _, value = option.partition("=")
         if label not in _LABELS or label in found:
-            raise DefinitionError(
-                f"its part {position} should be tools=…, tags=…, scopes=… or profiles=…, each at most once"
-            )
-        found[label] = tuple(part for part in value.split(",") if part)
-        if label != "scopes" and not found[label]:
+            *others, last = (f"{each}=…" for each in _LABELS)
+            raise DefinitionError(f"its part {position} should be {', '.join(others)} or {last}, each at most once")
+        found[label] = tuple(part for part in value.split(",") if part) if label in _LISTS else (value,)
+        if label in _LISTS and label != "scopes" and not found[label]:
             raise DefinitionError(f"{label}= names no {label[:-1]}; leave it out for all, or remove the line for none")
     tags, scopes = (frozenset(found[label]) if label in found else None for label in ("tags", "scopes"))
-    return ApiKey(name, key, tools=found.get("tools"), tags=tags, scopes=scopes, profiles=found.get("profiles"))
+    return ApiKey(
+        name,
+        key,
+        tools=found.get("tools"),
+        tags=tags,
+        scopes=scopes,
+        profiles=found.get("profiles"),
+        team=found["team"][0] if "team" in found else None,
+        limits=_limits_of(**{label: found[label][0] for label in ("rate", "concurrency") if label in found}),
+    )
+
+
+def _limits_of(rate: str | None = None, concurrency: str | None = None) -> CallerLimits | None:
+    if rate is None and concurrency is None:
+        return None
+    if concurrency is not None and not (concurrency.isascii() and concurrency.isdecimal() and int(concurrency)):
+        raise DefinitionError("concurrency= is a whole number of 1 or more")
+    try:
+        return CallerLimits(
+            rate=None if rate is None else Rate.read(rate),
+            concurrency=None if concurrency is None else int(concurrency),
+        )
+    except DefinitionError:
+        raise DefinitionError("rate= is a number of requests and a time, such as 100/60 or 100/1m") from None

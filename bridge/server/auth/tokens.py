@@ -19,6 +19,7 @@ from mcp.server.auth.provider import AccessToken
 from pydantic import Field
 
 from bridge.errors import BridgeError
+from bridge.server.limits.limits import CallerLimits  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -94,6 +95,10 @@ class VerifiedToken(AccessToken):
     """Tags, of which a tool that is visible to the bearer has at least one; None for all."""
     profiles: tuple[str, ...] | None = None
     """Names and patterns of the profiles to which a key is limited; None for no limit."""
+    team: str = ""
+    """Team of the bearer of a key; empty for none, or that of `Auth`."""
+    limits: CallerLimits | None = None
+    """Limits of the bearer of a key, in place of those of all callers; None for those."""
     has_all_scopes: bool = False
     """True if the bearer has every scope of the server, beside `scopes`."""
     keep_seconds: float = 0.0

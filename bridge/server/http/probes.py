@@ -64,6 +64,8 @@ class HealthState:
         self._servers = servers
         self.costs: Callable[[], Mapping[str, Any]] = dict
         """Returns what models have to read, for `status`; set once there is a server."""
+        self.teams: Callable[[], Mapping[str, Any]] | None = None
+        """Returns what each team has called, for `status`; None if no caller has a team."""
         self._has_required = has_required
         self._is_held = is_held
         self._settled = Event()
@@ -129,7 +131,8 @@ class HealthState:
 
     def status(self) -> dict[str, Any]:
         """Return readiness, the reasons against it, the state of each server, and its costs, as JSON."""
-        return self.readiness() | {"servers": list(self._servers()), **self.costs()}
+        teams = {} if self.teams is None else {"teams": self.teams()}
+        return self.readiness() | {"servers": list(self._servers()), **self.costs(), **teams}
 
 
 class StatusPage:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from starlette.responses import PlainTextResponse
 
 from bridge.server.auth.failures import Challenge, send_challenge
-from bridge.server.http.requests import path_of
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
@@ -66,3 +65,9 @@ class ProfileGuard:
             return None
         token = None if request.user is None else request.user.access_token
         return None if profile.is_given_to(token, request.access.profiles) else profile
+
+
+def path_of(request: Request) -> str:
+    """Return the path of a request within its app."""
+    path: str = request.scope["path"]
+    return path.removeprefix(request.scope.get("root_path", ""))

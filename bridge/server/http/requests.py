@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from bridge.server.auth.identity import User
     from bridge.server.http.repeated_bodies import RepeatedBody
     from bridge.server.http.routing import Routing
-    from bridge.server.limits.accounts import Account, Usage
+    from bridge.server.limits.account import Account
+    from bridge.server.limits.accounts import Usage
     from bridge.tools.caller import Caller
 
 DEFAULT_MAX_REQUEST_BYTES = 4 * 1024 * 1024
@@ -387,12 +388,6 @@ class BodyLimitGuard:
             return False
         request.replace_body(body)
         return True
-
-
-def path_of(request: Request) -> str:
-    """Return the path of a request within its app."""
-    path: str = request.scope["path"]
-    return path.removeprefix(request.scope.get("root_path", ""))
 
 
 def is_message(scope: Scope) -> bool:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from starlette.types import Message, Send
 
     from bridge.server.http.requests import Request
-    from bridge.server.limits.accounts import Account, Accounts, LimitExceeded
+    from bridge.server.limits.account import Account, LimitExceeded
+    from bridge.server.limits.accounts import Accounts
 
 _logger = logging.getLogger("bridge.server")
 

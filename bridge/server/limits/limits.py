@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import matches
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _EMPTY: Mapping[str, Any] = {}
-_RATE = re.compile(r"(?P<calls>\d+)/(?P<seconds>\d+(?:\.\d+)?)")
+_Limit = TypeVar("_Limit")
+_RATE = re.compile(r"(?P<calls>\d+)/(?P<seconds>\d+(?:\.\d+)?)(?P<unit>[smh]?)")
+_UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _ROUNDING_SECONDS = 1e-6
 
 
@@ -42,6 +44,12 @@ class Limits:
     """Rates by the name of a tool, resource or prompt, or a pattern (``delete_*``); if several match, all apply."""
     tool_concurrency: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
     """Maximum running calls, reads and renderings by name or pattern; if several match, the smallest applies."""
+    team_rates: Mapping[str, Rate] = field(default_factory=lambda: _EMPTY)
+    """Rates of HTTP requests of all members of a team together, by its name or a pattern; the first that matches."""
+    team_concurrency: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
+    """Maximum running calls of all members of a team together, likewise, in each process."""
+    of_callers: bool = False
+    """True if callers may have limits of their own, in place of `rate` and `concurrency`; see `CallerLimits`."""
     max_result_bytes: int | None = None
     """Maximum length of a call's result as JSON; a longer result becomes an error."""
     tool_result_bytes: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
@@ -50,7 +58,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("concurrency", "max_streams", "max_result_bytes"):
             require_count(getattr(self, name), name, optional=True)
-        for name in ("tool_concurrency", "tool_result_bytes"):
+        for name in ("tool_concurrency", "team_concurrency", "tool_result_bytes"):
             for tool, count in getattr(self, name).items():
                 require_count(count, f"{name}[{tool!r}]")
 
@@ -69,12 +77,40 @@ class Limits:
     @property
     def are_of_requests(self) -> bool:
         """True if HTTP requests have to be checked."""
-        return self.are_of_calls or self.rate is not None or self.max_streams is not None
+        return self.are_of_calls or bool(self.team_rates) or self.rate is not None or self.max_streams is not None
 
     @property
     def are_of_calls(self) -> bool:
         """True if calls have to be counted."""
-        return self.concurrency is not None or bool(self.tool_rates or self.tool_concurrency)
+        return (
+            self.of_callers
+            or self.concurrency is not None
+            or bool(self.tool_rates or self.tool_concurrency or self.team_concurrency)
+        )
+
+    def of_caller(self, own: CallerLimits | None) -> Limits:
+        """Return the limits of a caller that may have some of its own."""
+        if own is None:
+            return self
+        rate = self.rate if own.rate is None else own.rate
+        return replace(self, rate=rate, concurrency=self.concurrency if own.concurrency is None else own.concurrency)
+
+    def of_team(self, team: str) -> Limits:
+        """Return the limits of all members of a team together."""
+        return Limits(rate=_first(self.team_rates, team), concurrency=_first(self.team_concurrency, team))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallerLimits:
+    """Limits of one caller, in place of those of all; None for those."""
+
+    rate: Rate | None = None
+    """Rate of HTTP requests."""
+    concurrency: int | None = None
+    """Maximum running calls in each process."""
+
+    def __post_init__(self) -> None:
+        require_count(self.concurrency, "concurrency", optional=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +130,7 @@ class Rate:
 
     @classmethod
     def read(cls, text: str) -> Rate:
-        """Parse a rate: ``100/60`` is a hundred calls a minute.
+        """Parse a rate: ``100/60`` and ``100/1m`` are a hundred calls a minute.
 
         Raises:
             DefinitionError: The text has another form.
@@ -102,10 +138,14 @@ class Rate:
         found = _RATE.fullmatch(text.strip())
         if found is None:
             raise DefinitionError(f"a rate is written N/SECONDS, such as 100/60, not {text!r}")
-        return cls(int(found["calls"]), float(found["seconds"]))
+        return cls(int(found["calls"]), float(found["seconds"]) * _UNIT_SECONDS[found["unit"]])
 
     def __str__(self) -> str:
         return f"{self.calls} in {self.per_seconds:g} s"
+
+
+def _first(by_name: Mapping[str, _Limit], name: str) -> _Limit | None:
+    return next((limit for pattern, limit in by_name.items() if matches((pattern,), name)), None)
 
 
 class Meter:

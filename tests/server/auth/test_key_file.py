@@ -67,7 +67,10 @@ def test_one_name_may_have_two_keys_while_one_replaces_the_other(path: Path) -> 
         ("", "it contains no key"),
         ("# nobody\n", "it contains no key"),
         (f"ada {ADA}\n{BOB}\n", "line 2: there is no key after the name: a line is NAME KEY"),
-        (f"ada {ADA} admin\n", "line 1: its part 3 should be tools=…, tags=…, scopes=… or profiles=…"),
+        (
+            f"ada {ADA} admin\n",
+            "line 1: its part 3 should be tools=…, tags=…, scopes=…, profiles=…, team=…, rate=… or concurrency=…",
+        ),
         (f"ada {ADA} tools=a tools=b\n", "line 1: its part 4 should be"),
         (f"ada {ADA} tools=\n", "line 1: tools= names no tool"),
         (f"a,b {ADA}\n", "line 1: the name of a key has"),

@@ -10,7 +10,8 @@ import pytest
 from bridge.errors import DefinitionError
 from bridge.server.limits import Limits, Rate
 from bridge.server.limits import accounts as accounts_module
-from bridge.server.limits.accounts import Account, Accounts, LimitExceeded, ToolAccount, caller_key
+from bridge.server.limits.account import Account, LimitExceeded, ToolAccount
+from bridge.server.limits.accounts import Accounts, caller_key
 from bridge.server.limits.limits import Meter
 
 

@@ -14,10 +14,11 @@ from bridge.server.limits.limits import Meter
 def test_a_rate_is_written_as_calls_and_seconds() -> None:
     assert Rate.read(" 100/60 ") == Rate(100, 60.0)
     assert Rate.read("1/0.5") == Rate(1, 0.5)
+    assert Rate.read("1/2s") == Rate(1, 2)
     assert str(Rate(100, 60.0)) == "100 in 60 s"
 
 
-@pytest.mark.parametrize("text", ["", "100", "100/", "/1", "0/1", "1/0", "-1/1", "1/1s", "1.5/1"])
+@pytest.mark.parametrize("text", ["", "100", "100/", "/1", "0/1", "1/0", "-1/1", "1/1d", "1.5/1"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(DefinitionError, match="rate"):
         Rate.read(text)
