@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bridge.resources.box import Readable
     from bridge.server.auth.access import Access
     from bridge.server.caller_features import CallerView
+    from bridge.server.card import ServerCard
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
     from bridge.server.session_states import SessionStates
@@ -76,6 +77,7 @@ class ServerCore(Calls):
         middleware: Iterable[Middleware] = (),
         tool_search: ServerToolSearch | None = None,
         extensions: Extensions = (),
+        card: ServerCard | bool = True,
     ) -> None:
         middleware = checked_middleware(middleware)
         own_lifespan = None if lifespan is None else Lifespan.of(lifespan)
@@ -94,6 +96,7 @@ class ServerCore(Calls):
             "middleware": middleware,
             "tool_search": tool_search,
             "extensions": extensions,
+            "card": card,
             "lifespan": own_lifespan,
         }
         """The arguments beside the features."""

@@ -59,6 +59,8 @@ class Server(ServerCore, FeatureSource):
         tool_search: Lets clients search for tools instead of listing all of them; None to list all.
         extensions: Extensions of the protocol, as `bridge.server.Extension`, or the settings that are announced by
             identifier.
+        card: What everybody can read about the server over HTTP, as `bridge.server.ServerCard`: True for its name,
+            title and version; False for no card.
 
     Raises:
         NameClashError: A tool has the name of a tool of the search.

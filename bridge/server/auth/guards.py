@@ -56,7 +56,7 @@ class AuthGuards:
     """Authentication of one app; clients are notified when what they may use has changed."""
 
     def __init__(self, auth: Auth | TokenVerifier, server: ServerCore) -> None:
-        self._auth = Auth.of(auth)
+        self._auth = self.auth = Auth.of(auth)
         self._server = server
         self._monitor = CredentialMonitor(self._auth)
         self.routes = metadata_routes(self._auth, server.title or server.name)
