@@ -151,6 +151,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.prompts.prompt": "Prompt PromptArgument",
     },
     "bridge.server": {
+        "bridge.server.card": "ServerCard",
         "bridge.server.code.limits": "CodeLimits",
         "bridge.server.features": "Features namespaced",
         "bridge.server.http.probes": "Probes",

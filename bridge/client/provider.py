@@ -109,8 +109,7 @@ class McpToolProvider(TaskStarter):
         self._auth = auth
         self._caller_auths = caller_auths
         self._catalog_rules = CatalogRules(filter=filter, name_mapper=name_mapper, prefix=prefix)
-        self._headers_supplier = headers_supplier
-        self._meta_supplier = meta_supplier
+        self._headers_supplier, self._meta_supplier = headers_supplier, meta_supplier
         self._offers_resources = resources
         self._validates_results = validates_results
         self._catalog: ToolCatalog = EMPTY
@@ -119,8 +118,7 @@ class McpToolProvider(TaskStarter):
         self._followed: set[Feature] = {"tools", *features}
         self._local = ToolBox() if local is None else local
         self._local.on_change(partial(self._rebuild, "tools"))
-        self._is_open = False
-        self._defers_naming = False
+        self._is_open = self._defers_naming = False
         self._change_listeners = Listeners[[ToolsChange]]()
         self._state_listeners = Listeners[[str, ConnectionState]]()
         self._adopt(servers_from(servers))
@@ -332,10 +330,9 @@ class McpToolProvider(TaskStarter):
             )
             for connection in connections
         ]
-        self._upstreams |= {upstream.name: upstream for upstream in added}
         for upstream in added:
-            for feature in self._followed:
-                upstream.follow(feature)
+            self._upstreams[upstream.name] = upstream
+            upstream.follow(*self._followed)
         return added
 
     def _callers(self, config: ServerConfig) -> CallerConnections | None:

@@ -147,13 +147,14 @@ class Upstream:
         for each in self._followed:
             self.lists[each].start(self.connection)
 
-    def follow(self, feature: Feature) -> None:
-        """List a feature, and keep the list up to date, while the server is open."""
-        if feature not in self._followed:
-            self._followed.add(feature)
-            self.lists[feature].prepare()
-            if self.is_open:
-                self.lists[feature].start(self.connection)
+    def follow(self, *features: Feature) -> None:
+        """List features, and keep the lists up to date, while the server is open."""
+        for feature in features:
+            if feature not in self._followed:
+                self._followed.add(feature)
+                self.lists[feature].prepare()
+                if self.is_open:
+                    self.lists[feature].start(self.connection)
 
     async def settled(self) -> None:
         """Wait until everything that is followed is listed for the first time, or has failed to list."""

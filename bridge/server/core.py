@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bridge.resources.box import Readable
     from bridge.server.auth.access import Access
     from bridge.server.caller_features import CallerView
+    from bridge.server.card import ServerCard
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
     from bridge.server.session_states import SessionStates
@@ -77,6 +78,7 @@ class ServerCore(Calls):
         tool_search: ServerToolSearch | None = None,
         extensions: Extensions = (),
         beside: ServerCore | None = None,
+        card: ServerCard | bool = True,
     ) -> None:
         middleware = checked_middleware(middleware)
         own_lifespan = None if lifespan is None else Lifespan.of(lifespan)
@@ -95,6 +97,7 @@ class ServerCore(Calls):
             "middleware": middleware,
             "tool_search": tool_search,
             "extensions": extensions,
+            "card": card,
             "lifespan": own_lifespan,
         }
         """The arguments beside the features."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
 
     from bridge.server.auth.auth import Auth
+    from bridge.server.card import ServerCard
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
     from bridge.server.profiles import Profile
@@ -44,6 +45,7 @@ class ServerOptions(TypedDict, total=False):
     middleware: Iterable[Middleware]
     tool_search: ServerToolSearch | None
     extensions: Extensions
+    card: ServerCard | bool
 
 
 class MountOptions(TypedDict, total=False):

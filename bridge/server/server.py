@@ -61,6 +61,8 @@ class Server(ServerCore, FeatureSource):
         extensions: Extensions of the protocol, as `bridge.server.Extension`, or the settings that are announced by
             identifier.
         beside: A server of the same process, with whose calls those of this one are counted; None for none.
+        card: What everybody can read about the server over HTTP, as `bridge.server.ServerCard`: True for its name,
+            title and version; False for no card.
 
     Raises:
         NameClashError: A tool has the name of a tool of the search.

@@ -82,6 +82,7 @@ class ServeOptions:
         help="Further origins whose pages may use the server (CORS). Repeatable.", heading=_HTTP
     )
     no_sse: bool = setting(is_flag=True, help="With --transport http: do not serve SSE.", heading=_HTTP)
+    no_card: bool = setting(is_flag=True, help="Serve no card of the server, by which clients find it.", heading=_HTTP)
     no_auth: bool = setting(
         is_flag=True,
         help="Allow calls without a credential; required if other machines can reach the port and there are no keys.",
@@ -234,6 +235,8 @@ def server_of(
         "limits": options.limits.limits(ctx, of_callers=has_limited_callers),
         "tool_search": tool_search,
     }
+    if options.no_card:
+        given["card"] = False
     max_calls = None if options.transport == "stdio" else options.limits.max_calls
     tasks = options.tasks.options(None if options.transport == "stdio" else options.scaling)
     version = serving.version if options.server_version is None else options.server_version

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 _HTTP_ONLY = {
-    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth", "forward_headers",
+    "host", "port", "path", "allowed_hosts", "allowed_origins", "no_sse", "no_auth", "no_card",
+    "forward_headers",
     *(each.name for group in (AuthOptions, OperationsOptions, ScalingOptions) for each in fields(group)),
 }  # fmt: skip
 

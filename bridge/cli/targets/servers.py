@@ -6,6 +6,7 @@ import math
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,13 @@ from bridge.client.connection_pool import all_at_once
 from bridge.client.provider import McpToolProvider
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.stdio import StdioTransport
-from bridge.errors import ServerError, TargetError
+from bridge.errors import ServerError, TargetError, WireError
 from bridge.hosting.process import print_message, run_interruptible
 from bridge.text import with_count
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import execute_timed
 from bridge.tools.tool import ToolExecutionRequest
+from bridge.wire.cards import may_be_discovered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -65,7 +67,7 @@ def servers_of(
     """
     match target:
         case UrlTarget():
-            return [replace(_behind_url(target), required=is_alone)]
+            return _described_by(target, is_alone=is_alone) or [replace(_behind_url(target), required=is_alone)]
         case CommandTarget():
             command, *arguments = target.command
             transport = StdioTransport(command, args=tuple(arguments), inherit_env="all")
@@ -79,6 +81,30 @@ def servers_of(
                 profile_named(profile, config)
             # Of all servers, even with a profile, since the names of tools depend on their number.
             return _configured(target, config, is_alone=is_alone)
+
+
+@cache
+def _described_by(target: UrlTarget, *, is_alone: bool) -> list[ServerConfig]:
+    """Return the servers that a card or a catalogue at a URL describes; empty for the URL of a server itself.
+
+    Credentials of the command line are for the URL itself, and not for what it describes.
+
+    Raises:
+        ConfigError: A server needs something that is not set.
+        TargetError: A card is malformed.
+    """
+    from bridge.client.discovery import discovered_servers  # noqa: PLC0415 - slow to import
+
+    if target.headers or not may_be_discovered(target.url):
+        return []
+    try:
+        entries = discovered_servers(target.url)
+    except WireError as error:
+        raise TargetError(f"{target.url}: {error}") from error
+    if not entries:
+        return []
+    found = parse_config({"mcpServers": entries}, source=target.url).servers.values()
+    return [replace(each, required=is_alone and len(entries) == 1) for each in found]
 
 
 def _behind_url(target: UrlTarget) -> ServerConfig:

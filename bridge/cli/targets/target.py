@@ -6,7 +6,7 @@
     package.module[:object]    a module, also found in the working directory
     mcp.json[#server]          the servers of a configuration, or one of them (`bridge.client.config`)
     openapi.json, openapi.yaml the operations of an OpenAPI document that --operations names; also by its URL
-    http(s)://…                an MCP server
+    http(s)://…                an MCP server, or a host, a catalogue or a card that says where it is
     -- command args…           an MCP server over stdio
 
 An object may be a FastAPI application, whose operations are chosen like those of a document.
@@ -30,6 +30,7 @@ from click.core import ParameterSource
 
 from bridge.cli.targets.openapi import OpenApiOptions, given_openapi, is_openapi_file, is_openapi_url
 from bridge.errors import TargetError
+from bridge.wire.cards import may_be_discovered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,7 +176,7 @@ def parse_target(text: str) -> Target:
     """
     if text.startswith(("http://", "https://")):
         url = _url_target(text)
-        return OpenApiTarget(text) if is_openapi_url(text) else url
+        return OpenApiTarget(text) if is_openapi_url(text) and not may_be_discovered(text) else url
     if text.lower().endswith((".json", ".yaml", ".yml")) and is_openapi_file(path := _existing_file(text)):
         return OpenApiTarget(str(path))
     if configuration := _CONFIGURATION.fullmatch(text):

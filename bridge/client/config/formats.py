@@ -16,8 +16,10 @@ from pydantic.alias_generators import to_camel
 
 from bridge.client.config.document import json_type_name, repeated_keys
 from bridge.client.config.schema import KEYS, normalize_auth
+from bridge.client.config.server_json import entry_of, is_server_json
 from bridge.client.config.servers import Prefixing, ToolListing
 from bridge.client.config.variables import read_inputs
+from bridge.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -85,6 +87,8 @@ def read_root(document: Any, diagnostics: Diagnostics) -> Root:
     if not isinstance(document, Mapping):
         diagnostics.problem(f"a configuration must be an object with 'mcpServers', not {json_type_name(document)}")
         return Root({}, ())
+    if is_server_json(document):
+        return _described(document, diagnostics)
     maps = [key for key in _MAPS if key in document and not _is_server(document[key])]
     servers = _named_servers(document, maps, diagnostics) if maps else _bare_servers(document, diagnostics)
     inputs = document.get("inputs")
@@ -115,6 +119,16 @@ def map_of(document: Mapping[str, Any], name: str) -> str | None:
     if not maps:
         return None if document else _MAPS[0]
     return next((key for key in maps if isinstance(document[key], Mapping) and name in document[key]), maps[0])
+
+
+def _described(document: Any, diagnostics: Diagnostics) -> Root:
+    """Return the server that a registry's ``server.json``, or a card, describes."""
+    try:
+        name, entry = entry_of(document)
+    except WireError as error:
+        diagnostics.problem(str(error))
+        return Root({}, ())
+    return Root({name: entry}, ())
 
 
 def _choice(document: Mapping[str, Any], key: str, choices: tuple[str, ...], diagnostics: Diagnostics) -> Any:

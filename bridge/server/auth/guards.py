@@ -58,7 +58,7 @@ class AuthGuards:
     """Authentication of one app; clients are notified when what they may use has changed."""
 
     def __init__(self, auth: Auth | TokenVerifier, server: ServerCore, profiles: Mapping[str, ServerCore]) -> None:
-        self._auth = Auth.of(auth)
+        self._auth = self.auth = Auth.of(auth)
         if self._auth.has_limits and not (server.limits is not None and server.limits.of_callers):
             raise DefinitionError("some keys have limits of their own: give the server limits=Limits(of_callers=True)")
         self._server = server

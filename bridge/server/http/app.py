@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from bridge.errors import DefinitionError
 from bridge.portal import runs_on_asyncio
+from bridge.server.http.cards import card_routes
 from bridge.server.http.endpoint import Endpoint
 from bridge.server.http.guards import GuardMiddleware, PreAsgiHandler
 from bridge.server.http.host_origin import AllowedHosts, CorsGuard, HostOriginGuard
@@ -197,6 +198,8 @@ class BridgeApp(Starlette):
         """True when requests are limited by caller, who may be identified by address alone."""
         self.any_host_paths: set[str] = set()
         """Paths that are served under any host; may be changed until the app starts."""
+        self.any_origin_paths: set[str] = set()
+        """Paths that pages of any origin may read."""
         self.own_routes: Sequence[OwnRoute] = server.final_routes()
         """Routes of the server's own."""
         self.profiles = {each.profile.name: each.server for each in served.values() if each.profile is not None}
@@ -238,13 +241,15 @@ class BridgeApp(Starlette):
                 profiles |= dict.fromkeys(paths, each.profile)
         for own in self.own_routes:
             check_reachable(own, routes)
+        cards = self._cards(routes, path if streamable else None, sse=sse)
 
         self.guards = self._guards(names, body_limit, profiles)
         """Guards of all requests, in order; may be changed until the app starts."""
         guarding = HttpMiddleware(GuardMiddleware, guards=self.guards, endpoints=self._endpoints)
-        super().__init__(routes=[*routes, *self.own_routes], middleware=[guarding], lifespan=lambda _: self._lifespan())
-        if self.own_routes:
-            self.guards.insert(1, RouteGuard(self.router.routes))  # before those that depend on the route
+        super().__init__(
+            routes=[*routes, *self.own_routes, *cards], middleware=[guarding], lifespan=lambda _: self._lifespan()
+        )
+        self.guards.insert(1, RouteGuard(self.router.routes))  # before those that depend on the route
         self.router.redirect_slashes = False
         self.state.shutdown = self.shutdown
         self.state.drain = self.drain
@@ -259,9 +264,19 @@ class BridgeApp(Starlette):
             *(Route(each, endpoint=messages) for each in paths),
         ]
 
+    def _cards(self, others: Iterable[Route], path: str | None, *, sse: bool) -> list[OwnRoute]:
+        """Return the routes of the server's card, which other routes may hide."""
+        hidden = [route.path for route in (*others, *self.own_routes)]
+        auth = None if self._auth is None else self._auth.auth
+        cards = card_routes(self._server, path=path, sse_path=STREAM_PATH if sse else None, auth=auth, hidden=hidden)
+        self.any_origin_paths |= {each.path for each in cards}
+        return cards
+
     def _guards(self, names: AllowedHosts, body_limit: BodyLimitGuard, profiles: Mapping[str, Profile]) -> list[Guard]:
         auth, accounts = self._auth, self._server.accounts
-        guards: list[Guard] = [HostOriginGuard(names, lambda: self._is_running, self.any_host_paths)]
+        guards: list[Guard] = [
+            HostOriginGuard(names, lambda: self._is_running, self.any_host_paths, self.any_origin_paths)
+        ]
         if names.allows_some_origins:
             methods = {method for route in self.own_routes for method in route.methods or ()}
             guards.append(CorsGuard(names, methods))

@@ -146,15 +146,20 @@ def _bracketed(host: str) -> str:
 class HostOriginGuard:
     """Guard that checks Host and Origin, and refuses requests to an app that was not started.
 
-    Some paths are served under any host.
+    Some paths are served under any host, and some to pages of any origin.
     """
 
     def __init__(
-        self, names: AllowedHosts, is_running: Callable[[], bool], any_host_paths: Collection[str] = ()
+        self,
+        names: AllowedHosts,
+        is_running: Callable[[], bool],
+        any_host_paths: Collection[str] = (),
+        any_origin_paths: Collection[str] = (),
     ) -> None:
         self._names = names
         self._is_running = is_running
         self._any_host_paths = any_host_paths
+        self._any_origin_paths = any_origin_paths
         self._remedy_was_logged = False
         self._repetitions = Repetitions()
 
@@ -196,7 +201,8 @@ class HostOriginGuard:
             self._log(scope, "host", "for the host %r: if that is this server", host, host_name(host))
             return 421, "the host in the request is not an allowed host of this server"
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if origin and not self._names.admits_origin(origin, host):
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if origin and path not in self._any_origin_paths and not self._names.admits_origin(origin, host):
             self._log(scope, "origin", "by a page of %r: if that page may use this server", origin, origin)
             return 403, "pages of that origin may not use this server"
         return None

@@ -1,0 +1,158 @@
+"""Servers as registries and cards describe them, as entries of ``mcp.json``.
+
+Formats: ``server.json`` of the MCP registry (2025-12-11), and MCP Server Cards (SEP-2127) with the same ``remotes``.
+What users have to give becomes ``${VAR}``. Packages are pinned to their exact version.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from bridge.errors import WireError
+from bridge.text import short_repr
+from bridge.types import require_object, require_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bridge.types import Json
+
+_SCHEMA = re.compile(r"https://static\.modelcontextprotocol\.io/schemas/[\w.-]+/server(?:-card)?\.schema\.json#?")
+_NAME = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
+_VARIABLE = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
+_NOT_OF_A_VARIABLE = re.compile(r"\W+")
+_VERSION = re.compile(r"[0-9A-Za-z][\w.+!-]*")
+_TRANSPORTS = {"streamable-http": "http", "sse": "sse"}
+
+
+def is_server_json(document: Any) -> bool:
+    """True for a ``server.json`` or a card, by its schema."""
+    schema = document.get("$schema") if isinstance(document, dict) else None
+    return isinstance(schema, str) and _SCHEMA.fullmatch(schema) is not None
+
+
+def entry_of(document: Any) -> tuple[str, Json]:
+    """Return the short name of a server, and its entry of ``mcp.json``: of a URL, or else of a package.
+
+    Raises:
+        WireError: The document is malformed, or describes no server that can be reached or started.
+    """
+    described = require_object(document, "the description of a server")
+    name = require_text(described.get("name"))
+    if not _NAME.fullmatch(name):
+        raise WireError(f"the name of a server is a reversed domain, a slash and a name, not {short_repr(name)}")
+    remotes = [require_object(each, "a remote") for each in _list(described, "remotes")]
+    for kind in _TRANSPORTS:
+        for remote in remotes:
+            if remote.get("type") == kind:
+                return name.rpartition("/")[2], _of_remote(remote)
+    packages = [require_object(each, "a package") for each in _list(described, "packages")]
+    for package in packages:
+        command = _COMMANDS.get(str(package.get("registryType")))
+        if command is not None and _transport_of(package) == "stdio":
+            return name.rpartition("/")[2], _of_package(package, command)
+    kinds = ", ".join(sorted({str(each.get("registryType")) for each in packages})) or "none"
+    raise WireError(
+        f"{name!r} has neither a URL nor a package for {', '.join(_COMMANDS)} over stdio; its packages: {kinds}"
+    )
+
+
+def _list(described: Mapping[str, Any], member: str) -> list[Any]:
+    found = described.get(member) or []
+    if not isinstance(found, list):
+        raise WireError(f"{member!r} is a list, not {short_repr(found)}")
+    return found
+
+
+def _of_remote(remote: Json) -> Json:
+    url = _filled(require_text(remote.get("url")), remote.get("variables"))
+    if not url.startswith(("https://", "http://", "${")):
+        raise WireError(f"the URL of a remote begins with https://, not {short_repr(url)}")
+    entry: Json = {"type": _TRANSPORTS[remote["type"]], "url": url}
+    headers = _given(_list(remote, "headers"))
+    return entry | ({"headers": headers} if headers else {})
+
+
+def _of_package(package: Json, command: Callable[[str, str, list[str], Json], list[str]]) -> Json:
+    identifier, version = require_text(package.get("identifier")), package.get("version") or ""
+    if identifier.startswith("-") or not (version == "" or _VERSION.fullmatch(require_text(version))):
+        raise WireError(f"a package has an identifier and one exact version, not {identifier!r} and {version!r}")
+    if not version and package["registryType"] != "oci":
+        raise WireError(f"the package {identifier!r} has no version, so that it cannot be pinned")
+    env = _given(_list(package, "environmentVariables"))
+    runtime = _arguments(_list(package, "runtimeArguments"))
+    program, *rest = command(identifier, version, runtime, env)
+    entry: Json = {"command": program, "args": [*rest, *_arguments(_list(package, "packageArguments"))]}
+    return entry | ({"env": env} if env else {})
+
+
+def _transport_of(package: Json) -> Any:
+    transport = package.get("transport")
+    return transport.get("type", "stdio") if isinstance(transport, dict) else "stdio"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("${", "$${")
+
+
+def _filled(text: str, variables: Any) -> str:
+    """Return a text whose ``{variables}`` are references to what users have to give."""
+    known = variables if isinstance(variables, dict) else {}
+
+    def reference(found: re.Match[str]) -> str:
+        variable = known.get(found[1])
+        return found[0] if not isinstance(variable, dict) else _value(found[1], variable) or ""
+
+    return _VARIABLE.sub(reference, _escaped(text))
+
+
+def _value(name: str, given: Mapping[str, Any]) -> str | None:
+    """Return the value of an input: a fixed one, a reference, or None for one that may be left out."""
+    if isinstance(value := given.get("value"), str):
+        return _filled(value, given.get("variables"))
+    variable = _NOT_OF_A_VARIABLE.sub("_", name).upper()
+    if isinstance(default := given.get("default"), str) and not given.get("isSecret"):
+        return f"${{{variable}:-{default}}}" if not set(default) & set("{}") else _escaped(default)
+    return f"${{{variable}}}" if given.get("isRequired") or given.get("isSecret") else None
+
+
+def _given(inputs: list[Any]) -> Json:
+    """Return environment variables or headers by name."""
+    found: Json = {}
+    for each in inputs:
+        given = require_object(each, "an input")
+        name = require_text(given.get("name"))
+        if (value := _value(name, given)) is not None:
+            found[name] = value
+    return found
+
+
+def _arguments(given: list[Any]) -> list[str]:
+    arguments: list[str] = []
+    for each in given:
+        argument = require_object(each, "an argument")
+        name = argument.get("name")
+        value = _value(str(name or argument.get("valueHint") or "ARGUMENT").lstrip("-"), argument)
+        if argument.get("type") == "named":
+            has_value = value is not None
+            if has_value or not {"isRequired", "valueHint", "format"} & argument.keys():
+                arguments += [require_text(name), *([str(value)] if has_value else [])]
+        elif value is not None:
+            arguments.append(value)
+    return arguments
+
+
+def _docker(identifier: str, version: str, runtime: list[str], env: Json) -> list[str]:
+    image = identifier if not version or ":" in identifier.rpartition("/")[2] else f"{identifier}:{version}"
+    passed = [part for name in env for part in ("-e", name)]
+    return ["docker", "run", "-i", "--rm", *passed, *runtime, image]
+
+
+_COMMANDS: Mapping[str, Callable[[str, str, list[str], Json], list[str]]] = {
+    "pypi": lambda identifier, version, runtime, _: ["uvx", *runtime, f"{identifier}=={version}"],
+    "npm": lambda identifier, version, runtime, _: ["npx", "-y", *runtime, f"{identifier}@{version}"],
+    "nuget": lambda identifier, version, runtime, _: ["dnx", *runtime, f"{identifier}@{version}", "--yes"],
+    "oci": _docker,
+}
+"""Commands that start a package, by the type of its registry."""

@@ -1,0 +1,90 @@
+"""Targets that are found by the catalogue of a host, or by a card."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridge import Server, http_app
+from tests.server.http_server import serving
+from tests.server.tools import ADD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cli.conftest import Run
+
+DOCUMENTS: dict[str, Any] = {}
+
+
+class Documents(BaseHTTPRequestHandler):
+    """A host that has documents alone."""
+
+    def do_GET(self) -> None:
+        """Send a document."""
+        body = DOCUMENTS.get(self.path)
+        self.send_response(404 if body is None else 200)
+        self.end_headers()
+        self.wfile.write(b"" if body is None else json.dumps(body).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture
+def host() -> Iterator[str]:
+    """A host with documents."""
+    DOCUMENTS.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Documents) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_url_of_a_host_or_of_a_card_finds_the_endpoint(run: Run) -> None:
+    with serving(http_app(Server([ADD], name="notes"), path="/hidden/endpoint")) as origin:
+        for url in (
+            origin,
+            f"{origin}/",
+            f"{origin}/.well-known/ai-catalog.json",
+            f"{origin}/hidden/endpoint/server-card",
+        ):
+            assert run("list", url).stdout.startswith("add")
+        assert run("call", origin, "add", "a=1", "b=2").stdout == "3\n"
+
+
+def test_a_catalogue_may_describe_servers_of_other_hosts_and_inline(run: Run, host: str) -> None:
+    with serving(http_app(Server([ADD], name="one"))) as one, serving(http_app(Server([ADD], name="two"))) as two:
+        card = {"$schema": "x", "name": "com.example/two", "version": "1", "description": "x"}
+        remotes = [{"type": "streamable-http", "url": f"{two}/mcp"}]
+        kind = "application/mcp-server-card+json"
+        DOCUMENTS["/.well-known/ai-catalog.json"] = {
+            "specVersion": "1.0",
+            "entries": [
+                {"identifier": "a", "type": kind, "url": f"{one}/mcp/server-card"},
+                {"identifier": "b", "type": kind, "data": {**card, "remotes": remotes}},
+                {"identifier": "c", "type": "application/other+json", "url": f"{host}/other"},
+            ],
+        }
+        listed = run("list", host).stdout
+    assert "one_add" in listed
+    assert "two_add" in listed
+
+
+def test_a_malformed_card_is_named(run: Run, host: str) -> None:
+    DOCUMENTS["/mcp/server-card"] = {"name": "nothing"}
+    refused = run("list", f"{host}/mcp/server-card")
+    assert refused.returncode == 2
+    assert "a reversed domain, a slash and a name" in refused.stderr
+
+
+def test_a_server_is_served_without_a_card(run: Run) -> None:
+    assert "--no-card" in run("serve", "--help").stdout
