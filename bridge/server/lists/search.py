@@ -24,6 +24,7 @@ from bridge.server.code.limits import CodeLimits, require_sandbox
 from bridge.server.code.tool import RUN_TOOL, CurrentFunctions, code_tool
 from bridge.text import nearest
 from bridge.tools.checks import require_count, require_type
+from bridge.tools.context import InvocationContext  # noqa: TC001 - of the signatures of tools
 from bridge.tools.function import tool, tools_found_in
 from bridge.tools.search.ranking import Embed, ToolRanking
 from bridge.tools.specification import ToolAnnotations
@@ -31,12 +32,13 @@ from bridge.tools.toolbox import ToolBox
 from bridge.wire.tools import tool_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from bridge.server.auth.access import Access
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.tool import Tool
     from bridge.types import Json
+
+    LeftTools = Callable[[Sequence[Tool], InvocationContext], Awaitable[Sequence[Tool]]]
 
 _logger = logging.getLogger("bridge.server")
 
@@ -99,13 +101,15 @@ class SearchedTools:
     Args:
         tools: All tools.
         options: Options of the search.
+        left_tools: Returns the tools that the middleware of their list leaves; None for all.
 
     Raises:
         NameClashError: One of them has the name of a tool of the search.
     """
 
-    def __init__(self, tools: ToolBox, options: ServerToolSearch) -> None:
+    def __init__(self, tools: ToolBox, options: ServerToolSearch, left_tools: LeftTools | None = None) -> None:
         self.options = options
+        self._left_tools = left_tools
         self._tools = tools
         self._ranking = ToolRanking(options.embed, embed_query=options.embed_query)
         for name in options.own_names:
@@ -166,6 +170,7 @@ class SearchedTools:
         @tool(annotations=ToolAnnotations(read_only=True, idempotent=True))
         async def search_tools(
             query: str,
+            context: InvocationContext,
             limit: Annotated[int, Field(ge=1, le=_MAX_RESULTS)] = 5,
             detail: Literal["name", "description", "full"] = "full",
         ) -> str:
@@ -173,10 +178,11 @@ class SearchedTools:
 
             Args:
                 query: What the tool should do, in a few words.
+                context: The context of the call.
                 limit: Maximum number of tools.
                 detail: Parts of the tools to return; full has the schema of the arguments.
             """
-            names = await self._found(query, limit, visible, access_of_request())
+            names = await self._found(query, limit, visible, context)
             if not names:
                 return _nothing_fits(query)
             found = [visible.get(name).specification for name in names]
@@ -188,6 +194,7 @@ class SearchedTools:
         @tool(annotations=ToolAnnotations(read_only=True, idempotent=True))
         async def search_tools(
             query: str,
+            context: InvocationContext,
             limit: Annotated[int, Field(ge=1, le=_MAX_RESULTS)] = 5,
             detail: Literal["name", "description", "full"] = "full",
         ) -> str:
@@ -195,10 +202,11 @@ class SearchedTools:
 
             Args:
                 query: What the function should do, in a few words.
+                context: The context of the call.
                 limit: Maximum number of functions.
                 detail: Parts of the functions to return; full has signatures and descriptions.
             """
-            names = await self._found(query, limit, visible, access_of_request())
+            names = await self._found(query, limit, visible, context)
             if not names:
                 return _nothing_fits(query)
             current = functions.get()
@@ -212,10 +220,15 @@ class SearchedTools:
 
         return search_tools
 
-    async def _found(self, query: str, limit: int, visible: ToolBox, access: Access) -> list[str]:
+    async def _found(self, query: str, limit: int, visible: ToolBox, context: InvocationContext) -> list[str]:
+        access = access_of_request()
+        tools = tuple(visible)
+        left = tools if self._left_tools is None else await self._left_tools(tools, context)
+        left_names = None if left is tools else {each.name for each in left}
+
         def is_allowed(name: str) -> bool:
             found = visible.find(name)
-            if found is None or not found.listed:
+            if found is None or not found.listed or (left_names is not None and name not in left_names):
                 return False
             # Listed tools have schemas, and scripts need their signatures.
             return not access.missing(name) and (self.options.mode == "code" or not self.options.lists(found))

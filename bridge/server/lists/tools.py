@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bridge.resources.box import Readable
     from bridge.server.direct_calls import DirectExecutor
     from bridge.server.features import Features
-    from bridge.server.lists.search import SearchedTools, ServerToolSearch
+    from bridge.server.lists.search import LeftTools, SearchedTools, ServerToolSearch
     from bridge.server.results.kept_results import KeptResults
     from bridge.tools.specification import ToolSpecification
     from bridge.tools.spill.spill import Spill
@@ -136,6 +136,7 @@ class ToolViews(Views[ToolBox, ToolView]):
         page_size: Maximum number of tools on a page; None for one page.
         kept: The large results that are kept aside; None if none is.
         tool_search: Options of the search for tools; None to list all.
+        left_tools: Returns the tools that the middleware of their list leaves; the search finds no others.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class ToolViews(Views[ToolBox, ToolView]):
         page_size: int | None = None,
         kept: KeptResults | None = None,
         tool_search: ServerToolSearch | None = None,
+        left_tools: LeftTools | None = None,
     ) -> None:
         self.search: SearchedTools | None = None
         """The tools that clients search for; None if all are listed."""
@@ -152,7 +154,7 @@ class ToolViews(Views[ToolBox, ToolView]):
         if tool_search is not None:
             from bridge.server.lists.search import SearchedTools  # noqa: PLC0415 - only with tool search
 
-            self.search = SearchedTools(tools, tool_search)
+            self.search = SearchedTools(tools, tool_search, left_tools)
         always = frozenset() if kept is None else kept.always
         super().__init__(tools, lambda visible: self._view(visible, page_size, kept), always)
         if tool_search is not None and tool_search.mode == "search":

@@ -11,17 +11,12 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.server.channel import context_of
 from bridge.server.lists.listing import CursorError
 from bridge.server.methods.method import Method
-from bridge.server.middleware import run_around
-from bridge.tools.middleware import ListRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
     from bridge.server.lists.listing import Listing
     from bridge.server.lists.lists import Lists
-    from bridge.tools.context import InvocationContext
     from bridge.tools.middleware import Hook
 
 
@@ -44,7 +39,7 @@ class PagedList(Method):
         cursor = exchange.params.get("cursor")
         if cursor is not None and type(cursor) is not str:
             raise invalid_params("'cursor' must be text")
-        listing = None if self._layers or self._surrounds_part() else self._ready(exchange)
+        listing = None if self._layers or self._core.surrounds_part(self.hook) else self._ready(exchange)
         if listing is None:
             return None
         if cursor is None:
@@ -53,11 +48,6 @@ class PagedList(Method):
             return exchange.write(dict(listing.page(cursor, modern=exchange.modern)))
         except CursorError as error:
             raise ProtocolError(INVALID_PARAMS, str(error)) from None
-
-    def _surrounds_part(self) -> bool:
-        """True if a mounted server has middleware around its part of the list."""
-        parts = self._core.features.parts()
-        return bool(parts) and any(part.surroundings.surrounds_list(self.hook) for part in parts)
 
     def _ready(self, exchange: ServedExchange) -> Listing[Any] | None:
         """Return the list that the caller sees; None if it has to be loaded."""
@@ -82,16 +72,8 @@ class PagedList(Method):
         edition = listing.current()
         items = tuple(edition.items.values())
 
-        async def last(request: ListRequest, context: InvocationContext) -> Sequence[Any]:
-            parts = self._core.features.parts()
-            if not parts:
-                return items
-            from bridge.server.composition.surrounded import listed_by
-
-            return await listed_by(parts, self.hook, request, items, context)
-
-        request = ListRequest(self.name, revision=edition.version)
-        found = await run_around(self._layers, request, self._core.prepared(context_of(exchange)), last)
+        context = self._core.prepared(context_of(exchange))
+        found = await self._core.left_by_middleware(self.hook, self.name, items, edition.version, context)
         if found is not items:
             edition = listing.edition_of(found)
         cursor = exchange.params.get("cursor")

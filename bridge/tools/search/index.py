@@ -187,6 +187,12 @@ class ToolIndex:
                         del self._near[key]
 
 
+def first_sentence(description: str) -> str:
+    """Return the first sentence or line of a description; empty for none."""
+    found = _SENTENCE.match(description)
+    return "" if found is None else found[1]
+
+
 def _near_keys(stem: str) -> Iterable[str]:
     """Return a stem, and what remains without each of its letters; nothing for short ones and numbers."""
     if len(stem) < _MIN_NEAR_CHARS or not stem.isalpha():

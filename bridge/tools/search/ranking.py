@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.errors import DefinitionError
 from bridge.tools.checks import require_callable
-from bridge.tools.search.index import ToolIndex
+from bridge.tools.search.index import ToolIndex, first_sentence
 from bridge.tools.search.words import words_of
 from bridge.tools.threads import run_in_thread
 
@@ -30,11 +30,11 @@ Embed = Callable[[Sequence[str]], "Sequence[Sequence[float]] | Awaitable[Sequenc
 """Returns one vector for each text. A synchronous function runs in a worker thread."""
 
 _MAX_VECTORS = 10_000
-_RANK_OFFSET = 10
+_RANK_OFFSET = 5
 _EMBEDDING_WEIGHT = 0.7
 """Weight of the ranking by embeddings, beside 1 of that by words."""
 _FUSED_RANKS = 50
-_MAX_EMBEDDED_CHARS = 1000
+_MAX_EMBEDDED_CHARS = 400
 
 
 class ToolRanking:
@@ -156,4 +156,6 @@ def _normalized(vector: Sequence[float]) -> list[float]:
 
 
 def _text_of(tool: ToolSpecification) -> str:
-    return "\n".join([" ".join(words_of(tool.name)), tool.title or "", tool.description or ""])[:_MAX_EMBEDDED_CHARS]
+    """Return the text of a tool that is embedded; without what follows the first sentence, it is found better."""
+    about = first_sentence(tool.description or "") or tool.title or ""
+    return f"{' '.join(words_of(tool.name))}: {about}"[:_MAX_EMBEDDED_CHARS]

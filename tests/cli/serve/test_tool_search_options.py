@@ -123,3 +123,16 @@ def test_scripts_call_tools_of_other_servers_and_local_ones(
             assert answer["content"][0]["text"] == "3"
             failed = client.call("run_code", code="[await add(n, n) for n in range(3)]")
             assert "a script may make 2 calls" in failed["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "hint"),
+    [("search", "call_tool name=add arguments='{…}'"), ("code", "run_code code='…'")],
+)
+@pytest.mark.usefixtures("servers")
+def test_calling_a_tool_that_is_not_listed_gets_a_hint(start: Start, run: Run, mode: str, hint: str) -> None:
+    with start(*serve("--tools", mode)) as process:
+        result = run("call", process.url(), "add", "a=1", "b=2")
+    assert result.returncode != 0
+    assert "there is no tool named 'add'" in result.stderr
+    assert hint in result.stderr
