@@ -235,7 +235,7 @@ async def test_new_content_is_announced_to_the_caller_over_whose_connection_it_w
             await until("who://named/x", received["ada"])
             gateway.local.updated("local://tick")
             assert "who://named/x" not in await until("local://tick", received["bob"])
-            with pytest.raises(ServerError, match=r"not connected|does not announce"):
+            with pytest.raises(ServerError, match=r"not connected|does not announce|there is no resource"):
                 await bob.resources.watch("who://named/y", changes["bob"].send_nowait)
             for stop in stops:
                 stop()
