@@ -115,6 +115,11 @@ class GatewayCallerFeatures:
             if box is not None:
                 box.on_change(self._forget)
 
+    @property
+    def may_be_more(self) -> bool:
+        """True if a server lists for each caller; see `CallerFeatures.may_be_more`."""
+        return any(server.lists_per_caller for server in self._provider.upstreams.values())
+
     def of(self, caller: Caller | None, *, current: bool = False) -> CallerView | None:
         """Return what a caller sees; see `CallerFeatures.of`."""
         loaded = self._loaded.get(_identity(caller)) if self._loaded else None

@@ -28,6 +28,11 @@ class CallerView:
 class CallerFeatures(Protocol):
     """Tools, resources and prompts that differ by caller."""
 
+    @property
+    def may_be_more(self) -> bool:
+        """True if callers may see more than all callers do."""
+        ...
+
     def of(self, caller: Caller | None, *, current: bool = False) -> CallerView | None:
         """Return what a caller sees, the same object for callers who see the same.
 

@@ -255,9 +255,9 @@ class ServerCore(Calls):
         changes = {"listChanged": has_session}
         capabilities: Json = {"logging": {}} if has_session else {}
         capabilities["tools"] = changes
-        if self.resources is not None and _is_of_use(self.resources.box, access):
+        if self.resources is not None and self._is_of_use(self.resources.box, access):
             capabilities["resources"] = {"subscribe": has_session, **changes}
-        if self.prompts is not None and _is_of_use(self.prompts.box, access):
+        if self.prompts is not None and self._is_of_use(self.prompts.box, access):
             capabilities["prompts"] = changes
         if not capabilities.keys().isdisjoint({"resources", "prompts"}):
             capabilities["completions"] = {}
@@ -279,8 +279,17 @@ class ServerCore(Calls):
         return tuple(found.values())
 
     def _shows_some_of(self, server: str, access: Access) -> bool:
-        boxes = self.features.boxes.values()
-        return access.sees_all or any(item.server == server and access.shows(item) for box in boxes for item in box)
+        if access.sees_all or self._may_be_more:
+            return True
+        return any(item.server == server and access.shows(item) for box in self.features.boxes.values() for item in box)
+
+    def _is_of_use(self, box: Box[Any], access: Access) -> bool:
+        """True if a caller sees everything, also what is added later, or something of a box, or what few see."""
+        return access.sees_all or self._may_be_more or any(map(access.shows, box))
+
+    @property
+    def _may_be_more(self) -> bool:
+        return self.features.caller_features is not None and self.features.caller_features.may_be_more
 
     @cached_property
     def tasks(self) -> Tasks:
@@ -371,8 +380,3 @@ class ServerCore(Calls):
 
     def _find_resource(self, uri: str) -> Readable | None:
         return None if self.resources is None else self.resources.box.find(uri)
-
-
-def _is_of_use(box: Box[Any], access: Access) -> bool:
-    """True if a caller sees everything, also what is added later, or something of a box."""
-    return access.sees_all or any(map(access.shows, box))

@@ -94,19 +94,19 @@ class SessionNotifications:
                 if isinstance(change, bytes):
                     if access() is not None:
                         await send(change)
-                elif may_be_told(change, self._core.lists_for(self._caller), access()):
+                elif may_be_told(change, self._core.lists_for(self._caller) or self._core.lists, access()):
                     method, params = change_message(change.feature, change.uri)
                     await send(notification(method, params or None))
 
 
-def may_be_told(change: Change, lists: Lists | None, access: Access | None) -> bool:
+def may_be_told(change: Change, lists: Lists, access: Access | None) -> bool:
     """Return True if a caller may be notified of a change: its permissions may have shrunk since it asked.
 
     Args:
         change: The change.
-        lists: The lists that the caller sees; None if they are not known now.
+        lists: The lists that the caller sees; those that all see if its own are not known now.
         access: Its permissions; None if its credential is no longer valid.
     """
     if access is None or access == EVERYTHING or change.uri is None:
         return access is not None
-    return lists is not None and lists.resources is not None and lists.resources.is_readable(change.uri, access)
+    return lists.resources is not None and lists.resources.is_readable(change.uri, access)

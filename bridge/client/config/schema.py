@@ -98,7 +98,8 @@ class ServerEntry(BaseModel):
         default=None, description="Authentication: oauth for a login with bridge login, a token, or an object."
     )
     list_per: Literal["caller"] | None = Field(
-        default=None, description="List the tools for each caller of a gateway, with the caller's own credential."
+        default=None,
+        description="List tools, resources and prompts for each caller of a gateway, with the caller's own credential.",
     )
     disabled: bool | None = Field(default=None, description="Do not use this server.")
     timeout: _Seconds | None = Field(

@@ -144,7 +144,7 @@ class Listen(Method):
         """Send the acknowledgement, then notifications."""
 
         def on_change(changes: frozenset[Change]) -> None:
-            now, lists = access(), self._core.lists_for(context.caller)
+            now, lists = access(), self._core.lists_for(context.caller) or self._core.lists
             wanted = (each for each in changes if honoured.has(each.feature, each.uri) and each.is_for(context.caller))
             pending.put(each for each in wanted if may_be_told(each, lists, now))
 

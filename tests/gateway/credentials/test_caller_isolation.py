@@ -158,7 +158,8 @@ def isolated(**settings: Any) -> Iterator[Isolated]:
                     await gateway.broker.save(CredentialKey("key", name, "notes"), credential)
                 yield
 
-        auth = Auth(ApiKeys(*(ApiKey(name, key) for name, key in KEYS.items())))
+        tools = {"bob": ("whoami", "me", "named", "greet", "tick")}  # Bob sees nothing else of the gateway
+        auth = Auth(ApiKeys(*(ApiKey(name, key, tools=tools.get(name)) for name, key in KEYS.items())))
         app = http_app(Server(gateway.features, name="gateway", lifespan=opened), auth=auth)
         with serving(app) as origin:
             found.origin = origin
@@ -189,6 +190,9 @@ async def test_each_caller_lists_reads_renders_and_completes_as_itself(gateway: 
                 "bob": (["tick", "me", "named"], ["greet"]),
             }
             for name, provider in (("ada", ada), ("bob", bob)):
+                info = provider.connections["gateway"].server_info
+                assert info is not None
+                assert {"tools", "resources", "prompts"} <= info.capabilities.keys()
                 assert (await provider.call("whoami", {"nonce": 7})).text == f"{name} 7"
                 (file,) = await provider.resources.read("who://me")
                 assert text_of(file) == name
@@ -231,7 +235,7 @@ async def test_new_content_is_announced_to_the_caller_over_whose_connection_it_w
             await until("who://named/x", received["ada"])
             gateway.local.updated("local://tick")
             assert "who://named/x" not in await until("local://tick", received["bob"])
-            with pytest.raises(ServerError, match=r"not connected|does not announce"):
+            with pytest.raises(ServerError, match=r"not connected|does not announce|there is no resource"):
                 await bob.resources.watch("who://named/y", changes["bob"].send_nowait)
             for stop in stops:
                 stop()
