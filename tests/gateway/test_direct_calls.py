@@ -271,7 +271,7 @@ async def test_a_task_waits_for_a_slow_server(direct: list[DirectCall], monkeypa
             await checkpoint()
         assert not gateway.session.direct_calls
         _, message = await calling
-        assert "no answer within 1 seconds" in message["result"]["content"][0]["text"]
+        assert "no answer within 1 second " in message["result"]["content"][0]["text"]
         assert len(direct) == 1
 
 
