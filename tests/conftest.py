@@ -33,8 +33,8 @@ SLOW = (
 """Folders whose tests take seconds each, because they start several processes, or programs of other projects."""
 
 settings.register_profile("all", deadline=None)  # the time of an example is not tested
-# Tests that draw examples themselves use a multiple of this number.
-settings.register_profile("bridge", settings.get_profile("all"), max_examples=40)
+# Tests that draw examples themselves use a multiple of this number. `make test-all` draws a hundred.
+settings.register_profile("bridge", settings.get_profile("all"), max_examples=25)
 settings.load_profile("bridge")
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp.client import ClientRequestContext, IncomingMessage
     from mcp_types import ElicitRequestParams, LoggingMessageNotificationParams
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 MODES = ["legacy", "auto", "2026-07-28"]
 
 pytestmark = pytest.mark.anyio

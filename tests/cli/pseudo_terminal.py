@@ -18,7 +18,7 @@ from tests import forks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 CTRL_C, CTRL_D, UP, TAB = "\x03", "\x04", "\x1b[A", "\t"
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78])")
 """Control sequences: CSI, OSC, character sets, keypad and cursor."""

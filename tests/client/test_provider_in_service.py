@@ -16,7 +16,7 @@ from bridge.testing import ScriptedChatModel
 from bridge.tools.tool import ToolExecutionRequest
 from tests.client.test_provider import add, memory_config
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60
 WANTED = ToolExecutionRequest("add", {"a": 1, "b": 2}, "1")
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 STATE_KEYS = [b"a key that two gateways share, with enough bytes"]
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 ACCEPTED = {"action": "accept", "content": {"name": "Ada"}}
 
 

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 
 MODERN = "2026-07-28"
 ERAS = ("legacy", MODERN)
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 TALKATIVE_CALLS = (*PLAIN_CALLS, *OTHER_CALLS, ("note", {}), ("greet", {}), ("ask_twice", {}))
 QUIET_CALLS = (*TALKATIVE_CALLS, ("cut", {}))
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from bridge.hosting.http_parser import HttpParser
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 PARSERS = pytest.mark.parametrize("parser", [HttptoolsParser, H11Parser])
 
 

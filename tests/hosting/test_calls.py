@@ -27,7 +27,7 @@ from tests.server import http_server
 from tests.server.http_mutations import Sessions, handshake, modern
 from tests.server.http_server import call, open_session, whole_client
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 mark: ContextVar[str] = ContextVar("mark", default="none")
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bridge.server.http.app import BridgeApp
     from bridge.tools.context import InvocationContext
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 
 
 async def _add(arguments: Mapping[str, Any], _: InvocationContext) -> Any:

@@ -23,7 +23,7 @@ from bridge.tools.function import function_tool
 from tests.server import http_server
 from tests.server.http_server import open_session, whole_client
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 WRITTEN: dict[str, Any] = {
     "text": 'é "quoted"',
     "bytes": b"\x00\xff",

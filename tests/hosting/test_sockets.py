@@ -8,7 +8,7 @@ import pytest
 
 from bridge.hosting import child_process, sockets
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 JSON_TYPE = {"content-type": "application/json"}
 EVENT_STREAM = {"content-type": "text/event-stream"}

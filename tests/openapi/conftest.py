@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bridge import ToolBox, ToolExecutionResult
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture(scope="package")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 URI = "notes://milk"
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Scope
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 HANDSHAKE = "2025-11-25"
 MODERN_CALL = HEADERS | {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "add"}
 SESSION_CALL = HEADERS | {"mcp-protocol-version": HANDSHAKE, "mcp-session-id": "s1"}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 
 class _Server(uvicorn.Server):

@@ -14,7 +14,7 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 _tokens: list[Any] = []
 """Event loops of the running servers."""
 

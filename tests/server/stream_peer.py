@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from bridge.server.core import ServerCore
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 
 
 class Peer:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bridge.tools.context import InvocationContext
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 
 
 async def nothing(arguments: Mapping[str, Any], context: InvocationContext) -> Any:

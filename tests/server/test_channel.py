@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
 
 MODES = ["legacy", "auto"]
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 
 SURE_FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
 WRONG_THEN_RIGHT: list[list[Any]] = [

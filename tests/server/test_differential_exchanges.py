@@ -45,7 +45,7 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore:The logging capability is deprecated"),
 ]
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 MODES = pytest.mark.parametrize("is_modern", [True, False], ids=["modern", "handshake"])
 ASKING: dict[str, Any] = {"elicitation": {"form": {}}}
 ANSWER = {"action": "accept", "content": {"name": "Ada"}}

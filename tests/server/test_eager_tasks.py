@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = pytest.mark.anyio
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 mark: ContextVar[str] = ContextVar("mark", default="none")
 
 

@@ -19,7 +19,7 @@ from tests.server.tools import ADD, GREET
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 pytestmark = pytest.mark.anyio
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 IDLE_SECONDS = 1.0
 NOT_FOUND = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}
 CANCELLED = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32800, "message": "Request cancelled"}}

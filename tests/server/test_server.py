@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bridge.tools.tool import Tool
 
 MODES = ["legacy", "auto"]
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 SECRET = "the password is swordfish"
 
 pytestmark = pytest.mark.anyio

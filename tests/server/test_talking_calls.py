@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from bridge.server.http.app import BridgeApp
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 ASKED = {"_meta": {"progressToken": "p"}}
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 OWN = ["search_tools", "call_tool"]
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 SEARCH = ServerToolSearch()
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bridge.telemetry.records import CallRecord
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 CLIENT = Peer("http", "2026-07-28")
 SERVER = Peer("stdio", "2025-11-25", "github")
 

@@ -11,7 +11,7 @@ from bridge.telemetry.writer import BackgroundWriter
 if TYPE_CHECKING:
     import pytest
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 
 class Output:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from bridge.tools.questions import ElicitationAnswer
 pytestmark = pytest.mark.anyio
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 sender: ContextVar[str] = ContextVar("sender", default="nobody")
 

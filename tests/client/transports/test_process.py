@@ -93,9 +93,7 @@ async def test_the_whole_tree_ends_when_the_child_is_killed(reports: Reports) ->
 )
 async def test_the_whole_tree_ends_when_starting_fails(then: str, reports: Reports) -> None:
     code = WITH_GRANDCHILD + then
-    config = python_config(
-        code, connect_timeout_seconds=1.0, protocol="legacy", transport=transport(code, reports.port)
-    )
+    config = python_config(code, connect_timeout_seconds=3, protocol="legacy", transport=transport(code, reports.port))
     with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(ServerUnavailableError):
         await Connection(config).open()
     await reports.wait_for("grandchild ended")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tests.server.auth.issuer import Issuer
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 KINDS = ["modern", "handshake", "sse"]
 BOTH = f"ada {ADA}\nbob {BOB}\n"
 

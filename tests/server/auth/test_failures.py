@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tests.server.auth.issuer import Issuer
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 LIST = http.modern(http.request("tools/list"))
 KEYS = ApiKeys(ApiKey("alice", ADA), ApiKey("bob", BOB))
 NONE = Challenge(status=401, description="a key is needed")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 ADA = "ada-ada-ada-ada-ada-ada"
 BOB = "bob-bob-bob-bob-bob-bob"
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture

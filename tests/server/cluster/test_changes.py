@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.redis_server import RedisServer
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 PACE_SECONDS = 0.05
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.redis_server import RedisServer
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 ANSWER = result_message(5, '{"text":"größer"}'.encode())
 REPORT = notification("notifications/message", {"data": "a"})
 QUESTION = b'{"jsonrpc":"2.0","id":"r/1","method":"ping"}'

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 
 # --- one thing after another -----------------------------------------------------------------------------------------

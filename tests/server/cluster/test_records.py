@@ -17,7 +17,7 @@ from bridge.server.cluster.session_records import SessionRecord, SessionRecords,
 if TYPE_CHECKING:
     from tests.redis_server import RedisServer
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 RECORD = SessionRecord(id="1" * 32, owner="", version="2025-11-25", params={"capabilities": {"elicitation": {}}})
 
 

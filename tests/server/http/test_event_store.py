@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.server.cluster.speaking import Event
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 
 @tool

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture(scope="module", params=["h11", "httptools"])

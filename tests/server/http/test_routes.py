@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 ADA = ApiKey("ada", "key-of-ada-ada-ada")
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 ORIGIN = "https://page.example"
 
 

@@ -13,7 +13,7 @@ from bridge.server.http.sessions import HttpSession, Sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 IDLE_SECONDS = 100.0
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bridge.tools.context import InvocationContext
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture(scope="module", params=["direct", "h11"])

@@ -18,7 +18,7 @@ from bridge.protocol.replay import StreamPosition, position_of
 from bridge.server.http import event_store
 from bridge.server.http.event_store import EventBytes, MemoryEvents
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Message
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 LISTEN = modern(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, request_id="news"))
 
 

@@ -28,7 +28,7 @@ from tests.server.http_server import answer, call, events, modern, modern_header
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 ERAS = pytest.mark.parametrize("era", ["modern", "handshake"])
 
 
@@ -119,12 +119,12 @@ def test_calls_are_answered(client: httpx.Client, era: str) -> None:
     assert [each["name"] for each in listed["tools"]] == ["add", "add_in_thread", "refuse", "large"]
 
 
-def test_a_call_of_the_modern_era_is_cancelled_when_its_client_disconnects(client: httpx.Client) -> None:
+def test_a_call_of_the_modern_era_is_cancelled_when_its_client_disconnects() -> None:
     waiting = Waiting()
     message = modern(call("wait"))
     with hypercorn_server.serving(http_app(waiting.tool())) as origin:
-        with pytest.raises(httpx.ReadTimeout):
-            client.post(f"{origin}/mcp", json=message, headers=modern_headers(message), timeout=0.2)
+        with http_server.posted(f"{origin}/mcp", message, modern_headers(message)):
+            assert waiting.begun.acquire(timeout=DEADLINE_SECONDS)
         assert waiting.cancelled.wait(DEADLINE_SECONDS)
 
 
@@ -133,9 +133,8 @@ def test_a_call_in_a_session_goes_on_until_it_is_cancelled(client: httpx.Client)
     with hypercorn_server.serving(http_app(waiting.tool())) as origin:
         url = f"{origin}/mcp"
         headers = open_session(client, url)
-        with pytest.raises(httpx.ReadTimeout):
-            client.post(url, json=call("wait") | {"id": 7}, headers=headers, timeout=0.2)
-        assert waiting.begun.acquire(timeout=DEADLINE_SECONDS)
+        with http_server.posted(url, call("wait") | {"id": 7}, headers):
+            assert waiting.begun.acquire(timeout=DEADLINE_SECONDS)
         refused = client.post(url, json=request("ping", request_id=7), headers=headers)
         assert "still runs" in refused.json()["error"]["message"]
         assert not waiting.cancelled.is_set()

@@ -27,7 +27,7 @@ from tests.server.auth.guarded import ADA, BOB, Handshake, Modern, Sse, bearer, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 ARGUMENTS = {"a": 1, "b": 2}
 KEYS = ApiKeys(ApiKey("ada", ADA), ApiKey("bob", BOB))
 
@@ -278,9 +278,8 @@ def test_who_hangs_up_while_a_call_runs_is_not_counted_any_more() -> None:
         ada.ask(http.call("add", ARGUMENTS))  # the credential is known from here on
         try:
             message = http.modern(http.call("hold"))
-            with pytest.raises(httpx.ReadTimeout):
-                client.post(ada.url, json=message, headers=http.modern_headers(message) | ada.credential, timeout=0.5)
-            assert held.runs == 1
+            with http.posted(ada.url, message, http.modern_headers(message) | ada.credential):
+                assert held.started.acquire(timeout=DEADLINE_SECONDS)
             with anyio.from_thread.start_blocking_portal() as portal:
                 portal.call(_until_it_is_let_in, ada)
         finally:

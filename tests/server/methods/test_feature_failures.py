@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.anyio
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 FAILING = """
 from bridge import prompt, resource
 from bridge.errors import ResourceNotFoundError, UnknownToolError

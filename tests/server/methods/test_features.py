@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mcp.client import IncomingMessage
 
 pytestmark = pytest.mark.anyio
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 ERAS = pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from mcp.client import IncomingMessage
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 
 pytestmark = pytest.mark.anyio
 

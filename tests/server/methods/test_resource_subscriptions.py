@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEY = "part-part-part-part-part"
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 EVERY_KIND = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 
 

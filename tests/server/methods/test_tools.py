@@ -29,7 +29,7 @@ from tests.server.tools import ADD, Waiting, silent
 if TYPE_CHECKING:
     from tests.server.tools import Body
 
-DEADLINE_SECONDS = 10
+DEADLINE_SECONDS = 60
 SECRET = "the password is swordfish"
 IMPLEMENTATION = {"name": "tests", "version": "1"}
 FAILED = "the request for 'gives' failed; the server's log says why"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Era = Literal["legacy", "2026-07-28"]
 ERAS: tuple[Era, ...] = ("legacy", "2026-07-28")
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 LOG: list[str] = []
 
 
