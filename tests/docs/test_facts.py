@@ -66,11 +66,28 @@ def test_the_revisions_of_the_protocol_are_those_that_are_served(page: Document)
     assert re.search(f"revision (of the protocol )?from {oldest} to {newest}", page.sentences)
 
 
+def test_the_badges_are_true() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    oldest, newest = min(HANDSHAKE_PROTOCOL_VERSIONS), max(MODERN_PROTOCOL_VERSIONS)
+    badges = dict(re.findall(r"^!\[([^\]]+)\]\(https://img\.shields\.io/badge/([^)]+)\)$", README.text, re.MULTILINE))
+    assert [*badges] == [f"Python {pythons[0]} to {pythons[-1]}", f"MCP {oldest} to {newest}", "licence MIT"]
+    assert project["license"].startswith("MIT ")
+    for words, address in badges.items():
+        label, value, _ = address.replace("--", "\0").split("-")
+        assert f"{label} {value}".replace("\0", "-").replace("_", " ").lower() == words.lower()
+
+
 @pytest.mark.parametrize("page", [README, INDEX], ids=repr)
 def test_the_extras_are_those_of_the_project(page: Document) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = set(project["optional-dependencies"])
-    named = {name for extra in re.findall(r"'\.\[(\w+)\]'|extra `(\w+)`", page.text) for name in extra if name}
+    named = {
+        name
+        for extra in re.findall(r"'(?:\.|mcp-toolbridge)\[(\w+)\]|extra `(\w+)`", page.text)
+        for name in extra
+        if name
+    }
     assert named <= extras
     if page is INDEX:
         assert {code for row in page.table("extra") for code in codes(row[0])} == extras
