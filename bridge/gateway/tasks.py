@@ -19,7 +19,7 @@ from bridge.portal import start_detached
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.rounds import StateSeal, binding
 from bridge.protocol.versions import INTERNAL_ERROR, INVALID_PARAMS
-from bridge.server.tasks.kept_tasks import owner_of
+from bridge.server.tasks.stored_tasks import owner_of
 from bridge.text import clip, short_repr
 from bridge.tools.questions import fitting
 from bridge.tools.tool import ToolExecutionResult

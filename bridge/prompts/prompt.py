@@ -106,8 +106,8 @@ class Prompt(Published):
     """False for one that boxes hide until `bridge.tools.box.Box.enable`."""
     tool: Tool = field(init=False, compare=False, repr=False)
     """Renders the prompt."""
-    is_plain: bool = field(init=False, compare=False, repr=False)
-    """True if a function renders it that a server may call like that of a plain tool; see `Tool.is_plain`."""
+    runs_directly: bool = field(init=False, compare=False, repr=False)
+    """True if a function renders it that a server may call directly; see `Tool.runs_directly`."""
     takes_context: bool = field(init=False, compare=False, repr=False)
     """True unless it is known to need no context; see `FunctionExecutor.takes_context`."""
     ending: bytes = field(init=False, compare=False, repr=False)
@@ -131,12 +131,12 @@ class Prompt(Published):
         )
         object.__setattr__(self, "tool", tool)
         writer = getattr(tool.executor, "writer", None)
-        is_plain = tool.is_plain and isinstance(getattr(writer, "inner", writer), MessagesWriter)
+        runs_directly = tool.runs_directly and isinstance(getattr(writer, "inner", writer), MessagesWriter)
         try:
             ending = b"" if self.description is None else b',"description":' + to_json(self.description)
         except ValueError:  # lone surrogates
-            is_plain, ending = False, b""
-        object.__setattr__(self, "is_plain", is_plain)
+            runs_directly, ending = False, b""
+        object.__setattr__(self, "runs_directly", runs_directly)
         object.__setattr__(self, "ending", ending)
         object.__setattr__(self, "takes_context", getattr(tool.executor, "takes_context", True))
 

@@ -68,8 +68,8 @@ class _Described(Published):
     """Configured name of the server that it comes from; None if it is read in this process."""
     enabled: bool = True
     """False for one that boxes hide until `bridge.tools.box.Box.enable`."""
-    is_plain: bool = field(init=False, compare=False, repr=False)
-    """True if a function reads it that a server may call like that of a plain tool; see `Tool.is_plain`."""
+    runs_directly: bool = field(init=False, compare=False, repr=False)
+    """True if a function reads it that a server may call directly; see `Tool.runs_directly`."""
     takes_context: bool = field(init=False, compare=False, repr=False)
     """True unless it is known to need no context; see `FunctionExecutor.takes_context`."""
 
@@ -92,8 +92,8 @@ class _Described(Published):
             server=self.server,
         )
         writer = getattr(self.reader, "writer", None)
-        is_plain = tool.is_plain and isinstance(getattr(writer, "inner", writer), ContentsWriter)
-        object.__setattr__(self, "is_plain", is_plain)
+        runs_directly = tool.runs_directly and isinstance(getattr(writer, "inner", writer), ContentsWriter)
+        object.__setattr__(self, "runs_directly", runs_directly)
         object.__setattr__(self, "takes_context", getattr(self.reader, "takes_context", True))
         return tool
 
@@ -170,14 +170,14 @@ class ResourceTemplate(_Described):
 class _Reading:
     """Runs a reader for one URI, which is the name of its requests, and which contents without their own URI get."""
 
-    __slots__ = ("_beginning", "_function", "_write_json", "is_plain", "reader", "start", "uri")
+    __slots__ = ("_beginning", "_function", "_write_json", "reader", "runs_directly", "start", "uri")
 
     def __init__(self, reader: ToolExecutor, uri: str) -> None:
         self.reader = reader
         self.uri = uri
-        self.is_plain: bool = getattr(reader, "is_plain", False)
+        self.runs_directly: bool = getattr(reader, "runs_directly", False)
         """As of a `FunctionExecutor`, like the other methods; they are called only if it is one."""
-        if self.is_plain:
+        if self.runs_directly:
             self._function: FunctionExecutor = reader  # type: ignore[assignment]  # of a plain resource
             # A URI with a lone surrogate cannot be written: an error of the read.
             self._beginning = _beginning_of(uri) if uri.isascii() else b""

@@ -88,12 +88,12 @@ class Calls:
             self.accounts = Accounts(limits) if beside is None or beside.accounts is None else beside.accounts
             if limits.are_of_calls:
                 self._execute = limited(self.accounts)
-        self.is_plain = self.policy.is_plain and self._max_result_bytes is None
-        """True if plain tools may be called without `call`; see `bridge.server.methods.functions`."""
+        self.runs_directly = self.policy.runs_directly and self._max_result_bytes is None
+        """True if tools that run directly may be called without `call`; see `bridge.server.methods.functions`."""
         is_counted = limits is not None and limits.are_of_calls
         # Up to half of the maximum, `bounded` refuses nobody.
-        self.plain_places = 0 if is_counted else sys.maxsize if max_calls is None else max_calls // 2
-        """Maximum running calls up to which plain tools may be called without `call`."""
+        self.max_direct_calls = 0 if is_counted else sys.maxsize if max_calls is None else max_calls // 2
+        """Maximum running calls up to which such tools may be called without `call`."""
         if max_calls is not None:
             from bridge.server.limits.accounts import bounded  # noqa: PLC0415 - only with a maximum
 
@@ -232,10 +232,10 @@ class Calls:
     def _runs_without_limits(self, tool: Tool, context: InvocationContext) -> bool:
         """True if nothing limits, changes or observes a call, so that its executor may run without `execute`."""
         return (
-            self.is_plain
+            self.runs_directly
             and tool.is_unlimited
             and context.deadline is None
-            and self.running.has_room(self.plain_places)
+            and self.running.has_room(self.max_direct_calls)
         )
 
 

@@ -4,7 +4,11 @@
                                   ╰─> it waits: the task continues it, and another becomes spare
 
 Most calls end without waiting. For them, a task of their own takes longer than the call, since it starts in the next
-turn of the event loop. `asyncio.eager_task_factory` does the same from Python 3.12 on.
+turn of the event loop.
+
+From Python 3.12 on, ``asyncio.Task(…, eager_start=True)`` runs a first step at once, too. It does not replace `step`:
+there, the first step belongs to a function, its value is used in the same turn without a task, and the rest of the
+function is continued by the task of another coroutine, which writes the result. An eager task has one coroutine.
 """
 
 from __future__ import annotations

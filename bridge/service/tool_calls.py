@@ -63,7 +63,7 @@ class ToolCalls:
     tools: ToolBox = field(init=False)
     _uses_own_threads: bool = field(init=False)
     """True if functions in threads have an executor or an observer that the context variables do not contain."""
-    _is_plain: bool = field(init=False)
+    _runs_directly: bool = field(init=False)
     """True if a call is nothing but the execution of a tool."""
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class ToolCalls:
         self._uses_own_threads = (
             self.offer.has_undo or self.executor is not own_executor.get() or late_results.get() is not None
         )
-        self._is_plain = (
+        self._runs_directly = (
             not self._uses_own_threads
             and self.approval is None
             and self.emit is None
@@ -81,7 +81,7 @@ class ToolCalls:
 
     async def run(self, index: int, request: ToolExecutionRequest) -> None:
         """Run one call, or refuse it if that was decided."""
-        if self._is_plain and index != self.cut_off:
+        if self._runs_directly and index != self.cut_off:
             self.executed[index] = await execute_timed(self.tools, request, self.context, self.policy)
             return
         request = with_parsed_arguments(request) or request

@@ -201,7 +201,7 @@ class DependentExecutor(FunctionExecutor):
 
     __slots__ = ("_dependencies", "_in_thread")
 
-    is_plain = False
+    runs_directly = False
     has_dependencies = True
 
     def __init__(

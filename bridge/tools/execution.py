@@ -134,7 +134,7 @@ class ExecutionPolicy:
         require_type(self.reveal_errors, bool, "reveal_errors", "True or False")
 
     @property
-    def is_plain(self) -> bool:
+    def runs_directly(self) -> bool:
         """True if it neither limits, changes nor observes calls: executors may be called without `execute`."""
         handlers = (self.on_arguments_error, self.on_execution_error, self.timeout_seconds, self.max_output_chars)
         return handlers == (None,) * 4 and not (self.before or self.after)
@@ -170,7 +170,7 @@ async def execute(
 async def result_of_failure(
     raised: BaseException, tool: Tool, arguments: Mapping[str, Any], policy: ExecutionPolicy
 ) -> ToolExecutionResult:
-    """Return the result of a call whose executor raised an exception, as `execute` does for a policy that is plain.
+    """Return the result of a call whose executor raised an exception, as `execute` does if the policy `runs_directly`.
 
     Raises:
         BaseException: The tool did not fail: the call was cancelled, asks a question, or its exceptions propagate.

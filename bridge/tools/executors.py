@@ -83,7 +83,7 @@ class FunctionExecutor:
         "writer",
     )
 
-    is_plain = True
+    runs_directly = True
     """True if calls run in the event loop, and may begin with `start`."""
     has_dependencies = False
     """True if parameters have `bridge.Depends`."""
@@ -191,7 +191,7 @@ class ThreadExecutor(FunctionExecutor):
 
     __slots__ = ()
 
-    is_plain = False
+    runs_directly = False
 
     async def execute(self, request: ToolExecutionRequest, context: InvocationContext) -> ToolExecutionResult:
         """Run one request; see `bridge.tools.tool.ToolExecutor`."""

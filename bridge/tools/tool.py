@@ -182,9 +182,9 @@ class Tool(Published):
         return self.policy.timeout_seconds is None and self.policy.max_output_chars is None
 
     @property
-    def is_plain(self) -> bool:
-        """True if its executor is a `FunctionExecutor` that is plain, and nothing limits its calls."""
-        return self.is_unlimited and getattr(self.executor, "is_plain", False)
+    def runs_directly(self) -> bool:
+        """True if its executor is a `FunctionExecutor` that runs directly, and nothing limits its calls."""
+        return self.is_unlimited and getattr(self.executor, "runs_directly", False)
 
     def run_by(self, executor: ToolExecutor) -> Tool:
         """Return a copy with another executor; `dataclasses.replace` would check all the other fields again."""

@@ -182,7 +182,7 @@ def test_a_reader_that_is_a_tool_is_read_like_others() -> None:
 
     executor = function_tool(speak).executor
     by_hand = Resource(uri="hand://made", name="hand", reader=executor), Prompt(name="hand", renderer=executor)
-    assert [each.is_plain for each in by_hand] == [False, False]
+    assert [each.runs_directly for each in by_hand] == [False, False]
     (answer,) = answers("modern", http_app(list(by_hand)), "direct", [("resources/read", {"uri": "hand://made"})])
     assert answer[1]["contents"] == []
 

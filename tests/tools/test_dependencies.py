@@ -341,6 +341,6 @@ def test_a_call_without_dependencies_is_as_before() -> None:
 
     (plain,), (soon,) = tools_from(add), tools_from(add_soon)
     assert type(plain.executor).__name__ == "ThreadExecutor"
-    assert soon.is_plain
+    assert soon.runs_directly
     (dependent,) = tools_from(lambda_tool(one))
-    assert not dependent.is_plain
+    assert not dependent.runs_directly

@@ -33,8 +33,8 @@ class ListedTool:
     """A tool of a list, and what is computed once for all of its calls."""
 
     tool: Tool
-    is_plain: bool
-    """`Tool.is_plain`."""
+    runs_directly: bool
+    """`Tool.runs_directly`."""
     takes_context: bool
     """True unless it is known to need no context; see `FunctionExecutor.takes_context`."""
     direct: DirectExecutor | None
@@ -107,7 +107,7 @@ class ToolList(Listing[Tool]):
         limit = None if self._spill is None else self._spill.limit_of(tool)
         return ListedTool(
             tool,
-            tool.is_plain,
+            tool.runs_directly,
             getattr(executor, "takes_context", True),
             executor if tool.is_unlimited and getattr(executor, "sends_at_once", False) else None,
             checked_headers(tool.specification.parameters),

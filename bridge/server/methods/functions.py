@@ -42,8 +42,8 @@ class FunctionMethod(Method):
     def __init__(self, core: ServerCore) -> None:
         super().__init__(core)
         self._running = core.running
-        self._is_plain = core.is_plain and not self._layers
-        """True if plain functions may be called without `Calls.call`."""
+        self._runs_directly = core.runs_directly and not self._layers
+        """True if functions that run directly may be called without `Calls.call`."""
 
     @property
     @abstractmethod
@@ -73,7 +73,7 @@ class FunctionMethod(Method):
         Raises:
             InputRequired: The function asks its client a question.
         """
-        if exchange.tool is None or not self._running.has_room(self._core.plain_places):
+        if exchange.tool is None or not self._running.has_room(self._core.max_direct_calls):
             return None
         context = None
         if exchange.takes_context:

@@ -72,7 +72,7 @@ class PromptsGet(FunctionMethod):
         assert lists.prompts is not None, "it is served"
         prompt = exchange.found = lists.prompts.required(name, exchange.access, exchange.meta)
         exchange.ending = prompt.ending + exchange.ending
-        if prompt.is_plain and self._is_plain:
+        if prompt.runs_directly and self._runs_directly:
             exchange.tool, exchange.takes_context = prompt.tool, prompt.takes_context
 
     @property

@@ -90,7 +90,7 @@ class ResourcesRead(FunctionMethod):
         found = lists.resources.required(uri, exchange.access, modern=exchange.modern, meta=exchange.meta)
         resource = found.resource
         exchange.found, exchange.arguments = found, found.arguments
-        if resource.is_plain and self._is_plain:
+        if resource.runs_directly and self._runs_directly:
             exchange.tool, exchange.takes_context = found.tool, resource.takes_context
         if resource.server is not None and getattr(resource.reader, "streams_contents", True):
             exchange.contents = self._contents

@@ -81,8 +81,8 @@ class ToolsCall(FunctionMethod):
             tool, exchange.capabilities, modern=exchange.modern
         ):
             exchange.found = tool
-        elif self._is_plain:
-            if listed.is_plain:
+        elif self._runs_directly:
+            if listed.runs_directly:
                 exchange.tool, exchange.takes_context = tool, listed.takes_context
             elif listed.direct is not None:
                 exchange.direct = listed
@@ -113,7 +113,7 @@ class ToolsCall(FunctionMethod):
             or LOG_LEVEL_KEY in meta
             or not meta.keys() <= ENVELOPE_KEYS
             or core.memory_id_of is not None
-            or not self._running.has_room(core.plain_places)
+            or not self._running.has_room(core.max_direct_calls)
         ):
             return None
         name = listed.tool.name

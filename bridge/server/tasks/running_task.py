@@ -13,16 +13,16 @@ from pydantic_core import from_json, to_json
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import INTERNAL_ERROR, LIMIT_EXCEEDED
 from bridge.server.failures import failed
-from bridge.server.tasks.kept_tasks import MAX_BYTES_OPTION, store_errors
 from bridge.server.tasks.store import TaskStoreError
+from bridge.server.tasks.stored_tasks import MAX_BYTES_OPTION, store_errors
 from bridge.telemetry.tasks import error_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridge.server.tasks.channel import TaskChannel
-    from bridge.server.tasks.kept_tasks import KeptTasks
     from bridge.server.tasks.store import TaskRecord
+    from bridge.server.tasks.stored_tasks import StoredTasks
     from bridge.server.tasks.work import Work
     from bridge.telemetry.tasks import TaskOperation
     from bridge.tools.task import TaskStatus
@@ -50,7 +50,7 @@ class RunningTask:
         record: TaskRecord,
         channel: TaskChannel,
         work: Work,
-        kept: KeptTasks,
+        kept: StoredTasks,
         changed: Callable[[RunningTask], None],
     ) -> None:
         self.record = record

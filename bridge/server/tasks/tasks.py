@@ -25,11 +25,11 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.server.failures import reported
 from bridge.server.limits.accounts import current_account
 from bridge.server.tasks.channel import TaskChannel
-from bridge.server.tasks.kept_tasks import KeptTasks, owner_of
 from bridge.server.tasks.listeners import TaskListeners
 from bridge.server.tasks.restarts import may_run_again, read_rerun, rerun_request
 from bridge.server.tasks.running_task import RunningTask, failed_record, outcome_unknown, without_room
 from bridge.server.tasks.store import TaskRecord
+from bridge.server.tasks.stored_tasks import StoredTasks, owner_of
 from bridge.server.tasks.work import TaskCall, start_work
 from bridge.telemetry import current
 from bridge.tools.task import Task
@@ -61,7 +61,7 @@ class Tasks:
     def __init__(self, calls: Calls, options: TaskOptions) -> None:
         self.options = options
         self._calls = calls
-        self._kept = KeptTasks(options, self._expire)
+        self._kept = StoredTasks(options, self._expire)
         self._running: dict[str, RunningTask] = {}
         self.listeners = TaskListeners()
         """Functions that are called after changes of tasks."""

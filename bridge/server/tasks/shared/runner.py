@@ -15,9 +15,9 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.server.tasks.channel import TaskChannel
 from bridge.server.tasks.restarts import read_rerun
 from bridge.server.tasks.running_task import failed_record, outcome_unknown
+from bridge.server.tasks.shared.claimed_task import ClaimedTask
 from bridge.server.tasks.shared.dead_processes import cancelled_record, take_over
-from bridge.server.tasks.shared.held_task import HeldTask
-from bridge.server.tasks.shared.left_tasks import LeftTasks
+from bridge.server.tasks.shared.delegated_tasks import DelegatedTasks
 from bridge.server.tasks.shared.redis_store import MalformedTaskError
 from bridge.server.tasks.store import TaskStoreError
 from bridge.server.tasks.work import start_work
@@ -69,7 +69,7 @@ class TaskRunner:
         self._start_task = start
         self._watched = watched
         self._id = store.replica.id
-        self._held: dict[str, HeldTask] = {}
+        self._claimed: dict[str, ClaimedTask] = {}
         self.starting: set[str] = set()
         """Ids of tasks that are stored, or claimed, and run soon."""
         self._undone: set[str] = set()
@@ -77,7 +77,7 @@ class TaskRunner:
         self._skipped: set[str] = set()
         self.is_draining = False
         """True to claim no tasks."""
-        self.left = LeftTasks(store, options.max_tasks, watched)
+        self.delegated = DelegatedTasks(store, options.max_tasks, watched)
         """Tasks that this process has left to others."""
         self._has_lost = False
         self._returned_at = -math.inf
@@ -112,18 +112,18 @@ class TaskRunner:
 
     def hold(self, task_id: str, claim: Claim, seconds_left: float | None, *, may_run_again: bool) -> None:
         """Note the claim of a task that is about to run, and expires after a time; None for never."""
-        self._held[task_id] = HeldTask(self._store, claim, seconds_left, may_run_again=may_run_again)
+        self._claimed[task_id] = ClaimedTask(self._store, claim, seconds_left, may_run_again=may_run_again)
 
     def add(self, running: RunningTask) -> None:
         """Add a task that runs, whose claim is noted."""
         task_id = running.record.task.id
-        self._held[task_id].run(running)
+        self._claimed[task_id].run(running)
         self.starting.discard(task_id)
 
     @property
     def has_room(self) -> bool:
         """True if this process takes on tasks."""
-        return len(self._held) < self._options.max_running and not self.is_draining
+        return len(self._claimed) < self._options.max_running and not self.is_draining
 
     def begin(self, record: TaskRecord, rerun: Rerun, answers: Mapping[str, Json]) -> None:
         """Start the call of a task that this process holds; ``answers`` are those to its questions so far."""
@@ -136,8 +136,8 @@ class TaskRunner:
     async def pass_on(self, record: TaskRecord) -> None:
         """Let a task that this process holds, and has not begun, wait for another."""
         task_id = record.task.id
-        claim = self._held.pop(task_id).claim
-        self.left.add(record)
+        claim = self._claimed.pop(task_id).claim
+        self.delegated.add(record)
         with self._noting_failures():
             await self._store.release(record, claim, is_counted=False, has_begun=False)
         self.starting.discard(task_id)  # `_resync` releases it if that failed
@@ -155,13 +155,13 @@ class TaskRunner:
     async def end(
         self, running: RunningTask, record: TaskRecord, *, is_ending: bool, failed: Callable[[], None]
     ) -> TaskRecord:
-        """Store the end of a task; see `HeldTask.end`."""
+        """Store the end of a task; see `ClaimedTask.end`."""
         task_id = record.task.id
-        held = self._held[task_id]
+        held = self._claimed[task_id]
         try:
             return await held.end(running, record, self._options.max_bytes, is_ending=is_ending, failed=failed)
         finally:
-            del self._held[task_id]
+            del self._claimed[task_id]
             self._changed.pop(task_id, None)
             self.wake()
 
@@ -176,7 +176,7 @@ class TaskRunner:
             self._woken.clear()
             if not self.has_room:
                 continue
-            room = min(self._options.max_running - len(self._held), _CLAIMED_AT_ONCE)
+            room = min(self._options.max_running - len(self._claimed), _CLAIMED_AT_ONCE)
             with self._noting_failures():
                 async with self._claiming:
                     claimed = await self._store.claim(self._id, room, self._skipped)
@@ -219,7 +219,7 @@ class TaskRunner:
             await self._written.wait()
             self._written.clear()
             for task_id in tuple(self._changed):
-                held = self._held.get(task_id)
+                held = self._claimed.get(task_id)
                 self._changed.pop(task_id, None)  # it may have ended while another was stored
                 if held is None or held.running is None:
                     continue
@@ -245,7 +245,7 @@ class TaskRunner:
 
     async def _deliver(self, task_id: str) -> None:
         """Give a task its answers, or cancel it."""
-        found, held = await self._store.find(task_id), self._held.get(task_id)
+        found, held = await self._store.find(task_id), self._claimed.get(task_id)
         if found is None or held is None or held.running is None or found.claim != held.claim:
             return
         if found.is_cancelled:
@@ -269,11 +269,11 @@ class TaskRunner:
             await self._store.forget(task_id, self._id)
             self._undone.discard(task_id)
         is_unknown, runners, waiting, oldest = await self._store.register(self._id)
-        if is_unknown and (self._held or self.left):
+        if is_unknown and (self._claimed or self.delegated):
             self._has_lost = self._must_resync = True
             await self._note_return()
         if self._has_lost and monotonic() - self._returned_at > _RESTORING_SECONDS:
-            await self.left.fail_lost()
+            await self.delegated.fail_lost()
             self._has_lost = False
         if self._watched is not None:
             self._watched.queue = waiting, oldest
@@ -299,21 +299,21 @@ class TaskRunner:
         self._must_resync = False
         async with self._claiming:
             noted = await self._store.held_by(self._id)
-        for task_id, held in tuple(self._held.items()):
+        for task_id, held in tuple(self._claimed.items()):
             if held.running is None or held.running.work.done() or held.running.is_expired:
                 continue
             if task_id not in noted:
                 await held.restore(held.running)
             with self._noting_failures():
                 await self._deliver(task_id)
-        for task_id in noted - self._held.keys() - self.starting - self._undone:
+        for task_id in noted - self._claimed.keys() - self.starting - self._undone:
             try:
                 found = await self._store.find(task_id)
             except MalformedTaskError:
                 continue
             if found is None:
                 await self._store.forget(task_id, self._id)
-            elif found.claim.runner == self._id and task_id not in self._held:  # claimed, but the reply was lost
+            elif found.claim.runner == self._id and task_id not in self._claimed:  # claimed, but the reply was lost
                 await self._store.release(found.record, found.claim, is_counted=False, has_begun=False)
         self._resynced_at = monotonic()
 

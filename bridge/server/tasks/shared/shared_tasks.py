@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import WireError
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import INVALID_PARAMS, INVALID_REQUEST
-from bridge.server.tasks.kept_tasks import not_stored, over_maximum, owner_of, store_errors, unknown_task
 from bridge.server.tasks.restarts import headers_to_keep, may_run_again, read_rerun, rerun_request
 from bridge.server.tasks.shared.dead_processes import cancelled_record, record_end
 from bridge.server.tasks.shared.redis_store import Claim
 from bridge.server.tasks.shared.runner import TaskRunner
 from bridge.server.tasks.store import TaskStoreError
+from bridge.server.tasks.stored_tasks import not_stored, over_maximum, owner_of, store_errors, unknown_task
 from bridge.server.tasks.tasks import Tasks
 from bridge.tools.questions import fitting
 from bridge.wire.questions import answer_from_wire, question_from_wire
@@ -183,7 +183,7 @@ class SharedTasks(Tasks):
 
     async def _receive_change(self, message: Mapping[str, Any]) -> None:
         if message.get("ended"):
-            self.runner.left.discard(message["id"])
+            self.runner.delegated.discard(message["id"])
         self.listeners.notify(message["id"])
 
     async def _notify_all(self) -> None:

@@ -14,7 +14,7 @@ from redis import Redis
 from bridge import tool
 from bridge.server import Server, http_app
 from bridge.server.tasks.options import TaskOptions
-from bridge.server.tasks.shared import held_task, redis_store
+from bridge.server.tasks.shared import claimed_task, redis_store
 from bridge.server.tasks.shared.redis_store import RedisTaskStore
 from bridge.server.tasks.shared.shared_tasks import SharedTasks
 from tests.redis_server import RedisServer, redis_server
@@ -36,7 +36,7 @@ def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_task, "_SAVE_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(claimed_task, "_SAVE_AGAIN_SECONDS", 0.05)
     monkeypatch.setattr(redis_store, "_COMMAND_SECONDS", 0.5)
 
 

@@ -29,7 +29,7 @@ MAX_BYTES_OPTION = "--max-task-bytes"
 """Name of the option for the stored bytes, in errors."""
 
 
-class KeptTasks:
+class StoredTasks:
     """Keeps tasks in a store until they expire.
 
     Args:

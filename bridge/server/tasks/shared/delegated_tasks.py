@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.server")
 
 
-class LeftTasks:
+class DelegatedTasks:
     """The tasks that this process has left to others, and that have not ended as far as it knows.
 
     Args:

@@ -24,7 +24,7 @@ _logger = logging.getLogger("bridge.server")
 _SAVE_AGAIN_SECONDS = 5.0
 
 
-class HeldTask:
+class ClaimedTask:
     """A task that this process has claimed.
 
     Args:
