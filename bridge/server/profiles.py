@@ -256,6 +256,11 @@ class _ProfileCallerFeatures:
         self._common = CallerView(features.tools, features.resources, features.prompts)
         self._views: WeakKeyDictionary[CallerView, CallerView] = WeakKeyDictionary()
 
+    @property
+    def may_be_more(self) -> bool:
+        """True if callers may see more than all callers do."""
+        return self._source.may_be_more
+
     def of(self, caller: Caller | None, *, current: bool = False) -> CallerView | None:
         """Return what a caller sees; see `CallerFeatures.of`."""
         found = self._source.of(caller, current=current)

@@ -177,6 +177,8 @@ def _auth_guards(auth: Auth | TokenVerifier, server: Server, profiles: Mapping[s
 class BridgeApp(Starlette):
     """The app that `http_app` makes. ``state.shutdown`` and ``state.drain`` are `shutdown` and `drain`."""
 
+    _is_running = False
+
     def __init__(
         self,
         server: Server,
@@ -204,9 +206,7 @@ class BridgeApp(Starlette):
         """Routes of the server's own."""
         self.profiles = {each.profile.name: each.server for each in served.values() if each.profile is not None}
         """The servers of the profiles, which are served in place of the server itself."""
-        self._is_running = False
-        self._server = server
-        self._auth = auth
+        self._server, self._auth = server, auth
         self._streams = OpenStreams()
         self._sse = SseSessions()
         self._endpoints: list[MessageEndpoint] = []
@@ -251,8 +251,7 @@ class BridgeApp(Starlette):
         )
         self.guards.insert(1, RouteGuard(self.router.routes))  # before those that depend on the route
         self.router.redirect_slashes = False
-        self.state.shutdown = self.shutdown
-        self.state.drain = self.drain
+        self.state.shutdown, self.state.drain = self.shutdown, self.drain
 
     def _sse_routes(self, served: ServedServer, dispatch: Dispatch) -> list[Route]:
         stream = SseStream(served.server, dispatch, served.sessions, self._sse)
