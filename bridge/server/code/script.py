@@ -184,7 +184,12 @@ class Script:
 
     async def _run(self, number: int, call: _Call) -> None:
         """Make a call, or continue it with the client's answers."""
-        specification = self._functions[self._functions.name_of(call.tool)]
+        try:
+            specification = self._functions[self._functions.name_of(call.tool)]
+        except KeyError:  # it was removed while its client was asked
+            call.outcome = _error(f"there is no tool {call.tool!r} any more")
+            self._changed.set()
+            return
         try:
             async with self._places:
                 result = await self._tool_calls.call(number, call.tool, call.arguments, call.answers)

@@ -271,3 +271,17 @@ async def test_changes_of_tools_apply_to_the_next_script() -> None:
         assert json.loads(await run(client, "await delete_invoice(1)")) == {"deleted": 1}
         with pytest.raises(MCPError):
             await client.call_tool("call_tool", {"name": "get_rate"})
+
+
+async def test_a_tool_that_is_removed_while_it_asks_fails_its_call() -> None:
+    ledger = Ledger()
+    tools = ToolBox(ledger)
+    server = Server(tools, name="tests", tool_search=ServerToolSearch(mode="code"))
+
+    async def answer(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        tools.remove("confirm")
+        return ElicitResult(action="accept", content={"value": True})
+
+    async with Client(memory(server), mode="auto", elicitation_callback=answer) as client:
+        assert "there is no tool 'confirm' any more" in await failure(client, "await pay(1)\nawait confirm(2)")
+    assert ledger.paid == [1]
