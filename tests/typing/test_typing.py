@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
@@ -73,6 +74,7 @@ def test_type_checkers_accept_a_program_of_each_use(
 def test_type_checkers_report_names_and_options_that_do_not_exist(
     check: Callable[[Sequence[Path], Path], list[int]], tmp_path: Path
 ) -> None:
-    program = tmp_path / "mistakes.py"
+    # mypy does not repeat all errors of a module that is in its cache: each run has another module.
+    program = tmp_path / f"mistakes_{uuid4().hex}.py"
     program.write_text(MISTAKES)
     assert check([program], tmp_path) == LINES_WITH_MISTAKES
