@@ -1,4 +1,4 @@
-"""What `make release` writes beside the wheel, and the bounds and addresses of the project."""
+"""Files that `make release` writes beside the wheel, and the bounds and addresses of the project."""
 
 from __future__ import annotations
 
