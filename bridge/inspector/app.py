@@ -13,22 +13,13 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bridge.client.output_schema import OutputSchema
-<<<<<<< HEAD
-from bridge.errors import BridgeError, ChatModelError, ToolError, WireError
-=======
-from bridge.client.uris import APP_TYPE
 from bridge.errors import BridgeError, ChatModelError, ServerError, ToolError, WireError
->>>>>>> inspector
 from bridge.inspector.access import SANDBOX_PATH, AccessGuard
 from bridge.inspector.apps import app_of
 from bridge.inspector.page_json import page_json
 from bridge.inspector.requests import METHODS
-<<<<<<< HEAD
-from bridge.inspector.snippets import as_call_line, as_test
-from bridge.wire.extension import APP_TYPE
-=======
 from bridge.inspector.snippets import as_call_line, as_curl, as_program, as_test
->>>>>>> inspector
+from bridge.wire.extension import APP_TYPE
 
 if TYPE_CHECKING:
     from starlette.requests import Request
