@@ -94,7 +94,7 @@ def as_program(origin: Origin, tool: str, arguments: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HttpAddress:
-    """Where a server is reached over streamable HTTP."""
+    """The address of a server over streamable HTTP."""
 
     url: str
     """Its URL, without secrets."""

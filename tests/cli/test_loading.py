@@ -207,7 +207,7 @@ def test_an_object_of_a_file_can_be_named(run: Run, directory: Path, target: str
             "from bridge import Server\nbuy = Server(name='a')\nsell = Server(name='b')\n",
             "{file} has several servers; name one: {file}:buy or {file}:sell",
         ),
-        ("from bridge import TargetError\nraise TargetError('set SHOP_KEY')\n", "set SHOP_KEY"),
+        ("from bridge.errors import TargetError\nraise TargetError('set SHOP_KEY')\n", "set SHOP_KEY"),
     ],
 )
 def test_a_file_without_usable_tools_is_one_line_and_code_2(

@@ -1,4 +1,4 @@
-"""What changes while the page is open: subscriptions, lists, tasks; and two calls beside each other."""
+"""Changes while the page is open: subscriptions, lists, tasks; and two calls beside each other."""
 
 from __future__ import annotations
 
