@@ -83,7 +83,7 @@ class ServerCore(Calls):
         middleware: Iterable[Middleware] = (),
         tool_search: ServerToolSearch | None = None,
         extensions: Extensions = (),
-        beside: ServerCore | None = None,
+        beside: Calls | None = None,
         card: ServerCard | bool = True,
     ) -> None:
         middleware = checked_middleware(middleware)
@@ -105,6 +105,7 @@ class ServerCore(Calls):
             "extensions": extensions,
             "card": card,
             "lifespan": own_lifespan,
+            "beside": beside,
         }
         """The arguments beside the features."""
         check_server_options(self.options)

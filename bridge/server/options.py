@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
 
     from bridge.server.auth.auth import Auth
+    from bridge.server.calls import Calls
     from bridge.server.card import ServerCard
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
@@ -46,6 +47,7 @@ class ServerOptions(TypedDict, total=False):
     tool_search: ServerToolSearch | None
     extensions: Extensions
     card: ServerCard | bool
+    beside: Calls | None
 
 
 class MountOptions(TypedDict, total=False):

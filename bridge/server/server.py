@@ -180,8 +180,8 @@ class Server(ServerCore, FeatureSource):
         """
         # Boxes of its own, so that `enable` and `disable` hold for the profile, too.
         features = self.features if self.features.caller_features is not None else self._own().features
-        options = {**self.options, **profile.options_of(self.options)}
-        return Server(profile.features_of(features), **options, beside=self)
+        options: Any = {**self.options, **profile.options_of(self.options), "beside": self}
+        return Server(profile.features_of(features), **options)
 
     @cached_property
     def _dispatch(self) -> Dispatch:
