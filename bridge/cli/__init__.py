@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     *("new", "serve", "list", "call", "task", "read", "prompt", "inspect", "chat", "worker", "doctor", "status"),
-    *("login", "logout", "credentials", "pin", "install"),
+    *("login", "logout", "credentials", "pin", "install", "search", "add", "publish"),
 )
 """Commands in the order of the help; each is ``command`` of the module of its name."""
 

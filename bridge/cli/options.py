@@ -311,6 +311,18 @@ def timeout_option(help_text: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option("--timeout", type=Number(0, min_open=True), help=help_text, **settings)
 
 
+def registry_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the ``--registry`` option to a command."""
+    return click.option(
+        "--registry",
+        metavar="URL",
+        envvar="BRIDGE_REGISTRY",
+        show_envvar=True,
+        required=True,
+        help="Address of the registry, before /v0.1.",
+    )(command)
+
+
 def server_options(timeout_help: str, *, asks: bool = False) -> Callable[[Any], Any]:
     """Options of `ServerOptions`; with ``asks``, those for questions, too."""
     groups = [UpstreamOptions, QuestionOptions] if asks else [UpstreamOptions]

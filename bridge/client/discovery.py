@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 FETCH_SECONDS = 10.0
 """Maximum seconds for one document."""
-MAX_DOCUMENT_BYTES = 256 * 1024
-"""Maximum length of a card or a catalogue."""
+MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
+"""Maximum length of a card, a catalogue, or a page of a registry."""
 MAX_CARDS = 50
 """Maximum cards of a catalogue that are read."""
-_OK = 200
+_OK, _NOT_FOUND = 200, 404
 
 
 def discovered_servers(url: str) -> dict[str, Json]:
@@ -43,10 +43,10 @@ def discovered_servers(url: str) -> dict[str, Json]:
         timeout=FETCH_SECONDS, verify=default_ssl_context(), follow_redirects=True, max_redirects=3
     ) as client:
         if path.endswith(CARD_SUFFIX):
-            card = _fetched(client, url, CARD_TYPE)
+            card = fetched(client, url, CARD_TYPE)
             return {} if card is None else dict([entry_of(card)])
         catalog_url = url if path == CATALOG_PATH else urljoin(url, CATALOG_PATH)
-        catalog = _fetched(client, catalog_url, CATALOG_TYPE)
+        catalog = fetched(client, catalog_url, CATALOG_TYPE)
         if catalog is None or not isinstance(catalog.get("entries"), list):
             return {}
         found: dict[str, Json] = {}
@@ -56,39 +56,58 @@ def discovered_servers(url: str) -> dict[str, Json]:
                 break
             card = listed.get("data")
             if card is None and isinstance(link := listed.get("url"), str):
-                card = _fetched(client, urljoin(catalog_url, link), CARD_TYPE)
+                card = fetched(client, urljoin(catalog_url, link), CARD_TYPE)
             if card is not None:
                 name, entry = entry_of(card)
                 found[name if name not in found else f"{name}-{number}"] = entry
         return found
 
 
-def _fetched(client: httpx2.Client, url: str, accepted: str) -> Json | None:
+def fetched(client: httpx2.Client, url: str, accepted: str, *, is_required: bool = False) -> Json | None:
     """Fetch a JSON object; None if there is none.
 
+    Args:
+        client: The HTTP client.
+        url: Address of the document.
+        accepted: Its media type.
+        is_required: True if only a response of the status 404 means that there is none.
+
     Raises:
-        WireError: It is too long, or is a document of this type, and malformed.
+        WireError: It is too long, or is a document of this type, and malformed; or it is required, and cannot be
+            fetched.
     """
     if urlsplit(url).scheme not in {"http", "https"}:
         raise WireError(f"a card is fetched over HTTP, not from {clip(url)!r}")
-    content = b""
     try:
-        with client.stream("GET", url, headers={"accept": f"{accepted}, application/json"}) as response:
-            if response.status_code != _OK:
-                return None
-            for part in response.iter_bytes():
-                content += part
-                if len(content) > MAX_DOCUMENT_BYTES:
-                    raise WireError(f"the document at {clip(url)!r} is longer than {MAX_DOCUMENT_BYTES:,} bytes")
-            kind = response.headers.get("content-type", "")
-    except httpx2.HTTPError:
+        found = _read(client, url, accepted)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        if is_required:
+            raise WireError(f"{clip(url)!r} cannot be reached: {str(error) or type(error).__name__}") from error
         return None  # whoever connects says why
+    if isinstance(found, int):
+        if is_required and found != _NOT_FOUND:
+            raise WireError(f"{clip(url)!r} was answered with the status {found}")
+        return None
+    content, kind = found
     try:
         document: Any = json.loads(content)
     except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict):
         return document
-    if kind.startswith(accepted):
+    if is_required or kind.startswith(accepted):
         raise WireError(f"the document at {clip(url)!r} is not a JSON object")
     return None
+
+
+def _read(client: httpx2.Client, url: str, accepted: str) -> tuple[bytes, str] | int:
+    """Return a document and its media type, or the status of a response without one."""
+    content = b""
+    with client.stream("GET", url, headers={"accept": f"{accepted}, application/json"}) as response:
+        if response.status_code != _OK:
+            return int(response.status_code)
+        for part in response.iter_bytes():
+            content += part
+            if len(content) > MAX_DOCUMENT_BYTES:
+                raise WireError(f"the document at {clip(url)!r} is longer than {MAX_DOCUMENT_BYTES:,} bytes")
+        return content, str(response.headers.get("content-type", ""))

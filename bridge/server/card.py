@@ -80,9 +80,9 @@ class ServerCard:
             "$schema": CARD_SCHEMA,
             "name": self.name or _name_of(name, url or ""),
             "version": implementation["version"] or "0.0.0",
-            "description": self.description or clip(title or f"The MCP server {name}", _MAX_DESCRIPTION_CHARS),
+            "description": self.description or clip(title or f"The MCP server {name}", _MAX_DESCRIPTION_CHARS - 1),
         }
-        found |= {"title": clip(title, _MAX_DESCRIPTION_CHARS)} if title else {}
+        found |= {"title": clip(title, _MAX_DESCRIPTION_CHARS - 1)} if title else {}
         found |= {"websiteUrl": self.website_url} if self.website_url else {}
         found |= {"repository": dict(self.repository)} if self.repository else {}
         found |= {"icons": [dict(each) for each in self.icons]} if self.icons else {}

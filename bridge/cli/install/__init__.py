@@ -24,7 +24,6 @@ from bridge.hosting.process import print_message, redirect_stdout
 
 if TYPE_CHECKING:
     from bridge.cli.install.client_entries import Entry
-    from bridge.cli.install.clients import Client
     from bridge.cli.targets.target import Target
 
 
@@ -86,7 +85,9 @@ def command(
         print_message("nothing was written")
     else:
         with only_writer(path):
-            _write(path, client, name, entry)
+            is_new = write_entry(path, client.section, name, entry)
+        if is_new and client.title is not None:
+            print_message(f"restart {client.title} to use it; bridge doctor --client {client.name} checks it")
 
 
 def _check(target: Target, profile: str | None) -> None:
@@ -114,11 +115,15 @@ def _with_environment(entry: Entry, variables: tuple[str, ...]) -> Entry:
     return entry | {"env": entry.get("env", {}) | {key: value for key, _, value in pairs}}
 
 
-def _write(path: Path, client: Client, name: str, entry: Entry) -> None:
-    is_written, backup = set_entry(path, client.section, name, entry)
+def write_entry(path: Path, section: str | None, name: str, entry: Entry) -> bool:
+    """Set a server's entry in a configuration; return False if it has the entry already.
+
+    Raises:
+        CommandError: The file cannot be written; it is unchanged.
+    """
+    is_written, backup = set_entry(path, section, name, entry)
     if not is_written:
         print_message(f"{path} has this entry already; nothing was written")
-        return
+        return False
     print_message(f"wrote {name!r} to {path}" + (f"; the previous content is in {backup}" if backup else ""))
-    if client.title is not None:
-        print_message(f"restart {client.title} to use it; bridge doctor --client {client.name} checks it")
+    return True

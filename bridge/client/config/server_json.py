@@ -10,14 +10,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import WireError
-from bridge.text import short_repr
+from bridge.text import clip, short_repr
 from bridge.types import require_object, require_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from bridge.types import Json
 
+SERVER_JSON_SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+"""Schema of a ``server.json``."""
+_MAX_DESCRIPTION_CHARS = 100
 _SCHEMA = re.compile(r"https://static\.modelcontextprotocol\.io/schemas/[\w.-]+/server(?:-card)?\.schema\.json#?")
 _NAME = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
 _VARIABLE = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
@@ -156,3 +159,56 @@ _COMMANDS: Mapping[str, Callable[[str, str, list[str], Json], list[str]]] = {
     "oci": _docker,
 }
 """Commands that start a package, by the type of its registry."""
+
+
+def server_json_of(
+    name: str,
+    project: Mapping[str, Any],
+    *,
+    url: str | None = None,
+    arguments: Sequence[str] = (),
+    secrets: Sequence[str] = (),
+) -> Json:
+    """Return the ``server.json`` of a Python project.
+
+    Args:
+        name: Name with a reversed domain: ``io.github.ada/weather``.
+        project: The section ``[project]`` of its ``pyproject.toml``.
+        url: URL of the server; None to describe the project's package.
+        arguments: Arguments of the package's command.
+        secrets: Environment variables that users have to set.
+
+    Raises:
+        WireError: The name is malformed, or the project has no version or description.
+    """
+    if not _NAME.fullmatch(name):
+        raise WireError(f"the name of a server is a reversed domain, a slash and a name, not {short_repr(name)}")
+    for member in ("name", "version", "description"):
+        if not isinstance(project.get(member), str) or not project[member]:
+            raise WireError(f"[project] has no {member!r}, which a registry needs; a dynamic one is not read")
+    document: Json = {
+        "$schema": SERVER_JSON_SCHEMA,
+        "name": name,
+        "description": clip(project["description"], _MAX_DESCRIPTION_CHARS - 1),
+        "version": project["version"],
+    }
+    urls = {key.lower(): each for key, each in (project.get("urls") or {}).items()}
+    repository = next((urls[key] for key in ("repository", "source", "code") if key in urls), None)
+    if repository is not None:
+        host = "github" if "github.com/" in repository else "gitlab" if "gitlab.com/" in repository else None
+        document |= {} if host is None else {"repository": {"url": repository, "source": host}}
+    if "homepage" in urls:
+        document["websiteUrl"] = urls["homepage"]
+    needed = [{"name": each, "isRequired": True, "isSecret": True} for each in secrets]
+    if url is not None:
+        remote: Json = {"type": "streamable-http", "url": url}
+        return document | {"remotes": [remote | ({"headers": needed} if needed else {})]}
+    package: Json = {
+        "registryType": "pypi",
+        "identifier": project["name"],
+        "version": project["version"],
+        "transport": {"type": "stdio"},
+    }
+    if arguments:
+        package["packageArguments"] = [{"type": "positional", "value": each} for each in arguments]
+    return document | {"packages": [package | ({"environmentVariables": needed} if needed else {})]}
