@@ -90,5 +90,5 @@ def _fetched(client: httpx2.Client, url: str, accepted: str) -> Json | None:
     if isinstance(document, dict):
         return document
     if kind.startswith(accepted):
-        raise WireError(f"the document at {clip(url)!r} is no JSON object")
+        raise WireError(f"the document at {clip(url)!r} is not a JSON object")
     return None

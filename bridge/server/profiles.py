@@ -248,7 +248,7 @@ async def _approved(
 
 
 class _ProfileCallerFeatures:
-    """What each caller sees of a profile; a `bridge.server.caller_features.CallerFeatures`."""
+    """Features of a profile that each caller sees; a `bridge.server.caller_features.CallerFeatures`."""
 
     def __init__(self, profile: Profile, source: Features, features: Features) -> None:
         assert source.caller_features is not None

@@ -80,7 +80,7 @@ class Peer:
 
 
 class TeamUsage:
-    """What the members of a team have called so far, in one series."""
+    """Calls of the members of a team so far, in one series."""
 
     __slots__ = ("calls", "errors", "seconds")
 
