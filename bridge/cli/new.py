@@ -106,7 +106,9 @@ def command(ctx: click.Context, directory: str) -> None:
         with (path / file).open("x", encoding="utf-8", newline="\n") as opened:
             opened.write(text)
         write_data(str(path / file))
-    print_message(f"test it: cd {quote(str(path))} && python -m pytest; serve it: bridge serve tools.py")
+    print_message(f"test it: cd {quote(str(path))} && python -m pytest")
+    print_message("then try it in the browser: bridge inspect tools.py")
+    print_message("or in an assistant: bridge install tools.py --client claude-desktop")
 
 
 def _files(name: str) -> Mapping[str, str]:

@@ -21,7 +21,11 @@ def project(run: Run, directory: Path) -> Path:
     done = run("new", "words")
     assert done.returncode == 0
     assert done.stdout.splitlines() == [str(Path("words") / name) for name in FILES]
-    assert done.stderr == "test it: cd words && python -m pytest; serve it: bridge serve tools.py\n"
+    assert done.stderr == (
+        "test it: cd words && python -m pytest\n"
+        "then try it in the browser: bridge inspect tools.py\n"
+        "or in an assistant: bridge install tools.py --client claude-desktop\n"
+    )
     return directory / "words"
 
 
@@ -77,7 +81,7 @@ def test_an_empty_directory_is_filled(run: Run, directory: Path) -> None:
 
 
 def test_a_path_can_be_copied_to_a_shell(run: Run) -> None:
-    assert run("new", "my tools/words").stderr.startswith("test it: cd 'my tools/words' && python -m pytest; ")
+    assert run("new", "my tools/words").stderr.startswith("test it: cd 'my tools/words' && python -m pytest\n")
 
 
 def test_a_path_creates_only_its_directory(run: Run, directory: Path) -> None:

@@ -21,7 +21,7 @@ _SELECTION = "* and ? match as in file names"
 
 
 class ProfileEntry(BaseModel):
-    """A selection that a gateway serves at a URL of its own, and those who get it."""
+    """Selection that a gateway serves at a URL of its own, and its callers."""
 
     model_config = ConfigDict(
         strict=True, frozen=True, extra="forbid", alias_generator=to_camel, hide_input_in_errors=True
