@@ -13,12 +13,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bridge.client.output_schema import OutputSchema
-from bridge.errors import BridgeError, ChatModelError, ToolError, WireError
+from bridge.errors import BridgeError, ChatModelError, ServerError, ToolError, WireError
 from bridge.inspector.access import SANDBOX_PATH, AccessGuard
 from bridge.inspector.apps import app_of
 from bridge.inspector.page_json import page_json
 from bridge.inspector.requests import METHODS
-from bridge.inspector.snippets import as_call_line, as_test
+from bridge.inspector.snippets import as_call_line, as_curl, as_program, as_test
 from bridge.wire.extension import APP_TYPE
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def inspector_app(inspector: Inspector, tokens: AccessTokens) -> ASGIApp:
         Route("/complete", page.complete, methods=["POST"]),
         Route("/servers", page.put_server, methods=["POST"]),
         Route("/servers", page.entries),
+        Route("/servers/{name}/watch", page.watch, methods=["POST"]),
         Route("/servers/{name}/refresh", page.refresh, methods=["POST"]),
         Route("/servers/{name}/restart", page.restart, methods=["POST"]),
         Mount("/static", StaticFiles(directory=_STATIC)),
@@ -112,9 +113,15 @@ class _Page:
         found = self._request(request)
         if found.method != "tools/call":
             raise HTTPException(404, "only calls of tools have snippets")
-        origin, name, arguments = self._server(found.server).origin, found.params["name"], found.params["arguments"]
+        server, name, arguments = self._server(found.server), found.params["name"], found.params["arguments"]
+        origin, schema = server.origin, (server.tool(name) or {}).get("inputSchema")
         return _json(
-            {"line": as_call_line(origin, name, arguments), "test": as_test(origin, name, arguments, found.answer)}
+            {
+                "line": as_call_line(origin, name, arguments),
+                "test": as_test(origin, name, arguments, found.answer),
+                "python": as_program(origin, name, arguments),
+                "curl": as_curl(server.address, server.connection.protocol_version, name, arguments, schema),
+            }
         )
 
     async def frame(self, request: Request) -> Response:
@@ -214,6 +221,20 @@ class _Page:
             await self._inspector.put(name, entry, is_saved=body.get("save") is True)
         except BridgeError as error:
             raise HTTPException(400, str(error)) from error
+        return _json({})
+
+    async def watch(self, request: Request) -> Response:
+        """Subscribe to a resource, or end that."""
+        server, body = self._server(request.path_params["name"]), await _body(request)
+        if not isinstance(uri := body.get("uri"), str):
+            raise HTTPException(400, "a resource has a URI")
+        if body.get("watch") is not True:
+            server.unwatch(uri)
+            return _json({})
+        try:
+            await server.watch(uri)
+        except (ServerError, WireError) as error:
+            raise HTTPException(502, str(error)) from error
         return _json({})
 
     async def refresh(self, request: Request) -> Response:

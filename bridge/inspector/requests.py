@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 from pydantic_core import to_json
 
+from bridge.client.connection.running_call import CallOptions
+from bridge.client.connection.tasks import CANCEL_SECONDS
 from bridge.client.output_schema import OutputSchema
 from bridge.errors import ArgumentsError, ServerError, ServerRefusedError
 from bridge.inspector.page_json import page_json
@@ -19,6 +22,7 @@ from bridge.inspector.servers import estimated_tokens
 from bridge.text import clip
 from bridge.tools.channel import LocalChannel
 from bridge.tools.context import InvocationContext
+from bridge.wire.tasks import is_created_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +65,8 @@ class PageRequest:
     """``failed`` also for a tool's result with ``isError``."""
     duration_ms: float | None = None
     progress: Json | None = None
+    task: str | None = None
+    """ID of the task that the server has made of the call."""
     logs: list[Json] = field(default_factory=list)
     answer: Json | None = None
     """``{"result": …}``, or ``{"error": …}`` with a message, and code and data of a JSON-RPC error."""
@@ -87,6 +93,7 @@ class PageRequest:
             "state": self.state,
             "ms": self.duration_ms,
             "progress": self.progress,
+            "task": None if self.task is None else clip(self.task, MAX_PROGRESS_CHARS),
             "logs": len(self.logs),
             "bytes": self.size_bytes,
             "tokens": self.tokens,
@@ -150,7 +157,11 @@ class Requests:
         params = request.params
         try:
             if request.method == "tools/call":
-                result = await server.connection.call_tool(params["name"], params["arguments"], context=context)
+                result = await server.connection.call_tool(
+                    params["name"], params["arguments"], context=context, options=CallOptions(hands_on_tasks=True)
+                )
+                if is_created_task(result):
+                    result = await self._finished(server, request, result["taskId"], context)
             else:
                 result = await server.connection.request(request.method, params, context=context)
         except ServerRefusedError as error:
@@ -167,6 +178,19 @@ class Requests:
         request.size_bytes, request.tokens = len(to_json(result)), estimated_tokens(_for_model(result))
         request.warning = await _violation(server, request, result)
         return "failed" if result.get("isError") is True else "done"
+
+    async def _finished(
+        self, server: InspectedServer, request: PageRequest, task_id: str, context: InvocationContext
+    ) -> Json:
+        """Wait for the result of a task, which is cancelled with the request."""
+        request.task = task_id
+        self._publish(request.summary())
+        try:
+            return await server.connection.task_result(task_id, context=context)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(CANCEL_SECONDS, shield=True), suppress(ServerError):
+                await server.connection.request("tasks/cancel", {"taskId": task_id})
+            raise
 
     def _forget(self) -> None:
         finished = [request for request in self._requests if request.state != "running"]

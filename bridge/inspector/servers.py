@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -12,7 +15,9 @@ from pydantic_core import to_json
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS
 from bridge.client.connection.status import ConnectionState
+from bridge.client.transports.http import HttpTransport
 from bridge.errors import ServerError, WireError
+from bridge.inspector.snippets import HttpAddress
 from bridge.service.memory.chat_memory import estimate_tokens
 from bridge.service.messages import SystemMessage
 from bridge.types import FEATURES
@@ -26,7 +31,12 @@ if TYPE_CHECKING:
     from bridge.client.connection.list_methods import ListMethod
     from bridge.client.connection.status import MessageDirection
     from bridge.inspector.snippets import Origin
-    from bridge.types import Json
+    from bridge.types import Feature, Json
+
+MAX_WATCHED = 100
+"""Maximum resources of a server that the page is subscribed to."""
+MAX_CHANGES = 100
+"""Maximum announced changes of a server that are kept."""
 
 _DEFINITION_KEYS = ("name", "description", "inputSchema")
 
@@ -70,14 +80,17 @@ class InspectedServer:
         self.offers = Offers()
         self.connection = Connection(config, handlers=handlers)
         self._awaited: str | None = None
+        self._watched: dict[str, int] = {}
+        self._changes: deque[Json] = deque(maxlen=MAX_CHANGES)
         self._on_change = on_change
         self._stopped = anyio.Event()
         self._ended = anyio.Event()
         self._wanted = anyio.Event()
         self.connection.on_message(lambda direction, text: on_message(config.name, direction, text))
         self.connection.on_state(self._state_changed)
+        self.connection.on_updated(self._updated)
         for feature in FEATURES:
-            self.connection.on_list_changed(feature, self.refresh)
+            self.connection.on_list_changed(feature, partial(self._list_changed, feature))
 
     async def run(self) -> None:
         """Connect, and list whenever the lists may have changed; closes the connection when it is cancelled."""
@@ -114,6 +127,37 @@ class InspectedServer:
         await self.connection.aclose()
         await self.connection.open(wait=False)
 
+    async def watch(self, uri: str) -> None:
+        """Subscribe to a resource; its updates are in the summary.
+
+        Raises:
+            ServerError: The server is unavailable, or refuses.
+        """
+        if uri not in self._watched and len(self._watched) >= MAX_WATCHED:
+            raise WireError(f"{MAX_WATCHED} resources are watched already; end one of them")
+        await self.connection.watch(uri)
+        self._watched.setdefault(uri, 0)
+        self._on_change(self)
+
+    def unwatch(self, uri: str) -> None:
+        """End a subscription."""
+        if self._watched.pop(uri, None) is not None:
+            self.connection.unwatch(uri)
+            self._on_change(self)
+
+    def _updated(self, uri: str) -> None:
+        if uri in self._watched:
+            self._watched[uri] += 1
+            self._note("resource updated", uri)
+
+    def _list_changed(self, feature: Feature) -> None:
+        self._note("list changed", feature)
+        self.refresh()
+
+    def _note(self, what: str, subject: str) -> None:
+        self._changes.append({"at": time(), "what": what, "subject": subject})
+        self._on_change(self)
+
     def tool(self, name: object) -> Json | None:
         """A listed tool; None if there is none of that name."""
         return next((tool for tool in self.offers.tools if tool["name"] == name), None)
@@ -121,6 +165,14 @@ class InspectedServer:
     def resource(self, uri: object) -> Json | None:
         """A listed resource; None if there is none of that URI."""
         return next((resource for resource in self.offers.resources if resource["uri"] == uri), None)
+
+    @property
+    def address(self) -> HttpAddress | None:
+        """Where the server can be reached over streamable HTTP; None for another transport."""
+        transport = self.config.transport
+        if not isinstance(transport, HttpTransport) or self.connection.status().transport != "http":
+            return None
+        return HttpAddress(transport.redacted(), tuple(transport.headers))
 
     async def completed(self, params: Json) -> list[str]:
         """Values that the server offers for an argument of a prompt or a variable of a template.
@@ -160,6 +212,8 @@ class InspectedServer:
             "error": None if error is None else str(error),
             "problems": self.offers.problems,
             "awaited": self._awaited,
+            "watched": self._watched,
+            "changes": list(self._changes),
             "tools": [{**tool, "tokens": definition_tokens(tool)} for tool in self.offers.tools],
             "resources": self.offers.resources,
             "templates": self.offers.templates,
@@ -232,6 +286,8 @@ def disabled_summary(name: str) -> Json:
         "error": None,
         "problems": [],
         "awaited": None,
+        "watched": {},
+        "changes": [],
         "tools": [],
         "resources": [],
         "templates": [],

@@ -8,6 +8,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bridge.protocol.param_headers import header_names, header_value, param_headers
+from bridge.protocol.versions import CAPABILITIES_KEY, CLIENT_INFO_KEY, MODERN_VERSIONS, PROTOCOL_VERSION_KEY
 from bridge.text import escaped_json
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class Origin:
     """Text before the names of its tools."""
 
 
+_CLIENT = {"name": "curl", "version": "1"}
 _NO_LINE = "# bridge call cannot name this tool: its name begins with - or =, or has invisible characters"
 
 
@@ -72,6 +75,81 @@ def as_test(origin: Origin, tool: str, arguments: Json, answer: Json | None) -> 
         *(f"    assert {expectation}" for expectation in _expectations(result)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def as_program(origin: Origin, tool: str, arguments: Json) -> str:
+    """Write a call as a Python program, which prints the result."""
+    imports, server = _server(origin)
+    lines = [
+        f"from bridge import {', '.join(imports)}",
+        "",
+        f"SERVER = {server}",
+        "",
+        "with connect(SERVER) as tools:",
+        f"    result = tools.call({origin.prefix + tool!r}, {arguments!r})",
+        "    print(result.text)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAddress:
+    """Where a server is reached over streamable HTTP."""
+
+    url: str
+    """Its URL, without secrets."""
+    headers: tuple[str, ...] = ()
+    """Names of the headers that requests have; their values are left to the environment."""
+
+
+def as_curl(
+    address: HttpAddress | None, version: str | None, tool: str, arguments: Json, schema: Any = None
+) -> str | None:
+    """Write a call as commands for curl; None for a server that curl cannot reach.
+
+    Every name and value is quoted for the shell, is the value of a long option, and is neither a file for curl
+    (``--data-raw``) nor a pattern (``--globoff``).
+
+    Args:
+        address: Where the server is.
+        version: Agreed protocol version; one of the handshake era takes a session.
+        tool: Name of the tool.
+        arguments: The arguments.
+        schema: Input schema of the tool, which may declare that arguments are repeated in headers.
+    """
+    if address is None or version is None:
+        return None
+    params: Json = {"name": tool, "arguments": arguments}
+    if version in MODERN_VERSIONS:
+        params["_meta"] = {PROTOCOL_VERSION_KEY: version, CLIENT_INFO_KEY: _CLIENT, CAPABILITIES_KEY: {}}
+        headers = {"MCP-Protocol-Version": version, "Mcp-Method": "tools/call", "Mcp-Name": header_value(tool)}
+        headers |= param_headers(header_names(schema), arguments)
+        return _curl(address, headers, _message(1, "tools/call", params)) + "\n"
+    handshake = {"protocolVersion": version, "capabilities": {}, "clientInfo": _CLIENT}
+    begin = _curl(address, {}, _message(1, "initialize", handshake), "--dump-header", "-", "--output", "/dev/null")
+    session = {"MCP-Protocol-Version": version}
+    return (
+        f"session=$({begin} | tr -d '\\r' | sed -n 's/^mcp-session-id: *//Ip')\n"
+        f"{_curl(address, session, _message(None, 'notifications/initialized', {}), is_session=True)}\n"
+        f"{_curl(address, session, _message(2, 'tools/call', params), is_session=True)}\n"
+    )
+
+
+def _message(number: int | None, method: str, params: Json) -> Json:
+    return {"jsonrpc": "2.0", **({} if number is None else {"id": number}), "method": method, "params": params}
+
+
+def _curl(address: HttpAddress, headers: dict[str, str], body: Json, *options: str, is_session: bool = False) -> str:
+    sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
+    words = ["curl", "--silent", "--show-error", "--globoff", *options, "--url", shlex.quote(address.url)]
+    for name, value in sent.items():
+        words += ["--header", shlex.quote(f"{name}: {value}")]
+    for name in address.headers:  # the variable is expanded in quotes, and so is one word whatever its value
+        words += ["--header", f'{shlex.quote(f"{name}: ")}"${header_variable(name)}"']
+    if is_session:
+        words += ["--header", '"Mcp-Session-Id: $session"']
+    words += ["--data-raw", shlex.quote(escaped_json(json.dumps(body, ensure_ascii=False)))]
+    return " ".join(words)
 
 
 def _expectations(result: Json | None) -> list[str]:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import anyio.to_thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.inspector.snippets import Origin, as_call_line, as_test
+from bridge.client import HttpTransport
+from bridge.inspector.snippets import HttpAddress, Origin, as_call_line, as_curl, as_test
 from tests import forks
-from tests.inspector.conftest import TRAVEL
+from tests.inspector.conftest import TRAVEL, inspecting, travel
 from tests.processes import ROOT
 
 if TYPE_CHECKING:
+    from tests.client.conftest import RemoteServer
     from tests.inspector.conftest import OpenPage
 
 PYTHON = Origin(argument="tools.py", is_python=True)
@@ -118,3 +123,56 @@ async def test_only_calls_of_tools_have_snippets(page: OpenPage) -> None:
     number = await page.start("resources/read", uri="travel://cities")
     await page.ended(number)
     assert (await page.client.get(f"/requests/{number}/snippets")).status_code == 404
+
+
+HOSTILE = (
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a'; touch pwned; '",
+    "--config=/x",
+    "@/etc/passwd",
+    "[1-9]{a,b}",
+    "\x1b[201~!!",
+    "é",
+)
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+def test_no_foreign_word_of_a_curl_command_is_an_option_or_is_expanded(version: str, tmp_path: Path) -> None:
+    address = HttpAddress("https://x.example/mcp?a=$(touch pwned)&b=[1]", ("Authorization", "X-$(touch pwned)"))
+    for word in HOSTILE:
+        command = as_curl(address, version, word, {word: word})
+        assert command is not None
+        assert command.isascii() or word == "é"
+        script = f'curl() {{ printf "%s\\n" "$@" >> words; echo end >> words; }}\n{command}'
+        environment = {"PATH": os.environ["PATH"], "AUTHORIZATION": "Bearer $(touch pwned) b"}
+        subprocess.run(["sh", "-eu", "-c", f"X___TOUCH_PWNED_=;{script}"], cwd=tmp_path, env=environment, check=True)
+        words = (tmp_path / "words").read_text().splitlines()
+        (tmp_path / "words").unlink()
+        assert not (tmp_path / "pwned").exists()
+        assert {each for each in words if each.startswith("-")} <= OPTIONS
+        assert "Authorization: Bearer $(touch pwned) b" in words
+        assert f"{address.url}" in words
+        body = json.loads(words[len(words) - 2])
+        assert (body["params"]["name"], body["params"]["arguments"]) == (word, {word: word})
+
+
+def test_curl_reaches_servers_over_http_only() -> None:
+    assert as_curl(None, "2026-07-28", "add", {}) is None
+    assert as_curl(HttpAddress("https://x.example/mcp"), None, "add", {}) is None
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_a_call_is_repeated_by_curl_and_by_a_program(agency: RemoteServer, protocol: Any) -> None:
+    transport, origin = HttpTransport(agency.url), Origin(argument=agency.url)
+    async with inspecting(travel(transport=transport, protocol=protocol), origin=origin) as page:
+        await page.listed()
+        number = await page.call("distance", {"start": "Vienna's $HOME"})
+        answer = (await page.ended(number))["answer"]["result"]["content"][0]["text"]
+        snippets = await page.get(f"/requests/{number}/snippets")
+        curl = await anyio.run_process(["sh", "-c", snippets["curl"]])
+        assert f'"text":"{answer}"' in curl.stdout.decode().replace('": "', '":"')
+        program = await anyio.run_process([sys.executable, "-c", snippets["python"]])
+        assert program.stdout.decode().strip() == answer

@@ -35,6 +35,7 @@ export const api = {
   complete: async (server, params) => (await post("complete", { server, params })).values,
   entries: async () => parse(await get("servers")),
   putServer: (name, entry, isSaved) => post("servers", { name, entry, save: isSaved }),
+  watch: (server, uri, isWatched) => post(`servers/${encodeURIComponent(server)}/watch`, { uri, watch: isWatched }),
   refresh: (server) => post(`servers/${encodeURIComponent(server)}/refresh`),
   restart: (server) => post(`servers/${encodeURIComponent(server)}/restart`),
 };

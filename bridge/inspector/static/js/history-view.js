@@ -50,6 +50,23 @@ const shortened = (text) => (text.length > 160 ? `${text.slice(0, 160)}…` : te
 
 const KIND_OF = { "tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource" };
 
+/** Choice of another request to compare with; those for the same item come first. */
+function comparison(request) {
+  const isSame = (each) => each.server === request.server && nameOf(each) === nameOf(request);
+  const others = state.requests.filter((each) => each !== request && each.state !== "running").reverse();
+  const ordered = [...others.filter(isSame), ...others.filter((each) => !isSame(each))];
+  if (!ordered.length) return nothing;
+  const choose = ({ target }) => {
+    location.hash = hrefTo("compare", Math.min(request.number, target.value), Math.max(request.number, target.value));
+  };
+  return html`<select class="comparison" aria-label="Compare with" @change=${choose}>
+    <option value="" selected>Compare with…</option>
+    ${ordered.map(
+      (each) => html`<option value=${each.number}>${timeOfDay(each.at)} ${visible(nameOf(each))} ${visible(shortened(argumentsOf(each)))}</option>`,
+    )}
+  </select>`;
+}
+
 function opened(request) {
   const { server, method, params } = request;
   const key = itemKey(KIND_OF[method], server, nameOf(request));
@@ -62,6 +79,7 @@ function opened(request) {
     <div class="actions">
       <button type="button" @click=${again}>Repeat</button>
       ${method !== "resources/read" ? html`<button type="button" @click=${edit}>Edit</button>` : nothing}
+      ${comparison(request)}
     </div>
     ${requestView(request)}
   </div>`;

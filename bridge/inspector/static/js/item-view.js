@@ -6,8 +6,9 @@ import { titleOf, tokens, visible } from "./format.js";
 import { pretty } from "./json.js";
 import { html, nothing } from "./lit.js";
 import { lastRequest } from "./request-view.js";
+import { updates } from "./server-view.js";
 import { KINDS } from "./sidebar.js";
-import { itemKey, send, serverNamed, state } from "./store.js";
+import { attempt, itemKey, send, serverNamed, state } from "./store.js";
 import { SUGGEST } from "./forms/suggestions.js";
 import { expanded, variablesOf } from "./forms/uri-template.js";
 
@@ -81,7 +82,7 @@ const views = {
     return sending(call, "Call", editor(draft), draft);
   },
   resource(key, server, { uri }) {
-    return sending(() => send(key, server, "resources/read", { uri }), "Read", nothing);
+    return html`${sending(() => send(key, server, "resources/read", { uri }), "Read", nothing)} ${subscription(server, uri)}`;
   },
   template(key, server, { uriTemplate }) {
     const suggest = suggesting(key, server, { type: "ref/resource", uri: uriTemplate });
@@ -105,6 +106,18 @@ const views = {
     return sending(get, "Get", editor(draft), draft);
   },
 };
+
+/** Subscription to a resource, if the server announces updates. */
+function subscription(server, uri) {
+  const { info, watched } = serverNamed(server);
+  if (!info?.capabilities?.resources?.subscribe) return nothing;
+  const isWatched = Object.hasOwn(watched, uri);
+  const toggle = () => attempt(() => api.watch(server, uri, !isWatched));
+  return html`<p class="subscription">
+    <button type="button" aria-pressed=${isWatched} @click=${toggle}>${isWatched ? "Unsubscribe" : "Subscribe"}</button>
+    <span role="status">${isWatched ? updates(watched[uri]) : nothing}</span>
+  </p>`;
+}
 
 function promptDraft(key, server, name, parameters) {
   const suggest = suggesting(key, server, { type: "ref/prompt", name });

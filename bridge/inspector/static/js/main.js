@@ -2,6 +2,7 @@
 
 import { listen } from "./api.js";
 import { beginDrawing, closeHidden } from "./apps/view.js";
+import { compareView } from "./compare-view.js";
 import { visible } from "./format.js";
 import { historyView } from "./history-view.js";
 import { itemView } from "./item-view.js";
@@ -23,6 +24,7 @@ const views = {
   "new-server": newServerView,
   "edit-server": editServerView,
   history: historyView,
+  compare: compareView,
   traffic: trafficView,
 };
 
@@ -57,6 +59,7 @@ function bar(route) {
 }
 
 function isIn(view, route) {
+  if (view === "history" && route.view === "compare") return true;
   return view === "start" ? ["start", "item", "server", "new-server", "edit-server"].includes(route.view) : route.view === view;
 }
 

@@ -28,6 +28,7 @@ function running(request) {
       ? html`<progress max=${progress.total} .value=${Math.min(progress.progress, progress.total)}></progress>`
       : html`<progress></progress>`}
     <span>${progressText(progress)}</span>
+    ${request.task ? html`<span class="muted">task <code>${visible(request.task)}</code></span>` : nothing}
     <button type="button" @click=${() => attempt(() => api.cancel(request.number))}>Cancel</button>
   </div>`;
 }
@@ -54,13 +55,14 @@ function ended(request) {
     <header>
       <strong class="verdict">${VERDICTS[request.state]}</strong>
       <span class="figures">${figures(request)}</span>
+      ${request.task ? html`<span class="muted">task</span>` : nothing}
       ${details?.answer || request.logs || request.method === "tools/call" ? tabList(request, views, chosen) : nothing}
     </header>
     ${details ? html`<div class="result">${details.problem ? unavailable(details) : panels[chosen](details)}</div>` : nothing}
   `;
 }
 
-function figures({ ms, bytes: size, tokens: count }) {
+export function figures({ ms, bytes: size, tokens: count }) {
   return [milliseconds(ms), ...(size ? [bytes(size), tokens(count)] : [])].join(" · ");
 }
 
@@ -99,7 +101,7 @@ const panels = {
 };
 
 /** What a reader wants to see of an answer. */
-function outcome({ frames, answer, method }) {
+export function outcome({ frames, answer, method }) {
   if (!answer) return html`<p class="muted">There is no result.</p>`;
   if (answer.error) return failure(answer.error);
   const { result } = answer;
@@ -155,7 +157,8 @@ function reuse({ number }) {
   }
   const found = snippets.get(number);
   if (!found) return nothing;
-  return html`${snippet("As a command", found.line)}${snippet("As a test", found.test)}`;
+  return html`${snippet("As a command", found.line)} ${found.curl ? snippet("As curl", found.curl) : nothing}
+    ${snippet("As a test for pytest", found.test)} ${snippet("As Python", found.python)}`;
 }
 
 /** The last request that was sent for an item. */

@@ -1,7 +1,7 @@
 // A server: its state, what it says about itself, and problems.
 
 import { api } from "./api.js";
-import { visible } from "./format.js";
+import { timeOfDay, visible } from "./format.js";
 import { jsonTree } from "./content/json-tree.js";
 import { html, nothing } from "./lit.js";
 import { hrefTo } from "./route.js";
@@ -32,6 +32,7 @@ export function serverView({ server: name }) {
       ? html`<h3>Instructions</h3><pre class="text" dir="auto">${visible(info.instructions)}</pre>`
       : nothing}
     ${info ? html`<h3>Capabilities</h3>${jsonTree(info.capabilities)}` : nothing}
+    ${changes(server)}
     <div class="actions">
       ${server.state === "disabled"
         ? nothing
@@ -41,3 +42,22 @@ export function serverView({ server: name }) {
     </div>
   </article>`;
 }
+
+/** What the server has announced, the last first, and the resources that the page is subscribed to. */
+function changes({ name, watched, changes: announced }) {
+  const uris = Object.entries(watched);
+  return html`${uris.length
+      ? html`<h3>Subscriptions</h3>
+          <ul>${uris.map(([uri, count]) => html`<li>
+            <a href=${hrefTo("resource", name, uri)}>${visible(uri)}</a> <span class="muted">${updates(count)}</span>
+          </li>`)}</ul>`
+      : nothing}
+    ${announced.length
+      ? html`<h3>Changes</h3>
+          <ol class="changes" aria-live="polite">${[...announced].reverse().map(
+            ({ at, what, subject }) => html`<li><time>${timeOfDay(at)}</time> ${what} <b>${visible(subject)}</b></li>`,
+          )}</ol>`
+      : nothing}`;
+}
+
+export const updates = (count) => (count === 1 ? "1 update" : `${count} updates`);
