@@ -126,15 +126,13 @@ async def test_only_calls_of_tools_have_snippets(page: OpenPage) -> None:
 
 
 HOSTILE = (
-    "$(touch pwned)",
-    "`touch pwned`",
-    "a'; touch pwned; '",
-    "--config=/x",
-    "@/etc/passwd",
-    "[1-9]{a,b}",
-    "\x1b[201~!!",
-    "é",
+    *("$(touch pwned)", "`touch pwned`", "a'; touch pwned; '", "--config=/x", "@/etc/passwd"),
+    *("[1-9]{a,b}", "\x1b[201~!!", "é"),
 )
+OPTIONS = {
+    *("--silent", "--show-error", "--globoff", "--url", "--header"),
+    *("--data-raw", "--dump-header", "--output", "-"),
+}
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])

@@ -36,7 +36,7 @@ function heading(kind, item, server) {
         : nothing}${item.mimeType ? ` · ${visible(item.mimeType)}` : nothing}
     </p>
     ${item.annotations ? chips(item.annotations) : nothing}
-    ${item.description ? html`<p class="description">${visible(item.description)}</p>` : nothing}
+    ${item.description ? html`<p class="description" tabindex="0">${visible(item.description)}</p>` : nothing}
   </header>`;
 }
 
@@ -144,7 +144,7 @@ function suggesting(key, server, ref) {
 function definition({ tokens: _, ...tool }) {
   return html`<details class="definition">
     <summary>Definition</summary>
-    <pre class="text code">${visible(pretty(tool))}</pre>
+    <pre class="text code" tabindex="0">${visible(pretty(tool))}</pre>
   </details>`;
 }
 

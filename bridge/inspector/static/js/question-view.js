@@ -144,11 +144,11 @@ function sampling(question, { messages, systemPrompt, maxTokens, tools }) {
   const reply = () => answer(question, isProposal ? proposal : own);
   const uses = isProposal ? [proposal.content].flat().filter(({ type }) => type !== "text") : [];
   const body = html`
-    ${systemPrompt ? html`<h4>system</h4><pre class="text" dir="auto">${visible(systemPrompt)}</pre>` : nothing}
-    ${messages.map(({ role, content: each }) => html`<h4>${visible(role)}</h4>${contentBlocks([each].flat())}`)}
-    ${tools?.length ? html`<h4>tools</h4><p>${tools.map(({ name }) => html`<code>${visible(name)}</code> `)}</p>` : nothing}
+    ${systemPrompt ? html`<h3>system</h3><pre class="text" dir="auto" tabindex="0">${visible(systemPrompt)}</pre>` : nothing}
+    ${messages.map(({ role, content: each }) => html`<h3>${visible(role)}</h3>${contentBlocks([each].flat())}`)}
+    ${tools?.length ? html`<h3>tools</h3><p>${tools.map(({ name }) => html`<code>${visible(name)}</code> `)}</p>` : nothing}
     ${textInput(question, `Answer in the model's place, up to ${maxTokens} tokens`)}
-    ${uses.length ? html`<h4>calls of ${visible(state.model)}</h4>${contentBlocks(uses)}` : nothing}
+    ${uses.length ? html`<h3>calls of ${visible(state.model)}</h3>${contentBlocks(uses)}` : nothing}
     ${proposal === null ? html`<p class="muted" role="status">${visible(state.model)} is answering…</p>` : nothing}
   `;
   const answers = [["Answer", proposal === null ? null : reply]];

@@ -87,7 +87,7 @@ const panels = {
     ${details.warning ? html`<p class="warning">${visible(details.warning)}</p>` : nothing}
     ${outcome(details)}
   `,
-  json: (details) => html`<pre class="text code">${details.answer ? visible(pretty(details.answer.result ?? details.answer)) : ""}</pre>`,
+  json: (details) => html`<pre class="text code" tabindex="0">${details.answer ? visible(pretty(details.answer.result ?? details.answer)) : ""}</pre>`,
   log: (details) => html`<ol class="log">
     ${details.logs.map(
       ({ level, logger, data }) => html`<li>
@@ -111,7 +111,7 @@ export function outcome({ frames, answer, method }) {
   if (method === "prompts/get" && Array.isArray(result.messages)) {
     return html`${result.description ? html`<p>${visible(result.description)}</p>` : nothing}
     ${result.messages.map(
-      ({ role, content }) => html`<h4>${visible(role)}</h4>${contentBlocks([content].flat())}`,
+      ({ role, content }) => html`<h3>${visible(role)}</h3>${contentBlocks([content].flat())}`,
     )}`;
   }
   if (method !== "tools/call") return jsonTree(result);

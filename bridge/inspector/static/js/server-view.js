@@ -29,7 +29,7 @@ export function serverView({ server: name }) {
     ${server.awaited ? html`<p class="warning" role="status">${server.awaited} has not been answered yet.</p>` : nothing}
     <dl class="facts">${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${visible(value)}</dd>`)}</dl>
     ${info?.instructions
-      ? html`<h3>Instructions</h3><pre class="text" dir="auto">${visible(info.instructions)}</pre>`
+      ? html`<h3>Instructions</h3><pre class="text" dir="auto" tabindex="0">${visible(info.instructions)}</pre>`
       : nothing}
     ${info ? html`<h3>Capabilities</h3>${jsonTree(info.capabilities)}` : nothing}
     ${changes(server)}

@@ -52,7 +52,7 @@ function itemList(server, route, kind, items, heading, key) {
     return words.every((word) => text.includes(word));
   });
   if (!found.length) return nothing;
-  return html`<h3>${heading} <span class="count">${found.length}</span></h3>
+  return html`<h2>${heading} <span class="count">${found.length}</span></h2>
     <ul>
       ${repeat(
         found,

@@ -10,7 +10,7 @@ export function snippet(label, content) {
     target.textContent = "Copied";
   };
   return html`<div class="snippet">
-    <header><h4>${label}</h4><button type="button" class="quiet" @click=${copy}>Copy</button></header>
+    <header><h3>${label}</h3><button type="button" class="quiet" @click=${copy}>Copy</button></header>
     <pre class="text code" tabindex="0" aria-label=${label}>${visible(content)}</pre>
   </div>`;
 }

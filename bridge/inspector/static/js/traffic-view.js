@@ -62,7 +62,7 @@ function row(message) {
       <span class="what"><span class="arrow" role="img" aria-label=${direction}>${direction === "sent" ? "→" : "←"}</span> <b>${visible(method)}</b> ${kind}</span>
       <span class="figures">${bytes(message.bytes)}</span>
     </button>
-    ${isOpen ? html`<pre class="text code">${indented(bodyOf(message))}</pre>` : nothing}
+    ${isOpen ? html`<pre class="text code" tabindex="0">${indented(bodyOf(message))}</pre>` : nothing}
   </li>`;
 }
 

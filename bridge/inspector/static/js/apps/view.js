@@ -122,8 +122,8 @@ function opened(app) {
       title="app of the server" data-app=${number} sandbox="allow-scripts allow-forms" allow=${app.wants.allow}
       src=${app.wants.frame} height=${host.height ?? 360}
     ></iframe>
-    ${shown.context ? html`<h4>For the model</h4>${told(shown.context)}` : nothing}
-    ${shown.messages.map((message) => html`<h4>Message to the chat</h4>${told(message)}`)}
+    ${shown.context ? html`<h3>For the model</h3>${told(shown.context)}` : nothing}
+    ${shown.messages.map((message) => html`<h3>Message to the chat</h3>${told(message)}`)}
     <details class="definition">
       <summary>Messages of the app (${host.messages.length})</summary>
       <ol>${host.messages.map(exchanged)}</ol>

@@ -71,7 +71,7 @@ function media(block, data, mimeType) {
 export function structured(result) {
   return result.structuredContent === undefined || result.structuredContent === null
     ? nothing
-    : html`<section><h4>Structured content</h4>${jsonTree(result.structuredContent)}</section>`;
+    : html`<section><h3>Structured content</h3>${jsonTree(result.structuredContent)}</section>`;
 }
 
 /** True if the only text of a result is its structured content again. */

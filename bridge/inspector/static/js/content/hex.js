@@ -11,7 +11,7 @@ export function hexView(array) {
   const rows = [];
   for (let at = 0; at < Math.min(array.length, SHOWN_BYTES); at += ROW_BYTES) rows.push(row(array, at));
   const rest = array.length - SHOWN_BYTES;
-  return html`<pre class="code hex" aria-label="Bytes">${rows.join("\n")}</pre>
+  return html`<pre class="code hex" tabindex="0" aria-label="Bytes">${rows.join("\n")}</pre>
     ${rest > 0 ? html`<p class="muted">${sizeText(rest)} more</p>` : nothing}`;
 }
 

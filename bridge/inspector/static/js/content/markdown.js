@@ -78,8 +78,8 @@ const renderers = {
     if (DATA_IMAGE.test(source)) return html`<img src=${source} alt=${visible(token.content)}>`;
     return html`<span class="target">image: ${visible(token.content)}</span> ${link(source)}`;
   },
-  fence: (_, { content }) => html`<pre class="text code">${visible(content)}</pre>`,
-  code_block: (_, { content }) => html`<pre class="text code">${visible(content)}</pre>`,
+  fence: (_, { content }) => html`<pre class="text code" tabindex="0">${visible(content)}</pre>`,
+  code_block: (_, { content }) => html`<pre class="text code" tabindex="0">${visible(content)}</pre>`,
   code_inline: (_, { content }) => html`<code>${visible(content)}</code>`,
   softbreak: () => html`<br>`,
   hardbreak: () => html`<br>`,

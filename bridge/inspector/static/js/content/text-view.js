@@ -61,7 +61,7 @@ export function viewChoice(views, chosen, choose) {
 
 function characters(whole) {
   const rest = whole.length - MAX_SHOWN_CHARS;
-  return html`<pre class="text" dir="auto">${visible(whole.slice(0, MAX_SHOWN_CHARS))}</pre>
+  return html`<pre class="text" dir="auto" tabindex="0">${visible(whole.slice(0, MAX_SHOWN_CHARS))}</pre>
     ${rest > 0 ? html`<p class="muted">${rest.toLocaleString("en")} more characters; JSON has them all</p>` : nothing}`;
 }
 
