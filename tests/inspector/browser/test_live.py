@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """Changes while the page is open: subscriptions, lists, tasks; and two calls beside each other."""
+=======
+"""What changes while the page is open: subscriptions, lists, tasks; and two calls beside each other."""
+>>>>>>> inspector
 
 from __future__ import annotations
 
@@ -20,8 +24,13 @@ if TYPE_CHECKING:
 SERVER = '''
 import anyio
 
+<<<<<<< HEAD
 from bridge import InvocationContext, ResourceBox, ToolBox, resource, tool
 from bridge.server import Features
+=======
+from bridge import InvocationContext, ResourceBox, ToolBox, resource, tool
+from bridge.server import Features
+>>>>>>> inspector
 from bridge.server import Server
 
 count = 0

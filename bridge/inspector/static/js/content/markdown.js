@@ -54,7 +54,7 @@ const other = (inner, { content }) => (inner.length ? nodes(inner) : visible(con
 const renderers = {
   paragraph_open: (inner, { hidden }) => (hidden ? nodes(inner) : html`<p>${nodes(inner)}</p>`),
   heading_open: (inner, { tag }) =>
-    html`<div class="heading ${tag}" role="heading" aria-level=${Math.min(6, Number(tag[1]) + 3)}>${nodes(inner)}</div>`,
+    html`<div class="heading ${tag}" role="heading" aria-level=${Math.min(6, Number(tag[1]) + 2)}>${nodes(inner)}</div>`,
   bullet_list_open: (inner) => html`<ul>${nodes(inner)}</ul>`,
   ordered_list_open: (inner, token) => html`<ol start=${token.attrGet("start") ?? 1}>${nodes(inner)}</ol>`,
   list_item_open: (inner) => html`<li>${nodes(inner)}</li>`,
