@@ -168,11 +168,7 @@ class InspectedServer:
 
     @property
     def address(self) -> HttpAddress | None:
-<<<<<<< HEAD
         """The address of the server over streamable HTTP; None for another transport."""
-=======
-        """Where the server can be reached over streamable HTTP; None for another transport."""
->>>>>>> inspector
         transport = self.config.transport
         if not isinstance(transport, HttpTransport) or self.connection.status().transport != "http":
             return None

@@ -94,11 +94,7 @@ def as_program(origin: Origin, tool: str, arguments: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HttpAddress:
-<<<<<<< HEAD
     """The address of a server over streamable HTTP."""
-=======
-    """Where a server is reached over streamable HTTP."""
->>>>>>> inspector
 
     url: str
     """Its URL, without secrets."""

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """Changes while the page is open: subscriptions, lists, tasks; and two calls beside each other."""
-=======
-"""What changes while the page is open: subscriptions, lists, tasks; and two calls beside each other."""
->>>>>>> inspector
 
 from __future__ import annotations
 
@@ -24,13 +20,8 @@ if TYPE_CHECKING:
 SERVER = '''
 import anyio
 
-<<<<<<< HEAD
 from bridge import InvocationContext, ResourceBox, ToolBox, resource, tool
 from bridge.server import Features
-=======
-from bridge import InvocationContext, ResourceBox, ToolBox, resource, tool
-from bridge.server import Features
->>>>>>> inspector
 from bridge.server import Server
 
 count = 0
