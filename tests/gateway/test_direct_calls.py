@@ -24,7 +24,7 @@ from bridge.gateway.proxy import ProxyExecutor
 from bridge.gateway.suspended_calls import SuspendedCalls
 from bridge.gateway.tasks import GatewayTasks
 from bridge.hosting.serve import http_protocol
-from bridge.server import http_app
+from bridge.server import Server, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.eager_tasks import EagerTasks
 from bridge.server.limits import Limits, Rate
@@ -96,6 +96,7 @@ async def between(
     answer: Callable[[Request], Answer],
     *,
     forwards_headers: bool = False,
+    auth: Auth | None = None,
     options: dict[str, Any] | None = None,
     headers: dict[str, str] | None = None,
     uris: UriNames | None = None,
@@ -110,7 +111,8 @@ async def between(
             assert isinstance(tool.executor, RemoteExecutor)
             tasks = GatewayTasks(McpToolProvider())
             proxy = ProxyExecutor(tool.executor, upstream_of(connection), SuspendedCalls(), tasks, forwards_headers)
-            app = http_app(ToolBox([replace(tool, executor=proxy)]), **(options or {}))
+            served_tools = ToolBox([replace(tool, executor=proxy)])
+            app = http_app(Server(served_tools, name="bridge", **(options or {})), auth=auth)
             async with (
                 served(app, http_protocol(app.pre_asgi_handler(lambda: True))) as origin,
                 httpx.AsyncClient(base_url=origin, timeout=None, headers=headers) as client,
@@ -300,19 +302,19 @@ KEY = "a-key-of-tests-that-is-long-enough"
 
 
 @pytest.mark.parametrize(
-    ("options", "headers"),
+    ("settings", "options"),
     [
-        ({"auth": Auth(ApiKeys(ApiKey(name="ada", key=KEY)))}, {"authorization": f"Bearer {KEY}"}),
-        ({"limits": Limits(rate=Rate(100, 60))}, {}),
-        ({"limits": Limits(max_result_bytes=1000)}, {}),
-        ({"policy": ExecutionPolicy(after=(lambda *_: None,))}, {}),
+        ({"auth": Auth(ApiKeys(ApiKey(name="ada", key=KEY))), "headers": {"authorization": f"Bearer {KEY}"}}, {}),
+        ({}, {"limits": Limits(rate=Rate(100, 60))}),
+        ({}, {"limits": Limits(max_result_bytes=1000)}),
+        ({}, {"policy": ExecutionPolicy(after=(lambda *_: None,))}),
     ],
     ids=["a credential", "a rate", "a limit of results", "a callback"],
 )
 async def test_a_gateway_with_credentials_limits_or_callbacks_uses_a_task(
-    options: dict[str, Any], headers: dict[str, str], direct: list[DirectCall]
+    settings: dict[str, Any], options: dict[str, Any], direct: list[DirectCall]
 ) -> None:
-    async with between(usual, options=options, headers=headers) as gateway:
+    async with between(usual, options=options, **settings) as gateway:
         status, message = await gateway.call(a=1)
         assert (status, message["result"]["structuredContent"], direct) == (200, {"a": 1}, [])
 

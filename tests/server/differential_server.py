@@ -19,7 +19,8 @@ from tests.server.sdk_reference import Reference
 
 KEYS = (
     ApiKey("whole", "whole-whole-whole-whole"),
-    ApiKey("part", "part-part-part-part-part", tools=("add", "mi*", "move", "talk")),
+    # The SDK announces resources and prompts to every caller, and ours to those who see some.
+    ApiKey("part", "part-part-part-part-part", tools=("add", "mi*", "move", "talk", "text", "greeting")),
     ApiKey("narrow", "narrow-narrow-narrow-narrow", scopes=frozenset()),
 )
 LIMITS = Limits(
