@@ -23,7 +23,7 @@ DEADLINE_SECONDS = 400
 PROGRAMS = sorted(Path(__file__).parent.glob("[!t]*.py"))
 MISTAKES = """\
 import bridge
-from bridge.service import Decision
+from bridge import Decision
 from bridge.tools import Nothing
 from starlette.applications import Starlette
 
