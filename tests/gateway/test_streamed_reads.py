@@ -19,7 +19,7 @@ from bridge.hosting import sockets
 from bridge.hosting.connection_limits import ConnectionLimits
 from bridge.hosting.serve import http_protocol
 from bridge.hosting.server import BackgroundServer
-from bridge.server import http_app
+from bridge.server import Server, http_app
 from bridge.server.limits import Limits
 from bridge.telemetry.current import enabled
 from tests.client.raw_http import HANDSHAKE, MODERN, RawServer, Request, http, raw_server, stream
@@ -115,13 +115,18 @@ class Caller:
 
 @asynccontextmanager
 async def callers(
-    server: RawServer, era: str = MODERN, protocol: str = "direct", bounds: Any = None, **settings: Any
+    server: RawServer,
+    era: str = MODERN,
+    protocol: str = "direct",
+    bounds: Any = None,
+    limits: Limits | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Caller]:
     """A client of a gateway to a server."""
     config = server.config(prefixing="always", **settings.pop("config", {}))
     capabilities = settings.pop("capabilities", {})
     async with Gateway([config]) as gateway:
-        app = http_app(gateway.features, **settings)
+        app = http_app(Server(gateway.features, name="bridge", limits=limits), **settings)
         handler = app.pre_asgi_handler(lambda: True) if protocol == "direct" else None
         kind: Any = "h11" if protocol == "h11" else http_protocol(handler, bounds or ConnectionLimits())
         uvicorn_config = uvicorn.Config(app, log_config=None, ws="none", http=kind, access_log=False)

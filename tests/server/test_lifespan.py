@@ -177,8 +177,8 @@ def test_an_http_server_has_one_of_its_own(serving: Callable[..., str]) -> None:
     url = serving(http_app(Server([foreign()], name="bridge", lifespan=lifespan(of_server))), http="direct") + "/mcp"
     with whole_client() as client:
         assert called(client, url, "foreign") == "of the server"
-    with pytest.raises(ValueError, match="give lifespan to the Server"):
-        http_app(Server(Server([use], name="notes"), name="bridge", lifespan=of_server))
+    with pytest.raises(TypeError, match="'lifespan'"):
+        http_app(Server([use], name="notes"), lifespan=of_server)  # type: ignore[call-arg]  # what is refused
     with pytest.raises(DefinitionError, match="a lifespan is an async generator function"):
         http_app(Server([use], name="bridge", lifespan=foreign()))
 

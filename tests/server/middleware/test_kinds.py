@@ -60,7 +60,7 @@ import bridge
 from tests.server.middleware.surrounded import FEATURES, Changing
 
 if __name__ == "__main__":
-    bridge.run(*FEATURES, middleware=[Changing()])
+    bridge.run(bridge.Server(FEATURES, name="bridge", middleware=[Changing()]))
 """
 
 
