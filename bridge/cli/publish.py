@@ -45,7 +45,7 @@ def command(
     except OSError as error:
         raise CommandError(f"cannot read {project}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError) as error:
-        raise CommandError(f"{project} is no pyproject.toml with a section [project]") from error
+        raise CommandError(f"{project} is not a pyproject.toml with a section [project]") from error
     except WireError as error:
         raise CommandError(f"{project}: {error}") from error
     if output is None:
