@@ -186,7 +186,7 @@ def test_a_busy_port_is_one_line(run: Run) -> None:
     ("arguments", "code", "message"),
     [
         (["--host", "no.such.host.invalid"], 1, "bridge: cannot listen on 'no.such.host.invalid': "),
-        (["--port", "70000"], 2, "bridge serve: Invalid value for '--port' (env var: 'BRIDGE_PORT'): 70000 is not in"),
+        (["--port", "70000"], 2, "bridge serve: Invalid value for '--port': 70000 is not in"),
         (["--path", "mcp"], 2, "bridge serve: --path must begin with a slash, not 'mcp'"),
         (["--path", "/{x}"], 2, "bridge serve: a path begins with a slash and has no parameters: not '/{x}'"),
         (["--allowed-hosts", "http://x"], 2, "bridge serve: an allowed host is a name, with a port or without"),

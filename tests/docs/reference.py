@@ -66,6 +66,10 @@ STUB_NOTE = (
 )
 
 
+PACKAGED_SCHEMA = FOLDER.parents[1] / "bridge" / "client" / "mcp.schema.json"
+"""The same schema for installed packages."""
+
+
 def written() -> dict[str, str]:
     """Every generated file by its name in the folder."""
     return {
@@ -242,6 +246,7 @@ def main() -> None:
         path = FOLDER / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    PACKAGED_SCHEMA.write_text(written()["mcp.schema.json"], encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ async def test_completions_come_from_choices_lists_and_functions() -> None:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [({"nope": ["a"]}, "none of its parameters"), ({"a": 5}, "must be a list"), ({"a": list}, "takes")],
+    [({"nope": ["a"]}, "not one of its parameters"), ({"a": 5}, "must be a list"), ({"a": list}, "takes")],
 )
 def test_a_completion_that_cannot_work_is_refused(given: Any, words: str) -> None:
     @prompt(completions=given)

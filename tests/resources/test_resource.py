@@ -180,7 +180,7 @@ def test_what_cannot_work_is_refused_when_it_is_registered() -> None:
     assert "at least 0" in refused(resource("x:a", size=-1), nothing)
     assert "a scheme" in refused(resource("today"), nothing)
     assert "has completions" in refused(resource("x:a", completions={"a": ["b"]}), nothing)
-    assert "none of its parameters" in refused(resource("x:{name}", completions={"nam": ["b"]}), one)
+    assert "not one of its parameters" in refused(resource("x:{name}", completions={"nam": ["b"]}), one)
     assert "cannot be a resource" in refused(resource("x:a"), Place)
     with pytest.raises(DefinitionError, match="the URI of a resource must be text"):
         resource(nothing)  # type: ignore[arg-type]

@@ -182,7 +182,7 @@ async def test_a_function_in_a_thread_has_the_same_ways_back() -> None:
 
 
 async def test_the_ways_back_of_a_thread_and_of_a_task_are_the_same() -> None:
-    ways = {"progress", "log", "ask", "elicit", "sample", "roots", "close_stream", "start_task", "session"}
+    ways = {"progress", "log", "ask", "elicit", "sample", "roots", "close_stream", "start_task", "session", "notify"}
     assert ways <= {name for name in dir(InvocationContext) if not name.startswith("_")}
     assert ways == {name for name in dir(InvocationContext().blocking) if not name.startswith("_")}
 

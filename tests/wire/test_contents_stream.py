@@ -132,14 +132,14 @@ ITEM = b'{"uri":"a","text":"b"}'
         pytest.param(b'{"result":{"contents":["a"]}}', "malformed", id="contents that are no object"),
         pytest.param(b'{"result":{"contents":[%b,]}}' % ITEM, "malformed", id="a trailing comma"),
         pytest.param(b'{"result":{"contents":[%b %b]}}' % (ITEM, ITEM), "malformed", id="no comma"),
-        pytest.param(b'{"result":{"contents":[{"uri":"a","text":"b","c":01}]}}', "no JSON", id="a malformed number"),
-        pytest.param(b'{"result":{"contents":[{"uri":"a","text":"b","c":NaN}]}}', "no JSON", id="no number"),
+        pytest.param(b'{"result":{"contents":[{"uri":"a","text":"b","c":01}]}}', "not JSON", id="a malformed number"),
+        pytest.param(b'{"result":{"contents":[{"uri":"a","text":"b","c":NaN}]}}', "not JSON", id="no number"),
         pytest.param(b'{"result":{"contents":[%b}}' % ITEM, "malformed", id="another bracket"),
         pytest.param(b'{"result":{"contents":[%b' % ITEM, "before it is complete", id="an end too early"),
         pytest.param(b'{"result":{"contents":[{"uri":"a","text":"b', "before it is complete", id="an end in a string"),
-        pytest.param(b'{"result":{"contents":[]}}\xc3', "no JSON", id="an end in a character"),
+        pytest.param(b'{"result":{"contents":[]}}\xc3', "not JSON", id="an end in a character"),
         pytest.param(b'[{"result":{"contents":[]}}]', "malformed", id="a batch"),
-        pytest.param(b"\x00", "no JSON", id="no JSON"),
+        pytest.param(b"\x00", "not JSON", id="no JSON"),
         pytest.param(
             b'{"result":{"contents":[{"_meta":{"a":%b' % (b"[" * MAX_DEPTH), "within each other", id="too deep"
         ),

@@ -54,7 +54,7 @@ def test_the_listing_of_tools_is_that_of_the_configuration() -> None:
     config = parse_config({"mcpServers": SERVERS, "tools": "search"}, environ={})
     assert {server.tool_listing for server in config.servers.values()} == {"search"}
     assert (config.warnings, parse_config(SERVERS, environ={}).servers["a"].tool_listing) == ((), None)
-    with pytest.raises(ConfigError, match="'tools': must be 'all', 'search' or 'auto'"):
+    with pytest.raises(ConfigError, match="'tools': must be 'all', 'search', 'auto' or 'code'"):
         parse_config({"mcpServers": SERVERS, "tools": ["read"]}, environ={})
 
 

@@ -112,7 +112,7 @@ async def test_compressed_and_large_results_are_read() -> None:
     ("piece", "words"),
     [
         (http(200, b"x" * 9, Content_Type="application/json", Content_Encoding="br"), "encoding 'br'"),
-        (http(200, b"x" * 9, Content_Type="application/json", Content_Encoding="gzip"), "no gzip"),
+        (http(200, b"x" * 9, Content_Type="application/json", Content_Encoding="gzip"), "not gzip"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, "trailers of its response are too long"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "transfer encoding 'gzip, chunked'"),
         (b"SSH-2.0-OpenSSH\r\n", "is not HTTP"),
