@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,14 +40,16 @@ settings.load_profile("bridge")
 
 
 def pytest_configure() -> None:
-    """Disable the garbage collector until tests are collected; let programs of tests receive SIGINT.
+    """Disable the garbage collector until tests are collected; let programs of tests receive SIGINT and SIGHUP.
 
-    Background jobs of a shell ignore SIGINT. A pytest that tests start has no plugin of langchain, as this one: it
+    Background jobs of a shell ignore SIGINT, and programs under `nohup` SIGHUP. A pytest that tests start has no plugin of langchain, as this one: it
     warns on Python 3.14.
     """
     gc.disable()  # collection takes a quarter less time
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ.setdefault("PYTEST_ADDOPTS", "-p no:langsmith_plugin")
 
 
