@@ -42,8 +42,8 @@ settings.load_profile("bridge")
 def pytest_configure() -> None:
     """Disable the garbage collector until tests are collected; let programs of tests receive SIGINT and SIGHUP.
 
-    Background jobs of a shell ignore SIGINT, and programs under `nohup` SIGHUP. A pytest that tests start has no plugin of langchain, as this one: it
-    warns on Python 3.14.
+    Background jobs of a shell ignore SIGINT, and programs under `nohup` SIGHUP. A pytest that tests start has no plugin
+    of langchain, as this one: it warns on Python 3.14.
     """
     gc.disable()  # collection takes a quarter less time
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
