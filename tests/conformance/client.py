@@ -1,9 +1,9 @@
-"""The client for the official conformance suite: ``python tests/conformance/client.py WAY URL``.
+"""The client for the official conformance suite: ``python -m tests.conformance.client WAY URL``.
 
 It is written as a user of the package would write it: it opens the server, calls every tool, reads every resource and
 gets every prompt. `CALLS` has the further steps of each scenario. The suite sets the scenario and the protocol version
 in the environment. The way is the event loop: ``asyncio``, which has own HTTP connections, or ``trio``, on which the
-general HTTP client sends everything.
+general HTTP client sends everything; or ``gateway``, a caller of a gateway, which has a credential of the caller's own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -24,6 +27,7 @@ from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAut
 from bridge.client.auth.sign_in import SignIn
 from bridge.client.auth.store import STATE_VARIABLE
 from bridge.tools import Elicitation, ElicitationAnswer, Root, Sampling, SamplingAnswer, UrlElicitation
+from tests.conformance import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from bridge.client.auth.grants import Grant
 
 MODERN = "2026-07-28"
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 110
 CLIENT_METADATA_URL = "https://conformance-test.local/client-metadata.json"
 SAMPLES = {"string": "text", "number": 1.5, "integer": 1, "boolean": True, "array": [], "object": {}}
 
@@ -49,19 +53,29 @@ async def main(url: str) -> None:
         required=True,
         timeout_seconds=DEADLINE_SECONDS,
     )
-    handlers = ClientHandlers(elicitation=fill_in, sampling=complete, roots=folders)
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with McpToolProvider([server], handlers=handlers, auth=await signing(scenario)) as provider:
+    with anyio.fail_after(DEADLINE_SECONDS), ExitStack() as stack:
+        handlers = ClientHandlers(elicitation=fill_in, sampling=complete, roots=folders)
+        if sys.argv[1] == "gateway":
+            context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+            if GRANTS.get(scenario) is a_program:
+                context["issuer"] = await issuer_of(url)
+            entry = gateway.entry(url, scenario, context, protocol=server.protocol)
+            origin = stack.enter_context(gateway.gateway(entry))
+            server = await gateway.connected(origin, server.protocol)
+            handlers, auth = replace(handlers, elicitation=partial(gateway.open_link, origin, fill_in)), None
+        else:
+            auth = await signing(scenario)
+        async with McpToolProvider([server], handlers=handlers, auth=auth) as provider:
             for name, arguments in CALLS.get(scenario, every_tool)(provider):
                 result = await provider.call(name, arguments)
                 sys.stderr.write(f"{name}: {'failed: ' if result.is_error else ''}{result.text}\n")
-            await everything_else(provider.connections["suite"])
+            await everything_else(provider.connections[server.name])
 
 
 # --- who it is -------------------------------------------------------------------------------------------------------
 
 
-async def signing(scenario: str) -> Callable[[ServerConfig], SignIn | None]:
+async def signing(scenario: str) -> Callable[[ServerConfig], SignIn | None] | None:
     """Return the sign-in: with the suite's credentials, or as a user whom its authorization server trusts."""
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     make_grant = GRANTS.get(scenario, a_person)
@@ -198,4 +212,4 @@ async def folders(context: InvocationContext) -> list[Root]:
 
 
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[-1], backend=sys.argv[1])
+    anyio.run(main, sys.argv[-1], backend="trio" if sys.argv[1] == "trio" else "asyncio")

@@ -35,9 +35,9 @@ HERE = Path(__file__).parent
 SUITE = "0.2.0-alpha.12"
 NODE_MAJOR = "26"
 REQUIREMENTS = ("2025-11-25", "2026-07-28")
-WAYS = {"server": ("asyncio", "uvloop", "command", "redis", "gateway"), "client": ("asyncio", "trio")}
+WAYS = {"server": ("asyncio", "uvloop", "command", "redis", "gateway"), "client": ("asyncio", "trio", "gateway")}
 """Served by ``bridge serve``: ``command``. With sessions and tasks on Redis, which has to be installed: ``redis``.
-Through a gateway: ``gateway``."""
+Through a gateway: ``gateway``; its caller has a credential of its own."""
 ALL_WAYS = tuple(dict.fromkeys((*WAYS["server"], *WAYS["client"])))
 SERVE = (
     "-m",
@@ -69,7 +69,7 @@ def main() -> int:
             surprises += [f"{way}: the server logged {line!r}" for line in server.errors()]
     if options.side in {None, "client"}:
         for way in chosen_ways("client", options):
-            command = shlex.join((sys.executable, str(HERE / "client.py"), way))
+            command = shlex.join((sys.executable, "-m", "tests.conformance.client", way))
             limit = str(CLIENT_TIMEOUT_SECONDS * 1000)
             tested = Tested("client", way, ("--command", command, "--timeout", limit))
             surprises += run_sets(suite, tested, options)
@@ -203,6 +203,7 @@ class Suite:
                 text=True,
                 timeout=SUITE_TIMEOUT_SECONDS,
                 check=False,
+                cwd=HERE.parents[1],
             )
             outcomes = dict(outcomes_in(Path(results)))
         if not outcomes:

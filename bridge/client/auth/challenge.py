@@ -6,6 +6,7 @@ A bound token is always sent with a proof for its request (RFC 9449 section 7).
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,18 +17,41 @@ from mcp.client.auth.utils import (
     extract_scope_from_www_auth,
     union_scopes,
 )
+from pydantic_core import to_json
 
 from bridge.client.auth.dpop import ALGORITHM, BAD_PROOF, USE_NONCE, Nonces, add_proof, refused_proof
 from bridge.client.auth.errors import BY_A_KEY
+from bridge.protocol.negotiation import DISCOVER
+from bridge.protocol.versions import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    HANDSHAKE_VERSIONS,
+    LATEST_MODERN_VERSION,
+    PROTOCOL_VERSION_KEY,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from bridge.client.auth.login import Login
 
 _QUOTED = re.compile(r'"[^"]*"')
 _PROOF_SCHEME = re.compile(r"(?:^|,)\s*DPoP(?![^\s,])", re.IGNORECASE)
 _PROOF_ERROR = re.compile(rf'\berror="?({USE_NONCE}|{BAD_PROOF})\b')
+QUESTION_HEADERS = {"accept": "text/event-stream", "mcp-protocol-version": HANDSHAKE_VERSIONS[-1]}
+"""Headers of a GET without a token, which asks for a challenge."""
+_DISCOVER_HEADERS = {
+    "accept": "application/json, text/event-stream",
+    "content-type": "application/json",
+    "mcp-method": DISCOVER,
+    "mcp-protocol-version": LATEST_MODERN_VERSION,
+}
+_META = {
+    PROTOCOL_VERSION_KEY: LATEST_MODERN_VERSION,
+    CLIENT_INFO_KEY: {"name": "bridge", "version": ""},
+    CAPABILITIES_KEY: {},
+}
+_DISCOVER = to_json({"jsonrpc": "2.0", "id": 0, "method": DISCOVER, "params": {"_meta": _META}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +88,21 @@ class Challenge:
         status = httpx2.codes.FORBIDDEN if self.is_step_up else httpx2.codes.UNAUTHORIZED
         headers = [(b"WWW-Authenticate", f"Bearer {parameters}".encode())]  # a server may have written any text
         return httpx2.Response(status, headers=headers, request=request)
+
+
+async def request_challenge(
+    http: httpx2.AsyncClient, url: httpx2.URL | str, headers: Mapping[str, str] | None = None
+) -> Challenge | None:
+    """Send a server requests without a token, and return its challenge; None if it has none.
+
+    A server may answer GET by 405 before it looks for a token, and `server/discover` without one: both are sent.
+    """
+    for method, own, body in (("POST", _DISCOVER_HEADERS, _DISCOVER), ("GET", QUESTION_HEADERS, None)):
+        with suppress(httpx2.ReadTimeout):  # an event stream sends no headers before its first event
+            async with http.stream(method, url, headers={**(headers or {}), **own}, content=body) as response:
+                if (challenge := parse_challenge(response)) is not None:
+                    return challenge
+    return None
 
 
 def parse_challenge(response: httpx2.Response) -> Challenge | None:

@@ -20,10 +20,9 @@ from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrati
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.client.auth.utils import handle_token_response_scopes, union_scopes, validate_authorization_response_iss
 from mcp.shared.auth import OAuthClientMetadata
-from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field
 
-from bridge.client.auth.challenge import Challenge, no_authorization_server, parse_challenge
+from bridge.client.auth.challenge import QUESTION_HEADERS, Challenge, no_authorization_server, request_challenge
 from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.flow import Renewal, drive, known_client
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 _MAX_ERROR_CHARS = 200
 _VERIFIER_BYTES = 48
-_QUESTION_HEADERS = {"accept": "text/event-stream", "mcp-protocol-version": LATEST_HANDSHAKE_VERSION}
 
 
 class StartedLogin(BaseModel):
@@ -100,9 +98,8 @@ async def start_login(
     }
     try:
         async with authority_client() as http:
-            request = httpx2.Request("GET", url, headers=_QUESTION_HEADERS)
-            async with http.stream("GET", url, headers=request.headers) as response:
-                challenge = parse_challenge(response) or Challenge(is_unasked=True)
+            request = httpx2.Request("GET", url, headers=QUESTION_HEADERS)
+            challenge = await request_challenge(http, url) or Challenge(is_unasked=True)
             challenge = replace(challenge, scope=union_scopes(challenge.scope, scope))
             renewal = Renewal(url=url, request=request, http=http, nonces=Nonces())
             login = Login(server_url=redact_url(url).shown) if known is None else known

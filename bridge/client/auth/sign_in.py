@@ -23,9 +23,15 @@ import httpx2
 from anyio.lowlevel import RunVar
 from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.utils import union_scopes
-from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
-from bridge.client.auth.challenge import Challenge, RequestSigner, credentials_needed, parse_challenge, token_refused
+from bridge.client.auth.challenge import (
+    QUESTION_HEADERS,
+    Challenge,
+    RequestSigner,
+    credentials_needed,
+    request_challenge,
+    token_refused,
+)
 from bridge.client.auth.dpop import Nonces
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.flow import Renewal, authorize, refresh, request_grant
@@ -53,7 +59,6 @@ _REST_SECONDS = 5.0
 """Seconds before the renewal of a valid token is tried again."""
 _MAX_REASON_CHARS = 300
 _PROTOCOL_HEADER = "mcp-protocol-version"
-_QUESTION_HEADERS = {"accept": "text/event-stream", _PROTOCOL_HEADER: LATEST_HANDSHAKE_VERSION}
 _logger = logging.getLogger("bridge.client")
 
 _Shared: TypeAlias = "WeakValueDictionary[tuple[str, Grant], SignIn]"
@@ -160,7 +165,7 @@ class SignIn(ReadyAuth):
         login = self._login
         if login is None or login.access_token is None or login.is_stale:
             used = None if login is None else login.access_token
-            request = httpx2.Request("GET", self._url, headers=_QUESTION_HEADERS)
+            request = httpx2.Request("GET", self._url, headers=QUESTION_HEADERS)
             await self._renewed(used, Challenge(is_unasked=True), request, may_refresh=True)
 
     def ready_headers(self) -> dict[str, str] | None:
@@ -216,7 +221,7 @@ class SignIn(ReadyAuth):
         Raises:
             SignInError: The login failed; the previous one is unchanged.
         """
-        request = httpx2.Request("GET", self._url, headers={**(headers or {}), **_QUESTION_HEADERS})
+        request = httpx2.Request("GET", self._url, headers={**(headers or {}), **QUESTION_HEADERS})
         async with self._lock:
             stored: Login | None = None
             with suppress(SignInError):  # a login that cannot be read is replaced
@@ -234,10 +239,8 @@ class SignIn(ReadyAuth):
     async def _asked(self, request: httpx2.Request) -> Challenge:
         """Request the challenge for clients without a token; an empty challenge if the server asks for none."""
         try:
-            async with authority_client() as http, http.stream("GET", request.url, headers=request.headers) as response:
-                challenge = parse_challenge(response)
-        except httpx2.ReadTimeout:  # an event stream sends no headers before its first event
-            challenge = None
+            async with authority_client() as http:
+                challenge = await request_challenge(http, request.url, request.headers)
         except httpx2.HTTPError as error:
             reason = f"the server does not respond: {self._scrubbed(error) or type(error).__name__}"
             raise SignInError(reason, is_permanent=False) from error

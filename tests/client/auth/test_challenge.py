@@ -3,7 +3,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from bridge.client.auth.challenge import Challenge, parse_challenge
+from bridge.client.auth.challenge import Challenge, parse_challenge, request_challenge
 
 REQUEST = httpx2.Request("POST", "https://mcp.example.com/mcp")
 URL = "https://mcp.example.com/.well-known/oauth-protected-resource"
@@ -62,3 +62,24 @@ def test_what_a_program_asks_for_stands_in_the_place_of_what_the_server_names() 
 def test_what_a_server_wants_more_stands_beside_what_a_program_asks_for() -> None:
     said = parse_challenge(Challenge(is_step_up=True, scope="a").response(REQUEST, ("b",)))
     assert said == Challenge(is_step_up=True, scope="b a", error="insufficient_scope")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "challenge"),
+    [
+        ({"POST": 401, "GET": 405}, Challenge(scope="a")),  # it has no streams of GET
+        ({"POST": 200, "GET": 401}, Challenge(scope="a")),  # anybody may discover it
+        ({"POST": 404, "GET": 405}, None),
+    ],
+)
+@pytest.mark.anyio
+async def test_the_challenge_of_either_request_is_found(statuses: dict[str, int], challenge: Challenge | None) -> None:
+    methods: list[str | None] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        methods.append(request.headers.get("mcp-method"))
+        return httpx2.Response(statuses[request.method], headers={"WWW-Authenticate": 'Bearer scope="a"'})
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(respond)) as http:
+        assert await request_challenge(http, REQUEST.url, {"x-tenant": "7"}) == challenge
+    assert methods[0] == "server/discover"
