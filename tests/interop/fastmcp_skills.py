@@ -28,7 +28,7 @@ def served(kind: str, folder: str) -> Any:
     server: Any = FastMCP("skilled", providers=[SkillsDirectoryProvider(folder)])
     if kind == "serve":
         return server
-    return create_proxy(Client(server, extensions=[SkillsClientExtension()]))
+    return create_proxy(server, skills=True)
 
 
 if __name__ == "__main__":
