@@ -226,11 +226,14 @@ class AuthEntry(BaseModel):
     )
 
     type: (
-        Literal["oauth", "client_credentials", "bearer", "login", "exchange", "identity_assertion", "secret"] | None
+        Literal["oauth", "client_credentials", "workload_identity", "bearer"]
+        | Literal["login", "exchange", "identity_assertion", "secret"]
+        | None
     ) = Field(
         default=None,
-        description="A login in a browser (oauth, the default), the program's own credentials, or a token; with "
-        "'per': 'caller' each caller's login, token exchange, identity assertion or secret.",
+        description="A login in a browser (oauth, the default), the program's own credentials, the identity that its "
+        "platform gives it, or a token; with 'per': 'caller' each caller's login, token exchange, identity assertion "
+        "or secret.",
     )
     per: Literal["caller"] | None = Field(
         default=None, description="Each caller of a gateway has a credential of its own."
@@ -266,6 +269,9 @@ class AuthEntry(BaseModel):
     private_key: str | None = Field(default=None, description="The client's private key as PEM, instead of a secret.")
     private_key_file: str | None = Field(default=None, description="A file with that key.")
     signing_algorithm: str | None = Field(default=None, description="Algorithm of the key; RS256 by default.")
+    assertion_file: str | None = Field(
+        default=None, description="The file in which the platform keeps a workload's token; read for each request."
+    )
     issuer: str | None = Field(default=None, description="The authorization server at which the client is registered.")
     scopes: _Scopes | None = Field(
         default=None, description="Scopes to request; by default those that the server asks for."
