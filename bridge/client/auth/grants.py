@@ -105,7 +105,7 @@ class FileAssertion:
     path: str
     """Path of the file; it is read for each request of a token."""
 
-    async def __call__(self, issuer: str, resource: str) -> str:
+    async def __call__(self, issuer: str, resource: str) -> str:  # noqa: ARG002 - those of an AssertionSource
         """Return the assertion.
 
         Raises:
@@ -116,7 +116,7 @@ class FileAssertion:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is not ASCII"
             raise SignInError(f"cannot read the assertion in {self.path!r}: {reason}", is_permanent=False) from None
-        if not text or not text.isprintable() or " " in text:
+        if not text or not text.isprintable():
             raise SignInError(f"{self.path!r} does not contain a token", is_permanent=False)
         return text
 

@@ -226,8 +226,10 @@ class AuthEntry(BaseModel):
     )
 
     type: (
-        Literal["oauth", "client_credentials", "workload_identity", "bearer"]
-        | Literal["login", "exchange", "identity_assertion", "secret"]
+        Literal[
+            *("oauth", "client_credentials", "workload_identity", "bearer"),
+            *("login", "exchange", "identity_assertion", "secret"),
+        ]
         | None
     ) = Field(
         default=None,

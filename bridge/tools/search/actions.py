@@ -19,15 +19,23 @@ _VERBS: Mapping[Action, str] = {
     "read": """
         analyze browse check compare count describe display download enumerate explain export fetch find get inspect
         list look lookup query read retrieve search see show summarize view""",
-    "create": "add append attach create generate import insert install launch make new open post put register send start upload",
+    "create": """
+        add append attach create generate import insert install launch make new open post put register send start
+        upload""",
     "update": """
-        adjust alter assign change convert edit fix modify move patch reassign rename reorder replace resize resolve set
-        transition update""",
-    "delete": "cancel clear close delete discard drop erase forget kill purge remove stop terminate uninstall unsubscribe unwatch wipe",
+        adjust alter assign change convert edit fix modify move patch reassign rename reorder replace resize resolve
+        set transition update""",
+    "delete": """
+        cancel clear close delete discard drop erase forget kill purge remove stop terminate uninstall unsubscribe
+        unwatch wipe""",
 }
 _BY_STEM: Mapping[str, Action] = {stem_of(verb): action for action, verbs in _VERBS.items() for verb in verbs.split()}
-_QUESTION_WORDS = frozenset("what which who whose when where why is are was were did does has any".split())
-_AFTER_HOW = frozenset("many much long far high big large old often is are was were did does".split())
+_QUESTION_WORDS = frozenset(
+    "any are did does has is was were what when where which who whose why".split()  # noqa: SIM905 - shorter
+)
+_AFTER_HOW = frozenset(
+    "are big did does far high is large long many much often old was were".split()  # noqa: SIM905 - as above
+)
 
 
 def action_of_tool(name: str, description: str | None) -> Action | None:
@@ -37,9 +45,8 @@ def action_of_tool(name: str, description: str | None) -> Action | None:
 
 def action_of_query(words: Sequence[str]) -> Action | None:
     """Return the action that the words of a query ask for; None if they do not say."""
-    if not words:
-        return None
-    if words[0] in _QUESTION_WORDS or (words[0] == "how" and words[1:2] and words[1] in _AFTER_HOW):
+    first, second = (*words[:2], "", "")[:2]
+    if first in _QUESTION_WORDS or (first == "how" and second in _AFTER_HOW):
         return "read"
     return _first(words)
 

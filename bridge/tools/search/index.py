@@ -1,11 +1,12 @@
 """Index of tools by words: BM25F over names, titles, descriptions and parameters.
 
-A word of a query stands for its stem, its synonyms and, if no tool has it, for words that differ in a letter. The
-weights of fields are those of `_FIELDS`; each field's length is compared with a fixed typical one, so that a tool's
+A word of a query stands for its stem, its synonyms and, if no tool has it, for words that differ in a letter. Frequent
+words of other languages are translated. Tools that do what a query asks for are preferred to those that do something
+else with the same objects. The weights of fields are those of `_FIELDS`; each field's length is compared with a fixed typical one, so that a tool's
 entry does not depend on the other tools, and a change of tools costs what has changed.
 
 Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), section 3.6. The
-weights were chosen on the first half of the questions of ``tests/benchmarks/tool_search``.
+weights were chosen on the questions of ``tests/benchmarks/tool_search/queries.txt``.
 """
 
 from __future__ import annotations
@@ -180,7 +181,9 @@ class ToolIndex:
             for stem in stems:
                 weights[stem] = weights.get(stem, 0.0) + each
         saturated = {stem: weight / (_SATURATION + weight) for stem, weight in weights.items()}
-        self._entries[tool.name] = _Entry(tool, saturated, frozenset(stems_of(tool.name)), action_of_tool(tool.name, tool.description))
+        self._entries[tool.name] = _Entry(
+            tool, saturated, frozenset(stems_of(tool.name)), action_of_tool(tool.name, tool.description)
+        )
         for stem, weight in saturated.items():
             if (postings := self._postings.get(stem)) is None:
                 postings = self._postings[stem] = {}
