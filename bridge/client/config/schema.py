@@ -14,7 +14,7 @@ it. A null value means an absent key. The ``auth`` key has these forms:
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -218,6 +218,12 @@ def _words(value: Any) -> Any:
 _Scopes = Annotated[list[str], BeforeValidator(_words, json_schema_input_type=str | list[str])]
 
 
+AuthType: TypeAlias = Literal[
+    "oauth", "client_credentials", "workload_identity", "bearer", "login", "exchange", "identity_assertion", "secret"
+]
+"""Kind of authentication to a server."""
+
+
 class AuthEntry(BaseModel):
     """Authentication to one server."""
 
@@ -225,13 +231,7 @@ class AuthEntry(BaseModel):
         strict=True, frozen=True, extra="forbid", alias_generator=to_camel, hide_input_in_errors=True
     )
 
-    type: (
-        Literal[
-            *("oauth", "client_credentials", "workload_identity", "bearer"),
-            *("login", "exchange", "identity_assertion", "secret"),
-        ]
-        | None
-    ) = Field(
+    type: AuthType | None = Field(
         default=None,
         description="A login in a browser (oauth, the default), the program's own credentials, the identity that its "
         "platform gives it, or a token; with 'per': 'caller' each caller's login, token exchange, identity assertion "

@@ -2,8 +2,10 @@
 
 A word of a query stands for its stem, its synonyms and, if no tool has it, for words that differ in a letter. Frequent
 words of other languages are translated. Tools that do what a query asks for are preferred to those that do something
-else with the same objects. The weights of fields are those of `_FIELDS`; each field's length is compared with a fixed typical one, so that a tool's
-entry does not depend on the other tools, and a change of tools costs what has changed.
+else with the same objects.
+
+The weights of fields are those of `_NAME` and the following. Each field's length is compared with a fixed typical one,
+so that a tool's entry does not depend on the other tools, and a change of tools costs what has changed.
 
 Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), section 3.6. The
 weights were chosen on the questions of ``tests/benchmarks/tool_search/queries.txt``.
