@@ -184,7 +184,8 @@ class Channels:
         (reading, self._reading), (pubsub, self._pubsub) = (self._reading, None), (self._pubsub, None)
         if reading is not None:
             if pubsub is not None:
-                await pubsub.aclose()  # redis-py may lose the cancellation
+                # redis-py may lose the cancellation.
+                await pubsub.aclose()  # type: ignore[no-untyped-call] # redis-py's
             reading.cancel()
             await asyncio.wait([reading])
         await self._redis.connection_pool.disconnect()
