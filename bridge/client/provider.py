@@ -16,6 +16,7 @@ from bridge.client.callers import CallerConnections
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.status import ConnectionState, Listeners, ReconnectPolicy
 from bridge.client.connection_pool import HeaderSupplier, all_at_once, servers_from
+from bridge.client.events import RemoteEvents
 from bridge.client.prompts import RemotePrompts
 from bridge.client.resources import RemoteResources
 from bridge.client.skills import RemoteSkills
@@ -104,6 +105,8 @@ class McpToolProvider(TaskStarter):
         """Prompts by local name; filled when they are first asked for, and then updated."""
         self.skills = RemoteSkills(self, self.resources.uris)
         """Skills by local URI."""
+        self.events = RemoteEvents(self, lambda listed, taken: self._catalog_rules.prompt_names(listed, [*taken]))
+        """Events by local name."""
         self._handlers = handlers
         self._reconnect = reconnect or ReconnectPolicy()
         self._auth = auth

@@ -284,6 +284,19 @@ class Upstream:
         async with self._connection_for(context) as connection:
             return await connection.request(method, params, context=context, options=options)
 
+    async def stream(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        receive: Callable[[Json], Awaitable[None]],
+        context: InvocationContext,
+    ) -> None:
+        """Send a request with the context's identity, and receive its notifications; see `Connection.stream`."""
+        if meta := await self._meta(context):
+            params = {**params, "_meta": meta}
+        async with self._connection_for(context) as connection:
+            await connection.stream(method, params, receive)
+
     async def _meta(self, context: InvocationContext) -> Mapping[str, Any] | None:
         """Merge the caller's ``_meta`` with the supplier's, which takes precedence."""
         if self._meta_supplier is None:

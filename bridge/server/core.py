@@ -12,6 +12,7 @@ from bridge.protocol.versions import MODERN_VERSIONS
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.calls import Calls
 from bridge.server.changes import Changes
+from bridge.server.events.options import EventOptions
 from bridge.server.features import Features, with_extensions
 from bridge.server.lists.listing import CACHE_SCOPE
 from bridge.server.lists.lists import Lists
@@ -24,17 +25,19 @@ from bridge.server.tasks.options import TaskOptions
 from bridge.tools.lifespan import Lifespan
 from bridge.tools.middleware import ListRequest, checked_middleware, layers_of
 from bridge.tools.spill.usage import Savings
-from bridge.wire.extension import TASKS, extensions_of
+from bridge.wire.extension import EVENTS, TASKS, extensions_of
 from bridge.wire.skills import SKILLS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from bridge.events.event_type import Delivery
     from bridge.protocol.session import Session
     from bridge.resources.box import Readable
     from bridge.server.auth.access import Access
     from bridge.server.caller_features import CallerView
     from bridge.server.card import ServerCard
+    from bridge.server.events.served import ServedEvents
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
     from bridge.server.session_states import SessionStates
@@ -79,6 +82,7 @@ class ServerCore(Calls):
         limits: Limits | None = None,
         max_calls: int | None = None,
         tasks: TaskOptions | None = None,
+        events: EventOptions | None = None,
         lifespan: Lifespan[Any] | Callable[[], Any] | None = None,
         middleware: Iterable[Middleware] = (),
         tool_search: ServerToolSearch | None = None,
@@ -100,6 +104,7 @@ class ServerCore(Calls):
             "limits": limits,
             "max_calls": max_calls,
             "tasks": tasks,
+            "events": events,
             "middleware": middleware,
             "tool_search": tool_search,
             "extensions": extensions,
@@ -128,13 +133,14 @@ class ServerCore(Calls):
         self._has_warned_of_limits = False
         self._spill = None if policy is None else policy.spill
         self._lists_of: WeakKeyDictionary[CallerView, Lists] = WeakKeyDictionary()
+        self.task_options = tasks or TaskOptions()
+        self.event_options = events or EventOptions()
         self._serve(features)
         # After the lists, which forget their pages before clients are notified.
         self.changes = Changes(self.announced)
         self._users: list[Callable[[], None]] = []
         self.on_session_change: Callable[[Session, Json], Awaitable[None]] | None = None
         """Called with a session of the handshake era and a change of its state, which replicas have to know."""
-        self.task_options = tasks or TaskOptions()
         self.savings = Savings()
         """The tokens that tool search and code mode have saved."""
 
@@ -154,6 +160,7 @@ class ServerCore(Calls):
     def _serve(self, features: Features) -> None:
         page_size = self.options["page_size"]
         self.features = features
+        self.take_events()
         self.kept, served = with_kept_results(features, self._spill, self._find_resource)
         if self.kept is None:
             features.tools.on_change(self._warn_of_limits)
@@ -262,6 +269,8 @@ class ServerCore(Calls):
             capabilities["prompts"] = changes
         if not capabilities.keys().isdisjoint({"resources", "prompts"}):
             capabilities["completions"] = {}
+        if self.offers_events:
+            capabilities["events"] = {}  # as drafts of the extension had it, which clients still read
         if extensions := self.extensions_for(access, modern=modern):
             capabilities["extensions"] = {each.id: each.settings for each in extensions}
         return capabilities
@@ -273,7 +282,8 @@ class ServerCore(Calls):
         use for it.
         """
         found: dict[str, Extension] = {}
-        own = (*((TASKS,) if self.has_tasks else ()), *((SKILLS,) if self.offers_skills else ()))
+        offered = ((TASKS, self.has_tasks), (SKILLS, self.offers_skills), (EVENTS, self.offers_events))
+        own = [extension for extension, is_offered in offered if is_offered]
         for each in (*extensions_of(self.features.extensions), *own):
             if (modern or not each.is_modern) and (each.server is None or self._shows_some_of(each.server, access)):
                 found.setdefault(each.id, each)
@@ -303,6 +313,27 @@ class ServerCore(Calls):
         from bridge.server.tasks.tasks import Tasks  # noqa: PLC0415 - only with tasks
 
         return Tasks(self, self.task_options)
+
+    @cached_property
+    def events(self) -> ServedEvents:
+        """The events."""
+        from bridge.server.events.served import ServedEvents  # noqa: PLC0415 - only with events
+
+        return ServedEvents(self)
+
+    @property
+    def offers_events(self) -> bool:
+        """True if there may be events."""
+        return self.features.events is not None and self.features.events.are_offered
+
+    def take_events(self) -> None:
+        """Take the events that this process emits from now on, if the server has any."""
+        if self.features.events is not None and self.features.events.local():
+            _ = self.events
+
+    def event_deliveries(self, caller: Caller | None, *, modern: bool) -> tuple[Delivery, ...]:  # noqa: ARG002
+        """Return the ways in which a caller may have events."""
+        return ("push", "poll") if modern else ("poll",)
 
     @cached_property
     def session_states(self) -> SessionStates:

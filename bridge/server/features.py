@@ -19,6 +19,8 @@ from bridge.wire.extension import Extensions, extensions_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from bridge.events.event_type import EventType
+    from bridge.events.source import Events
     from bridge.prompts.box import PromptBox
     from bridge.resources.box import ResourceBox
     from bridge.server.auth.access import Access
@@ -51,7 +53,11 @@ class FeatureSource(Publisher):
 
     def selected(self, keep: Callable[[Published], bool]) -> Features:
         """Return the features, now and later, whose tools, resources and prompts a function selects."""
-        return self.offered.changed(lambda items: filter(keep, items), lambda skill: skill if keep(skill) else None)
+        return self.offered.changed(
+            lambda items: filter(keep, items),
+            lambda skill: skill if keep(skill) else None,
+            lambda event: event if keep(event) else None,
+        )
 
 
 class Narrowed(Protocol):
@@ -77,6 +83,8 @@ class Features(FeatureSource):
     """None if the server has no prompts, and will not have any."""
     skills: Skills | None = None
     """The skills, such as those of a folder, see `bridge.skills.skills_in`; None if there are none."""
+    events: Events | None = None
+    """The types of events, such as those of `bridge.events.event`; None if there are none."""
     tasks: ForwardedTasks | None = None
     """Tasks of other servers, as which calls of these tools may be answered; None if there are none."""
     extensions: Extensions = ()
@@ -185,18 +193,21 @@ class Features(FeatureSource):
             prompts=None if prompts is None else prompts.transformed(namespace.changed),
             parts=_changed_parts(offered.parts, namespace.changed),
             skills=_changed_skills(offered.skills, lambda skill: skill.at(namespace.local)),
+            events=_changed_events(offered.events, lambda event: replace(event, name=f"{prefix}_{event.name}")),
         )
 
     def changed(
         self,
         change: Callable[[tuple[Any, ...]], Iterable[Any]],
         change_skill: Callable[[Skill], Skill | None] = lambda skill: skill,
+        change_event: Callable[[EventType], EventType | None] = lambda event: event,
     ) -> Features:
         """Return features with other items in the boxes, which follow these.
 
         Args:
             change: Receives the items of a box in all versions, and returns those in their place.
             change_skill: Returns the skill in place of one; None to leave it out.
+            change_event: The same for a type of event.
 
         Raises:
             DefinitionError: They differ by caller.
@@ -211,6 +222,7 @@ class Features(FeatureSource):
             prompts=None if prompts is None else prompts.transformed(change),
             parts=_changed_parts(self.parts, change),
             skills=_changed_skills(self.skills, change_skill),
+            events=_changed_events(self.events, change_event),
         )
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -251,6 +263,8 @@ class Features(FeatureSource):
             )
         if not (found or boxes) and sources:
             raise nothing_in(sources[0] if len(sources) == 1 else sources, "tools", "resources", "prompts")
+        if own := _features_of_events(found):
+            given, found = [*given, own], [each for each in found if not _is_event(each)]
         tools = one_box(ToolBox, boxes, [item for item in found if isinstance(item, Tool)])
         tools = ToolBox() if tools is None else tools  # an empty one may get tools later
         if all(isinstance(each, Tool | ToolBox) for each in (*boxes, *found)):
@@ -275,6 +289,20 @@ def _features_of_skills(source: object) -> Features | None:
     from bridge.skills.source import Skills  # noqa: PLC0415 - as above
 
     return Features(skills=source) if isinstance(source, Skills) else None
+
+
+def _is_event(item: Published) -> bool:
+    return type(item).__module__ == "bridge.events.event_type"  # without importing it, which few servers need
+
+
+def _features_of_events(found: Iterable[Published]) -> Features | None:
+    """Return the features of the types of events among items; None if there are none."""
+    types: list[Any] = [each for each in found if _is_event(each)]
+    if not types:
+        return None
+    from bridge.events.source import LocalEvents  # noqa: PLC0415 - only with events
+
+    return Features(events=LocalEvents(types))
 
 
 def is_foreign_server(source: object) -> bool:
@@ -312,6 +340,7 @@ def joined(features: Features, others: list[Features]) -> Features:
         features,
         tasks=tasks[0] if tasks else None,
         skills=_all_skills([each.skills for each in others if each.skills is not None]),
+        events=_all_events([each.events for each in others if each.events is not None]),
         pages=next((each.pages for each in others if each.pages is not None), None),
         extensions=_AllExtensions(tuple(each.extensions for each in others)),
         forwarded=next((each.forwarded for each in others if each.forwarded is not None), None),
@@ -352,6 +381,29 @@ def _all_skills(skills: list[Any]) -> Skills | None:
     from bridge.skills.source import CombinedSkills  # noqa: PLC0415 - only with skills
 
     return CombinedSkills(skills)
+
+
+def _changed_events(events: Events | None, change: Callable[[EventType], EventType | None]) -> Events | None:
+    """Return events that follow others; None for none."""
+    if events is None:
+        return None
+    from bridge.events.source import ChangedEvents  # noqa: PLC0415 - only with events
+
+    return ChangedEvents(events, change)
+
+
+def _all_events(events: list[Events]) -> Events | None:
+    """Return the events of several sources; None if none is given.
+
+    Raises:
+        NameClashError: Two types of this process have the same name.
+    """
+    if len(events) < 2:  # noqa: PLR2004 - one is used itself
+        return events[0] if events else None
+    from bridge.events.source import CombinedEvents, require_distinct  # noqa: PLC0415 - only with events
+
+    require_distinct(each for source in events for each in source.local())
+    return CombinedEvents(events)
 
 
 def _changed_parts(parts: Callable[[], tuple[Part, ...]], change: Callable[..., Any]) -> Any:

@@ -29,7 +29,7 @@ from bridge.portal import start_detached
 from bridge.protocol.messages import notification
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     import httpx2
 
@@ -357,6 +357,23 @@ class Connection:
         from bridge.client.connection.requests import request  # noqa: PLC0415 - only for open connections
 
         return await request(self._opened(f"requesting {method}"), method, params or {}, context, options)
+
+    async def stream(self, method: str, params: Mapping[str, Any], receive: Callable[[Json], Awaitable[None]]) -> None:
+        """Send a request that lasts, and receive the notifications that belong to it until it ends; modern era.
+
+        Args:
+            method: Method, such as ``events/stream``.
+            params: Parameters.
+            receive: Called with each notification, in the task that waits for the end; what it raises ends the request.
+
+        Raises:
+            ServerUnavailableError: The server is unavailable, or was lost.
+            ServerRefusedError: The server responded with an error.
+            ServerAnswerError: The server violates the protocol.
+        """
+        from bridge.client.connection.requests import stream  # noqa: PLC0415 - only for open connections
+
+        await stream(self._opened(f"requesting {method}"), method, params, receive)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the server a notification of an extension, without waiting for it.

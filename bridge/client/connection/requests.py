@@ -16,15 +16,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 from pydantic_core import to_json
 
+from bridge.client.auth.errors import UnauthorizedError
 from bridge.client.connection.direct_calls import TAKEN_SECONDS, DirectCall
+from bridge.client.connection.failures import is_bare_http_error
 from bridge.client.connection.handlers import QuestionRefusedError, UrlElicitations, answer_question
 from bridge.client.connection.list_methods import TOOLS, Listed
 from bridge.client.connection.listing import list_all_pages
-from bridge.client.connection.retries import Sending
+from bridge.client.connection.retries import UNAUTHORIZED, Sending
 from bridge.client.connection.running_call import Call, CallOptions
 from bridge.client.connection.tasks import AwaitedTask
 from bridge.errors import ArgumentProblem, ArgumentsError, ServerRefusedError, WireError
-from bridge.protocol.peer import PendingRequest
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.peer import PeerLostError, PendingRequest
+from bridge.protocol.results import InvalidResultError
 from bridge.protocol.versions import LOG_LEVEL_KEY, METHOD_NOT_FOUND, URL_ELICITATION_REQUIRED
 from bridge.telemetry import current
 from bridge.tools.context import InvocationContext
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+MAX_WAITING_NOTIFICATIONS = 1_000
+"""Maximum notifications of a request that wait to be received."""
 MAX_ROUNDS = 10
 """Maximum input rounds of one call, as in the SDKs."""
 
@@ -57,6 +63,7 @@ _REPEATABLE = frozenset(
         *("completion/complete", "prompts/get", "prompts/list", "resources/list", "resources/read"),
         *("resources/templates/list", "server/discover", "ping", "tools/list", "logging/setLevel"),
         *("skills/list", "skills/get", "resources/directory/read", *TASK_METHODS),
+        *("events/list", "events/poll", "events/subscribe", "events/unsubscribe"),
     }
 )
 """Requests that may be sent again after a lost connection; those of other extensions may have effects."""
@@ -199,6 +206,36 @@ def request(
     is_repeatable = method in _REPEATABLE
     sending = Sending(supervisor, phase, is_repeatable=is_repeatable, has_caller=context is not None)
     return _in_rounds(supervisor, phase, sending, ask, context, options)
+
+
+async def stream(
+    supervisor: Supervisor, method: str, params: Mapping[str, Any], receive: Callable[[Json], Awaitable[None]]
+) -> None:
+    """Send a request that lasts; see `bridge.client.connection.connection.Connection.stream`."""
+    phase, failures, request = f"requesting {method}", supervisor.failures, PendingRequest()
+    session = await supervisor.usable(phase, supervisor.config.connect_wait_seconds)
+
+    def defer(message: Json) -> None:
+        if len(request.work) >= MAX_WAITING_NOTIFICATIONS:
+            request.fail(PeerLostError("its notifications are received too slowly"))
+        elif not request.is_over:
+            request.defer(partial(receive, message))
+
+    request.on_notification = defer
+    session.write(method, params, request)
+    try:
+        await session.finish(request)
+    except ProtocolError as error:
+        if request.status == UNAUTHORIZED:
+            raise failures.not_allowed(phase, UnauthorizedError(UNAUTHORIZED)) from error
+        if is_bare_http_error(error, request.status):
+            raise failures.lost(session, error, phase=phase) from error
+        raise failures.refused(phase, error, request.status, request.failure) from error
+    except PeerLostError as error:
+        session.suspect()
+        raise failures.lost(session, error, phase=phase) from error
+    except InvalidResultError as error:
+        raise failures.unreadable(phase, error) from error
 
 
 async def _in_rounds(
