@@ -183,7 +183,10 @@ class PushedStream:
             began = anyio.current_time()
             try:
                 with anyio.CancelScope(deadline=began + SILENT_SECONDS) as self._silence:
-                    await self._server.stream("events/stream", self._params, self._receive, self._context)
+                    async with self._server.connection_for(self._context) as connection:
+                        meta = await self._server.meta_for(self._context)
+                        params = {**self._params, "_meta": meta} if meta else self._params
+                        await connection.stream("events/stream", params, self._receive)
             except (ServerRefusedError, ServerAnswerError, ServerAuthError) as error:
                 self._put(error)
                 return

@@ -29,7 +29,7 @@ class Event:
     timestamp: datetime
     """Time at which it occurred, with a time zone."""
     data: Mapping[str, Any] = field(hash=False)
-    """What happened, as JSON."""
+    """Data of the event, as JSON."""
     cursor: str | None = None
     """Position of the subscription after it; None if its server cannot replay events of this type."""
     server: str | None = None
@@ -47,7 +47,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRequest:
-    """What a subscription asks for."""
+    """Request of a subscription."""
 
     arguments: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     """Arguments of the subscription, such as filters."""

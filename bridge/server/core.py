@@ -13,6 +13,7 @@ from bridge.server.auth.access import EVERYTHING
 from bridge.server.calls import Calls
 from bridge.server.changes import Changes
 from bridge.server.events.options import EventOptions
+from bridge.server.events.publisher import EventPublisher
 from bridge.server.features import Features, with_extensions
 from bridge.server.lists.listing import CACHE_SCOPE
 from bridge.server.lists.lists import Lists
@@ -31,13 +32,11 @@ from bridge.wire.skills import SKILLS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from bridge.events.event_type import Delivery
     from bridge.protocol.session import Session
     from bridge.resources.box import Readable
     from bridge.server.auth.access import Access
     from bridge.server.caller_features import CallerView
     from bridge.server.card import ServerCard
-    from bridge.server.events.served import ServedEvents
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
     from bridge.server.session_states import SessionStates
@@ -61,7 +60,7 @@ DISCOVERY_TTL_MS = 60_000
 """Milliseconds for which a client may cache the response to ``server/discover``."""
 
 
-class ServerCore(Calls):
+class ServerCore(Calls, EventPublisher):
     """Published features; `bridge.server.Server` documents the arguments."""
 
     session_idle_seconds: float | None = 30 * 60.0
@@ -313,27 +312,6 @@ class ServerCore(Calls):
         from bridge.server.tasks.tasks import Tasks  # noqa: PLC0415 - only with tasks
 
         return Tasks(self, self.task_options)
-
-    @cached_property
-    def events(self) -> ServedEvents:
-        """The events."""
-        from bridge.server.events.served import ServedEvents  # noqa: PLC0415 - only with events
-
-        return ServedEvents(self)
-
-    @property
-    def offers_events(self) -> bool:
-        """True if there may be events."""
-        return self.features.events is not None and self.features.events.are_offered
-
-    def take_events(self) -> None:
-        """Take the events that this process emits from now on, if the server has any."""
-        if self.features.events is not None and self.features.events.local():
-            _ = self.events
-
-    def event_deliveries(self, caller: Caller | None, *, modern: bool) -> tuple[Delivery, ...]:  # noqa: ARG002
-        """Return the ways in which a caller may have events."""
-        return ("push", "poll") if modern else ("poll",)
 
     @cached_property
     def session_states(self) -> SessionStates:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
 from bridge.server.combination import combined, one_box
+from bridge.server.sources import all_events, all_skills, changed_events, changed_skills
 from bridge.text import short_repr
 from bridge.tools.box import Box
 from bridge.tools.decoration import Published, Publisher, nothing_in
@@ -192,8 +193,8 @@ class Features(FeatureSource):
             else resources.transformed(namespace.changed, namespace.local, namespace.source),
             prompts=None if prompts is None else prompts.transformed(namespace.changed),
             parts=_changed_parts(offered.parts, namespace.changed),
-            skills=_changed_skills(offered.skills, lambda skill: skill.at(namespace.local)),
-            events=_changed_events(offered.events, lambda event: replace(event, name=f"{prefix}_{event.name}")),
+            skills=changed_skills(offered.skills, lambda skill: skill.at(namespace.local)),
+            events=changed_events(offered.events, lambda event: replace(event, name=f"{prefix}_{event.name}")),
         )
 
     def changed(
@@ -221,8 +222,8 @@ class Features(FeatureSource):
             resources=None if resources is None else resources.transformed(change),
             prompts=None if prompts is None else prompts.transformed(change),
             parts=_changed_parts(self.parts, change),
-            skills=_changed_skills(self.skills, change_skill),
-            events=_changed_events(self.events, change_event),
+            skills=changed_skills(self.skills, change_skill),
+            events=changed_events(self.events, change_event),
         )
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -339,8 +340,8 @@ def joined(features: Features, others: list[Features]) -> Features:
     return replace(
         features,
         tasks=tasks[0] if tasks else None,
-        skills=_all_skills([each.skills for each in others if each.skills is not None]),
-        events=_all_events([each.events for each in others if each.events is not None]),
+        skills=all_skills([each.skills for each in others if each.skills is not None]),
+        events=all_events([each.events for each in others if each.events is not None]),
         pages=next((each.pages for each in others if each.pages is not None), None),
         extensions=_AllExtensions(tuple(each.extensions for each in others)),
         forwarded=next((each.forwarded for each in others if each.forwarded is not None), None),
@@ -363,47 +364,6 @@ class _AllExtensions:
 
     def __iter__(self) -> Iterator[Extension]:
         return (each for source in self.sources for each in extensions_of(source))
-
-
-def _changed_skills(skills: Skills | None, change: Callable[[Skill], Skill | None]) -> Skills | None:
-    """Return skills that follow others, whose files the changed resources have; None for none."""
-    if skills is None:
-        return None
-    from bridge.skills.source import ChangedSkills  # noqa: PLC0415 - only with skills
-
-    return ChangedSkills(skills, change)
-
-
-def _all_skills(skills: list[Any]) -> Skills | None:
-    """Return the skills of several sources; None if none is given."""
-    if len(skills) < 2:  # noqa: PLR2004 - one is used itself
-        return skills[0] if skills else None
-    from bridge.skills.source import CombinedSkills  # noqa: PLC0415 - only with skills
-
-    return CombinedSkills(skills)
-
-
-def _changed_events(events: Events | None, change: Callable[[EventType], EventType | None]) -> Events | None:
-    """Return events that follow others; None for none."""
-    if events is None:
-        return None
-    from bridge.events.source import ChangedEvents  # noqa: PLC0415 - only with events
-
-    return ChangedEvents(events, change)
-
-
-def _all_events(events: list[Events]) -> Events | None:
-    """Return the events of several sources; None if none is given.
-
-    Raises:
-        NameClashError: Two types of this process have the same name.
-    """
-    if len(events) < 2:  # noqa: PLR2004 - one is used itself
-        return events[0] if events else None
-    from bridge.events.source import CombinedEvents, require_distinct  # noqa: PLC0415 - only with events
-
-    require_distinct(each for source in events for each in source.local())
-    return CombinedEvents(events)
 
 
 def _changed_parts(parts: Callable[[], tuple[Part, ...]], change: Callable[..., Any]) -> Any:

@@ -29,13 +29,13 @@ from bridge.portal import start_detached
 from bridge.protocol.messages import notification
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     import httpx2
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.list_methods import Listed, ListMethod
-    from bridge.client.connection.requests import CallBeginner
+    from bridge.client.connection.requests import CallBeginner, NotificationReceiver
     from bridge.client.connection.running_call import CallOptions
     from bridge.client.connection.session import Session
     from bridge.client.connection.status import Era, MessageDirection, ServerInfo
@@ -358,19 +358,8 @@ class Connection:
 
         return await request(self._opened(f"requesting {method}"), method, params or {}, context, options)
 
-    async def stream(self, method: str, params: Mapping[str, Any], receive: Callable[[Json], Awaitable[None]]) -> None:
-        """Send a request that lasts, and receive the notifications that belong to it until it ends; modern era.
-
-        Args:
-            method: Method, such as ``events/stream``.
-            params: Parameters.
-            receive: Called with each notification, in the task that waits for the end; what it raises ends the request.
-
-        Raises:
-            ServerUnavailableError: The server is unavailable, or was lost.
-            ServerRefusedError: The server responded with an error.
-            ServerAnswerError: The server violates the protocol.
-        """
+    async def stream(self, method: str, params: Mapping[str, Any], receive: NotificationReceiver) -> None:
+        """Send a request that lasts, and receive its notifications; see `bridge.client.connection.requests.stream`."""
         from bridge.client.connection.requests import stream  # noqa: PLC0415 - only for open connections
 
         await stream(self._opened(f"requesting {method}"), method, params, receive)

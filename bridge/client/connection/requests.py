@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
     from bridge.wire.received import Received
 
+    NotificationReceiver = Callable[[Json], Awaitable[None]]
     CallBeginner = Callable[[str, Mapping[str, Any], Json, ResultReceiver], "SentCall | None"]
 
 _T = TypeVar("_T")
@@ -208,10 +209,20 @@ def request(
     return _in_rounds(supervisor, phase, sending, ask, context, options)
 
 
-async def stream(
-    supervisor: Supervisor, method: str, params: Mapping[str, Any], receive: Callable[[Json], Awaitable[None]]
-) -> None:
-    """Send a request that lasts; see `bridge.client.connection.connection.Connection.stream`."""
+async def stream(supervisor: Supervisor, method: str, params: Mapping[str, Any], receive: NotificationReceiver) -> None:
+    """Send a request that lasts, and receive the notifications that belong to it until it ends (modern era).
+
+    Args:
+        supervisor: The supervisor of the connection.
+        method: Method, such as ``events/stream``.
+        params: Parameters.
+        receive: Called with each notification, in the task that waits for the end; what it raises ends the request.
+
+    Raises:
+        ServerUnavailableError: The server is unavailable, or was lost.
+        ServerRefusedError: The server responded with an error.
+        ServerAnswerError: The server violates the protocol.
+    """
     phase, failures, request = f"requesting {method}", supervisor.failures, PendingRequest()
     session = await supervisor.usable(phase, supervisor.config.connect_wait_seconds)
 

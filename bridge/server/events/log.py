@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from contextlib import suppress
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -51,17 +52,22 @@ class EventLog:
     """The events of one server.
 
     Args:
-        store: Keeps them.
+        make_store: Makes the store that keeps them, when it is first used.
     """
 
-    def __init__(self, store: EventStore) -> None:
-        self.store = store
+    def __init__(self, make_store: Callable[[], EventStore]) -> None:
+        self._make_store = make_store
         self._queue: deque[tuple[EventRecord, int]] = deque()
         self._queued_bytes = 0
         self._lock = Lock()
         self._writing = anyio.Lock()
         self._is_open = False
         self._waiting: set[Wakeup] = set()
+
+    @cached_property
+    def store(self) -> EventStore:
+        """The store."""
+        return self._make_store()
 
     # --- emission -----------------------------------------------------------------------------------------------------
 
@@ -150,13 +156,15 @@ class EventLog:
             try:
                 cursor = await self.store.newest() if cursor is None else cursor
                 await self.store.wait(cursor)
-                cursor = await self.store.newest()
+                newest = await self.store.newest()
             except EventStoreError as error:
                 _logger.warning("events of other processes cannot be read: %s", error)
                 cursor = None
                 await anyio.sleep(_RETRY_SECONDS)
                 continue
-            self.wake()
+            if newest != cursor:
+                cursor = newest
+                self.wake()
 
     async def close(self) -> None:
         """Store what is left, and close the store."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import anyio
 
@@ -13,33 +13,67 @@ from bridge.server.events.store import EventRecord, MemoryEventStore
 from bridge.server.limits.shares import Shares
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridge.events.event_type import Emission, EventType
     from bridge.events.occurrence import EventReader
     from bridge.events.source import Events
     from bridge.server.auth.access import Access
-    from bridge.server.core import ServerCore
+    from bridge.server.events.options import EventOptions
     from bridge.server.events.store import EventStore
+    from bridge.server.tasks.options import TaskOptions
+    from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.tools.context import InvocationContext
 
 
 class ServedEvents:
-    """The events of one server; a `bridge.events.event_type.EventSink`."""
+    """The events of one server; a `bridge.events.event_type.EventSink`.
 
-    def __init__(self, core: ServerCore) -> None:
-        self._core = core
-        self.options = core.event_options
-        self.log = EventLog(self._store())
+    Args:
+        name: Name of the server.
+        source: Returns the types of events.
+        options: The options.
+        task_options: Returns the options of tasks, beside which events are kept.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Callable[[], Events | None],
+        options: EventOptions,
+        task_options: Callable[[], TaskOptions],
+    ) -> None:
+        self._name = name
+        self._get_source = source
+        self._task_options = task_options
+        self.options = options
+        self.log = EventLog(self._store)
         self.shares = Shares(self.options.max_streams)
         """Open streams."""
         sinks.add(self)
 
     def _store(self) -> EventStore:
-        return MemoryEventStore(self.options)
+        """Return a store beside the tasks, so that one option keeps both."""
+        tasks = self._task_options().store
+        if tasks is None or not tasks.is_durable:
+            return MemoryEventStore(self.options)
+        if tasks.is_shared:
+            from bridge.server.events.redis_store import RedisEventStore  # noqa: PLC0415 - only with Redis
+
+            return RedisEventStore(cast("RedisTaskStore", tasks).url, self._name, self.options)
+        from bridge.server.tasks.sqlite_store import SqliteTaskStore  # noqa: PLC0415 - imports SQLite
+
+        if not isinstance(tasks, SqliteTaskStore):
+            return MemoryEventStore(self.options)
+        from bridge.server.events.sqlite_store import SqliteEventStore  # noqa: PLC0415 - as above
+
+        return SqliteEventStore(tasks, self.options)
 
     @property
     def _source(self) -> Events:
-        assert self._core.features.events is not None, "they are offered"
-        return self._core.features.events
+        source = self._get_source()
+        assert source is not None, "they are offered"
+        return source
 
     def emitted(self, feed: object, emission: Emission) -> None:
         """Take an event, if it is of a type of this server; in any thread."""

@@ -18,7 +18,7 @@ from pydantic_core import from_json, to_json
 from bridge.errors import BridgeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bridge.server.events.options import EventOptions
     from bridge.types import Json
@@ -107,7 +107,28 @@ class EventStore(Protocol):
         ...
 
     async def wait(self, cursor: str) -> None:
-        """Wait until there may be events after a position; only for a shared store."""
+        """Wait a while for events after a position; only for a shared store."""
+        ...
+
+    async def subscriptions(self) -> Mapping[str, bytes]:
+        """Return the stored subscriptions, by identifier."""
+        ...
+
+    async def save_subscription(self, identifier: str, record: bytes) -> None:
+        """Store a subscription, or replace it."""
+        ...
+
+    async def delete_subscription(self, identifier: str) -> None:
+        """Delete a subscription, if it exists."""
+        ...
+
+    async def leads(self, process: str, seconds: float) -> bool:
+        """Return True if a process delivers the events of this store to webhooks from now on, for a time.
+
+        Args:
+            process: Identifier of the process.
+            seconds: Time in seconds after which another one may.
+        """
         ...
 
     async def close(self) -> None:
@@ -137,6 +158,7 @@ class MemoryEventStore:
         self._records: deque[tuple[EventRecord, int]] = deque()
         self._first = 1
         """Number of the first kept event."""
+        self._subscriptions: dict[str, bytes] = {}
         self._bytes = 0
 
     async def open(self) -> None:
@@ -179,6 +201,22 @@ class MemoryEventStore:
     async def wait(self, cursor: str) -> None:
         """Refuse: no other process appends events."""
         raise NotImplementedError("events of one process are signalled by its log")
+
+    async def subscriptions(self) -> Mapping[str, bytes]:
+        """Return the stored subscriptions, by identifier."""
+        return dict(self._subscriptions)
+
+    async def save_subscription(self, identifier: str, record: bytes) -> None:
+        """Store a subscription, or replace it."""
+        self._subscriptions[identifier] = record
+
+    async def delete_subscription(self, identifier: str) -> None:
+        """Delete a subscription, if it exists."""
+        self._subscriptions.pop(identifier, None)
+
+    async def leads(self, process: str, seconds: float) -> bool:  # noqa: ARG002 - the protocol's
+        """Return True: there is no other process."""
+        return True
 
     async def close(self) -> None:
         """Keep the events, which a server that is started again has."""

@@ -111,7 +111,7 @@ async def test_a_poll_returns_the_events_after_a_cursor_that_a_subscription_sele
 async def test_a_poll_returns_as_many_events_as_were_asked_for_and_says_if_there_are_more() -> None:
     server = Server([numbered(), numbered("other")], name="events")
     async with connected(server) as connection:
-        cursor, seen = (await poll(connection))["cursor"], []
+        cursor, seen = (await poll(connection))["cursor"], list[int]()
         for value in range(450):
             server.emit("number" if value % 2 else "other", {"value": value})
         while True:
@@ -306,8 +306,8 @@ async def test_streams_are_bounded_in_number_and_size_and_closed_ones_do_not_cou
             await stream.next()
     server = Server(EventType(name="number"), name="events")
     async with connected(server) as connection:
+        params = {"name": "number", "arguments": {"text": "x" * 70_000}}
         with pytest.raises(ServerRefusedError, match="a subscription may take"):
-            params = {"name": "number", "arguments": {"text": "x" * 70_000}}
             await connection.stream("events/stream", params, receive_nothing)
 
 
@@ -322,7 +322,7 @@ async def test_a_server_that_ends_closes_its_streams_by_their_result() -> None:
 
         tasks.start_soon(follow)
         await stream.next()
-        server._dispatch.close()  # noqa: SLF001 - as transports do
+        server._dispatch.close()
         await ended.wait()
 
 
@@ -369,7 +369,7 @@ async def test_emitting_an_unknown_event_names_the_nearest() -> None:
 async def test_options_are_checked() -> None:
     for wrong in ({"kept_seconds": 0}, {"max_events": 0}, {"heartbeat_seconds": None}, {"max_streams": "7"}):
         with pytest.raises(DefinitionError, match=next(iter(wrong))):
-            EventOptions(**wrong)  # type: ignore[arg-type]  # that is tested
+            EventOptions(**wrong)
     with pytest.raises(DefinitionError, match="events is of the type EventOptions"):
         Server(numbered(), name="events", events=7)  # type: ignore[arg-type]  # as above
 
@@ -378,7 +378,7 @@ async def test_a_subscription_of_a_provider_is_polled_or_pushed() -> None:
     server = Server(numbered(), name="events", events=EventOptions(poll_seconds=0.01))
     async with McpToolProvider([ServerConfig(name="events", transport=MemoryTransport(server))]) as provider:
         for delivery in ("poll", "push", None):
-            async with provider.events.subscribe("number", delivery=delivery) as events:  # type: ignore[arg-type]
+            async with provider.events.subscribe("number", delivery=delivery) as events:
                 for value in range(3):
                     server.emit("number", {"value": value})
                 assert [(await anext(events)).data["value"] for _ in range(3)] == [0, 1, 2]
