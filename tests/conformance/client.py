@@ -25,7 +25,7 @@ from bridge import ClientHandlers, HttpTransport, InvocationContext, McpToolProv
 from bridge.client.auth.assertions import exchange_assertion
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.auth.store import STATE_VARIABLE
+from bridge.private_files import STATE_VARIABLE
 from bridge.tools import Elicitation, ElicitationAnswer, Root, Sampling, SamplingAnswer, UrlElicitation
 from tests.conformance import gateway
 

@@ -16,19 +16,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 from pydantic_core import to_json
 
-from bridge.client.auth.errors import UnauthorizedError
 from bridge.client.connection.direct_calls import TAKEN_SECONDS, DirectCall
-from bridge.client.connection.failures import is_bare_http_error
 from bridge.client.connection.handlers import QuestionRefusedError, UrlElicitations, answer_question
 from bridge.client.connection.list_methods import TOOLS, Listed
 from bridge.client.connection.listing import list_all_pages
-from bridge.client.connection.retries import UNAUTHORIZED, Sending
+from bridge.client.connection.retries import Sending
 from bridge.client.connection.running_call import Call, CallOptions
 from bridge.client.connection.tasks import AwaitedTask
 from bridge.errors import ArgumentProblem, ArgumentsError, ServerRefusedError, WireError
-from bridge.protocol.messages import ProtocolError
-from bridge.protocol.peer import PeerLostError, PendingRequest
-from bridge.protocol.results import InvalidResultError
+from bridge.protocol.peer import PendingRequest
 from bridge.protocol.versions import LOG_LEVEL_KEY, METHOD_NOT_FOUND, URL_ELICITATION_REQUIRED
 from bridge.telemetry import current
 from bridge.tools.context import InvocationContext
@@ -43,17 +39,15 @@ if TYPE_CHECKING:
     from bridge.client.connection.direct_calls import ResultReceiver
     from bridge.client.connection.list_methods import ListMethod
     from bridge.client.connection.session import Session
+    from bridge.client.connection.status import ServerInfo
     from bridge.client.connection.supervisor import Supervisor
     from bridge.types import Json
     from bridge.wire.received import Received
 
-    NotificationReceiver = Callable[[Json], Awaitable[None]]
     CallBeginner = Callable[[str, Mapping[str, Any], Json, ResultReceiver], "SentCall | None"]
 
 _T = TypeVar("_T")
 
-MAX_WAITING_NOTIFICATIONS = 1_000
-"""Maximum notifications of a request that wait to be received."""
 MAX_ROUNDS = 10
 """Maximum input rounds of one call, as in the SDKs."""
 
@@ -209,46 +203,6 @@ def request(
     return _in_rounds(supervisor, phase, sending, ask, context, options)
 
 
-async def stream(supervisor: Supervisor, method: str, params: Mapping[str, Any], receive: NotificationReceiver) -> None:
-    """Send a request that lasts, and receive the notifications that belong to it until it ends (modern era).
-
-    Args:
-        supervisor: The supervisor of the connection.
-        method: Method, such as ``events/stream``.
-        params: Parameters.
-        receive: Called with each notification, in the task that waits for the end; what it raises ends the request.
-
-    Raises:
-        ServerUnavailableError: The server is unavailable, or was lost.
-        ServerRefusedError: The server responded with an error.
-        ServerAnswerError: The server violates the protocol.
-    """
-    phase, failures, request = f"requesting {method}", supervisor.failures, PendingRequest()
-    session = await supervisor.usable(phase, supervisor.config.connect_wait_seconds)
-
-    def defer(message: Json) -> None:
-        if len(request.work) >= MAX_WAITING_NOTIFICATIONS:
-            request.fail(PeerLostError("its notifications are received too slowly"))
-        elif not request.is_over:
-            request.defer(partial(receive, message))
-
-    request.on_notification = defer
-    session.write(method, params, request)
-    try:
-        await session.finish(request)
-    except ProtocolError as error:
-        if request.status == UNAUTHORIZED:
-            raise failures.not_allowed(phase, UnauthorizedError(UNAUTHORIZED)) from error
-        if is_bare_http_error(error, request.status):
-            raise failures.lost(session, error, phase=phase) from error
-        raise failures.refused(phase, error, request.status, request.failure) from error
-    except PeerLostError as error:
-        session.suspect()
-        raise failures.lost(session, error, phase=phase) from error
-    except InvalidResultError as error:
-        raise failures.unreadable(phase, error) from error
-
-
 async def _in_rounds(
     supervisor: Supervisor,
     phase: str,
@@ -297,13 +251,26 @@ async def _after_visits(
 
 
 async def list_all(supervisor: Supervisor, method: ListMethod) -> Listed:
-    """List a server's tools, or other items; see `bridge.client.connection.connection.Connection.list_items`."""
+    """List a server's tools, or other items; see `bridge.client.connection.connection.Connection.list_items`.
+
+    The items of a server whose process is not needed now are those that were listed last.
+    """
+    if (kept := supervisor.definitions) is None:
+        return await _list_now(supervisor, method)
+    listed = None
+    if supervisor.is_idle and kept.info is not None:
+        listed = Listed([]) if _is_missing(method, kept.info) else kept.listed(method)
+    if listed is None:
+        listed = await _list_now(supervisor, method)
+        kept.keep(method, listed, None if supervisor.last is None else supervisor.last.info)
+    return listed
+
+
+async def _list_now(supervisor: Supervisor, method: ListMethod) -> Listed:
     phase, config = f"listing {method.noun}s", supervisor.config
     session = await supervisor.usable(phase, config.connect_wait_seconds)
     await supervisor.notified(config.connect_wait_seconds)
-    if method is not TOOLS and method.feature not in session.info.capabilities:
-        return Listed([])
-    if method.extension is not None and method.extension not in (session.info.capabilities.get("extensions") or {}):
+    if _is_missing(method, session.info):
         return Listed([])
     try:
         return await _repeatable(supervisor, phase, partial(list_all_pages, method=method))
@@ -311,6 +278,13 @@ async def list_all(supervisor: Supervisor, method: ListMethod) -> Listed:
         if error.code != METHOD_NOT_FOUND:
             raise
         return Listed([])
+
+
+def _is_missing(method: ListMethod, info: ServerInfo) -> bool:
+    """True if a server does not announce what a method lists."""
+    if method is not TOOLS and method.feature not in info.capabilities:
+        return True
+    return method.extension is not None and method.extension not in (info.capabilities.get("extensions") or {})
 
 
 async def _repeatable(

@@ -11,6 +11,8 @@ from secrets import token_hex
 from time import time
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from bridge.redis import connection_errors, redis_at
 from bridge.server.events.store import (
     EventStoreError,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from bridge.server.events.store import EventRecord
 
 _logger = logging.getLogger("bridge.server")
-_BLOCK_MILLISECONDS = 1_000
+_WAIT_SECONDS = 5.0
 _MILLISECONDS = 1000
 _APPEND = """
 local number
@@ -43,6 +45,7 @@ while true do
     redis.call('XDEL', KEYS[1], oldest[1])
 end
 redis.call('SET', KEYS[3], ARGV[3], 'NX')
+redis.call('PUBLISH', KEYS[1], '')
 return number
 """
 """Adds entries of numbers of their own, and drops those over the maxima."""
@@ -131,9 +134,12 @@ class RedisEventStore:
 
     async def wait(self, cursor: str) -> None:
         """Wait a while for events after a position."""
-        number = cursor.rpartition(".")[2]
         with _translated():
-            await self._redis.xread({self._keys[0]: f"{number}-0"}, count=1, block=_BLOCK_MILLISECONDS)
+            async with self._redis.channels.subscribed(self._keys[0]) as received:
+                with anyio.move_on_after(_WAIT_SECONDS):
+                    while await received.get() is None:  # it is subscribed, or may have missed messages
+                        if await self.newest() != cursor:
+                            return
 
     async def subscriptions(self) -> Mapping[str, bytes]:
         """Return the stored subscriptions, by identifier."""
