@@ -201,7 +201,9 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.events.source": "Events LocalEvents",
     },
     "bridge.client": {
-        "bridge.client.auth.grants": "AssertionExchange IdentityAssertion PerCaller SecretHeader TokenExchange",
+        "bridge.client.auth.grants": (
+            "AssertionExchange FileAssertion IdentityAssertion PerCaller SecretHeader TokenExchange"
+        ),
         "bridge.client.blocking": "BlockingToolProvider",
         "bridge.client.config.loading": "parse_config",
         "bridge.client.config.schema": "config_json_schema",
