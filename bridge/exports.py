@@ -153,6 +153,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
     "bridge.server": {
         "bridge.server.card": "ServerCard",
         "bridge.server.code.limits": "CodeLimits",
+        "bridge.server.events.options": "EventOptions",
         "bridge.server.features": "Features namespaced",
         "bridge.server.http.probes": "Probes",
         "bridge.server.lists.search": "ServerToolSearch",
@@ -191,6 +192,13 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.skills.folder": "FolderSkills skills_in",
         "bridge.skills.skill": "Skill SkillFile SkillMismatchError",
         "bridge.skills.source": "Skills",
+    },
+    "bridge.events": {
+        "bridge.client.events": "EventSubscription RemoteEvents",
+        "bridge.events.event_type": "EventType",
+        "bridge.events.function": "event",
+        "bridge.events.occurrence": "Event EventBatch EventReader EventRequest EventStream",
+        "bridge.events.source": "Events LocalEvents",
     },
     "bridge.client": {
         "bridge.client.auth.grants": (

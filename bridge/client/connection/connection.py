@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.running_call import CallOptions
     from bridge.client.connection.session import Session
     from bridge.client.connection.status import Era, MessageDirection, ServerInfo
+    from bridge.client.connection.streams import NotificationReceiver
     from bridge.client.connection.supervisor import Supervisor
     from bridge.errors import ServerError
     from bridge.tools.context import InvocationContext
@@ -350,6 +351,12 @@ class Connection:
         from bridge.client.connection.requests import request  # noqa: PLC0415 - only for open connections
 
         return await request(self._opened(f"requesting {method}"), method, params or {}, context, options)
+
+    async def stream(self, method: str, params: Mapping[str, Any], receive: NotificationReceiver) -> None:
+        """Send a request that lasts, and receive its notifications; see `bridge.client.connection.streams.stream`."""
+        from bridge.client.connection.streams import stream  # noqa: PLC0415 - only for open connections
+
+        await stream(self._opened(f"requesting {method}"), method, params, receive)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the server a notification of an extension, without waiting for it.

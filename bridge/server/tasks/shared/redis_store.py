@@ -77,6 +77,8 @@ class RedisTaskStore:
     is_shared = True
 
     def __init__(self, url: str) -> None:
+        self.url = url
+        """The URL, on which events are kept, too."""
         # Sessions have connections of their own: they may be on another Redis, and do not wait for large results.
         self._redis = redis_at(url, "a store of tasks on Redis", "tasks")
 
