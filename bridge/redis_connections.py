@@ -175,26 +175,28 @@ class Channels:
             if not self._received[name]:
                 del self._received[name]
                 unused.append(name)
-        if not self._received:
-            await self.close()
-        elif unused and self._pubsub is not None:
+        if unused and self._pubsub is not None:
             with suppress(RedisError, OSError):
                 await self._pubsub.unsubscribe(*unused)
 
     async def close(self) -> None:
         """Close the connection, which a further subscription opens again."""
-        reading, self._reading, self._pubsub = self._reading, None, None
+        (reading, self._reading), (pubsub, self._pubsub) = (self._reading, None), (self._pubsub, None)
         if reading is not None:
+            if pubsub is not None:
+                # redis-py may lose the cancellation.
+                await pubsub.aclose()  # type: ignore[no-untyped-call] # redis-py's
             reading.cancel()
             await asyncio.wait([reading])
         await self._redis.connection_pool.disconnect()
 
     async def _keep_reading(self) -> None:
-        while True:
+        reading = asyncio.current_task()
+        while self._reading is reading and self._received:
             try:
                 async with self._redis.pubsub() as pubsub:
                     await self._subscribe_all(pubsub)
-                    while True:
+                    while self._reading is reading:
                         if (message := await pubsub.get_message(timeout=_RECEIVE_SECONDS)) is not None:
                             self._take(message)
             except (RedisError, OSError) as error:
@@ -203,6 +205,8 @@ class Channels:
             finally:
                 self._pubsub = None
             await asyncio.sleep(_RECONNECT_SECONDS)
+        if self._reading is reading:
+            self._reading = None
 
     async def _subscribe_all(self, pubsub: PubSub) -> None:
         for name, each in self._received.items():
