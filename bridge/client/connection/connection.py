@@ -30,7 +30,7 @@ from bridge.portal import start_detached
 from bridge.protocol.messages import notification
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     import httpx2
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from bridge.client.connection.running_call import CallOptions
     from bridge.client.connection.session import Session
     from bridge.client.connection.status import Era, MessageDirection, ServerInfo
-    from bridge.client.connection.streams import NotificationReceiver
     from bridge.client.connection.supervisor import Supervisor
     from bridge.errors import ServerError
     from bridge.tools.context import InvocationContext
@@ -149,14 +148,12 @@ class Connection:
     @property
     def era(self) -> Era | None:
         """Era of the last handshake; None before the first."""
-        session = self._last_session
-        return session.era if session else None
+        return session.era if (session := self._last_session) else None
 
     @property
     def protocol_version(self) -> str | None:
         """MCP version of the last handshake; None before the first."""
-        session = self._last_session
-        return session.version if session else None
+        return session.version if (session := self._last_session) else None
 
     @property
     def server_info(self) -> ServerInfo | None:
@@ -352,7 +349,7 @@ class Connection:
 
         return await request(self._opened(f"requesting {method}"), method, params or {}, context, options)
 
-    async def stream(self, method: str, params: Mapping[str, Any], receive: NotificationReceiver) -> None:
+    async def stream(self, method: str, params: Mapping[str, Any], receive: Callable[[Json], Awaitable[None]]) -> None:
         """Send a request that lasts, and receive its notifications; see `bridge.client.connection.streams.stream`."""
         from bridge.client.connection.streams import stream  # noqa: PLC0415 - only for open connections
 
