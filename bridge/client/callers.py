@@ -367,6 +367,11 @@ class CallerConnections:
                 raise
             return stop
 
+    @property
+    def is_busy(self) -> bool:
+        """True while connections are used."""
+        return self._pool.is_busy
+
     async def aclose(self) -> None:
         """Close all connections."""
         await self._pool.aclose()

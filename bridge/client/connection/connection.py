@@ -141,6 +141,11 @@ class Connection:
         return self._events.state
 
     @property
+    def is_busy(self) -> bool:
+        """True while calls run, or wait for the server."""
+        return self._supervisor is not None and self._supervisor.is_busy
+
+    @property
     def last_error(self) -> ServerError | None:
         """Last error of the connection; None when it is ready again."""
         return self._events.last_error

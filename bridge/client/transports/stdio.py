@@ -84,6 +84,15 @@ class StdioTransport(Transport):
         """Kind of the link."""
         return StdioLink.kind
 
+    @property
+    def missing_program(self) -> str | None:
+        """The program, if it is a name that is not in the ``PATH`` of the child; None otherwise."""
+        from bridge.client.transports.process import child_environment  # noqa: PLC0415 - only when a session is opened
+
+        path = child_environment(self.inherit_env, self.env).get("PATH")
+        is_name = Path(self.command).name == self.command
+        return self.command if is_name and shutil.which(self.command, path=path) is None else None
+
     def redacted(self) -> str:
         """The command line without secrets."""
         return self.shown if self.shown is not None else redact_command((self.command, *self.args)).shown
