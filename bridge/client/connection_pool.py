@@ -97,6 +97,11 @@ class KeyedConnections(Generic[K]):
         """Maximum idle connections."""
         return MAX_IDLE_CONNECTIONS
 
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds after which an idle connection is closed."""
+        return MAX_IDLE_SECONDS
+
     @asynccontextmanager
     async def borrowed(self, key: K) -> AsyncIterator[Connection]:
         """Borrow the open connection of a key.
@@ -146,7 +151,7 @@ class KeyedConnections(Generic[K]):
 
     def drop_idle(self) -> None:
         """Close the connections that were idle for too long, and the oldest ones beyond the maximum."""
-        latest = monotonic() - MAX_IDLE_SECONDS
+        latest = monotonic() - self.idle_seconds
         if self._is_closed or len(self._entries) > self.max_idle:
             idle = [key for key, entry in self._entries.items() if not entry.users]
             for key in idle if self._is_closed else self._surplus(idle):

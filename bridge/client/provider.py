@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import anyio
 
+from bridge.client.caller_processes import CallerProcesses
 from bridge.client.callers import CallerConnections
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.processes import Processes
@@ -58,8 +59,7 @@ class McpToolProvider(TaskStarter):
     Args:
         servers: A configuration, servers, connections, a URL, or the path of an ``mcp.json`` (``mcp.json#name`` selects
             one of its servers) or of a Python file with tools. A connection that is already open is not closed.
-        handlers: Handlers for server requests (sampling, elicitation); None for none. Connections that are passed in
-            keep their own.
+        handlers: Handlers for server requests (sampling, elicitation), except of connections that are passed in.
         filter: Selects tools among those that the configuration allows; None for all.
         name_mapper: Returns a tool's local name; None for its own name after the configured prefix.
         prefix: When the server's name is prepended to tool names: ``always``, ``on_collision`` (only if another tool
@@ -185,11 +185,7 @@ class McpToolProvider(TaskStarter):
         return UnknownToolError(name, near or nearest(name, (tool.name for tool in self.tools), 3), problems)
 
     def set_filter(self, filter: ToolFilter | None) -> None:  # noqa: A002 - LangChain4j's word
-        """Use another filter from now on; listeners are notified of the tools that it adds and removes.
-
-        Args:
-            filter: Selects tools among those that the configuration allows; None for all.
-        """
+        """Use another filter, as for the constructor; listeners are notified of the tools that it adds and removes."""
         before, self._catalog_rules = self._catalog_rules, replace(self._catalog_rules, filter=filter)
         try:
             self._rebuild("tools")
@@ -347,14 +343,15 @@ class McpToolProvider(TaskStarter):
         return upstream
 
     def _callers(self, config: ServerConfig) -> CallerConnections | None:
-        auths = None if self._caller_auths is None else self._caller_auths(config)
+        auths: CallerAuths | None = CallerProcesses()
+        if config.process_per is None:
+            auths = None if self._caller_auths is None else self._caller_auths(config)
         return None if auths is None else CallerConnections(config, self._connect, auths)
 
     def _connect(self, config: ServerConfig, auth: httpx2.Auth | None = None) -> Connection:
         if auth is None and self._auth is not None:
             auth = self._auth(config)
-        processes = self._processes
-        return Connection(config, handlers=self._handlers, reconnect=self._reconnect, auth=auth, processes=processes)
+        return Connection(config, self._processes, handlers=self._handlers, reconnect=self._reconnect, auth=auth)
 
     async def _start(self, upstreams: list[Upstream], *, wait: bool) -> None:
         self._defers_naming = wait  # to assign names once, not after each server

@@ -111,6 +111,7 @@ class Upstream:
                 fetch=partial(self._fetch, fetchers[feature]),
                 changed=partial(changed, feature),
                 idle=self._drop_idle,
+                idle_seconds=self.config.idle_seconds,
             )
             for feature in FEATURES
         }

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -51,7 +51,12 @@ class Manager:
         self._receiver.settimeout(DEADLINE_SECONDS)
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/mcp"
-        self.environment = {**os.environ, "NOTIFY_SOCKET": str(folder / "notify"), "LISTEN_FDS": "1", "BRIDGE_LOG_LEVEL": "info"}
+        self.environment = {
+            **os.environ,
+            "NOTIFY_SOCKET": str(folder / "notify"),
+            "LISTEN_FDS": "1",
+            "BRIDGE_LOG_LEVEL": "info",
+        }
 
     @contextmanager
     def started(self, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
@@ -116,31 +121,32 @@ async def test_a_service_says_when_it_serves_on_the_given_socket_and_when_it_sto
 
 async def test_no_call_is_lost_while_a_service_is_replaced(manager: Manager) -> None:
     """The manager keeps the socket: calls wait in its queue until the next process accepts them."""
-    served, results, is_over = ("servers/calculator.py",), list[Any](), False
+    served = ("servers/calculator.py",)
+    begun, restarted = anyio.Event(), anyio.Event()
+    outcomes: list[tuple[bool | None, bool]] = []
 
     async def call_again_and_again() -> None:
-        while not is_over:
+        calls_after_restart = 0
+        while calls_after_restart < 20:
             async with Client(manager.url) as client:
                 for number in range(5):
                     result = await client.call_tool("add", {"a": number, "b": 1})
-                    results.append((result.is_error, result.structured_content))
+                    outcomes.append((result.is_error, result.structured_content == {"result": number + 1}))
+                    calls_after_restart += restarted.is_set()
+            begun.set()
 
-    with anyio.fail_after(120):
+    with anyio.fail_after(120), ExitStack() as services:
         async with anyio.create_task_group() as tasks:
-            with manager.started(*served) as before:
-                manager.received("READY=1")
-                tasks.start_soon(call_again_and_again)
-                while not results:
-                    await anyio.lowlevel.checkpoint()
-                before.send_signal(signal.SIGTERM)
-                assert await anyio.to_thread.run_sync(before.wait) == 0
-            answered = len(results)
-            with manager.started(*served):
-                await anyio.to_thread.run_sync(manager.received, "READY=1")
-                while len(results) < answered + 20:
-                    await anyio.lowlevel.checkpoint()
-                is_over = True
-    assert {is_error for is_error, _ in results} == {False}
+            before = services.enter_context(manager.started(*served))
+            manager.received("READY=1")
+            tasks.start_soon(call_again_and_again)
+            await begun.wait()
+            before.send_signal(signal.SIGTERM)
+            assert await anyio.to_thread.run_sync(before.wait) == 0
+            services.enter_context(manager.started(*served))
+            await anyio.to_thread.run_sync(manager.received, "READY=1")
+            restarted.set()
+    assert set(outcomes) == {(False, True)}
 
 
 @pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["one process", "workers"])
@@ -177,6 +183,29 @@ async def test_sighup_reloads_a_configuration_as_a_whole_or_not_at_all_and_runni
         assert process.wait(60) == 0
 
 
+TERMINAL = """
+import os, pty, sys
+keeping, slave = pty.openpty()
+os.set_inheritable(keeping, True)  # or the terminal would be closed
+os.setsid()
+os.close(os.open(os.ttyname(slave), os.O_RDWR))  # it is now the terminal of this session
+os.execv(sys.executable, [sys.executable, "-m", "bridge", *sys.argv[1:]])
+"""
+
+
+def test_at_a_terminal_sighup_is_its_end(manager: Manager, tmp_path: Path) -> None:
+    path = configuration(tmp_path / "mcp.json", one=ONE)
+    command = [sys.executable, "-c", TERMINAL, "serve", str(path), "--transport", "http", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, env=manager.environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            manager.received("READY=1")
+            process.send_signal(signal.SIGHUP)
+            manager.received("STOPPING=1")
+            assert process.wait(DEADLINE_SECONDS) == 0
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize(
     ("entry", "code", "said"),
     [
@@ -197,4 +226,4 @@ def test_check_says_what_would_not_be_served(
 
 def test_check_reports_a_file_that_cannot_be_read(run: Run, directory: Path) -> None:
     (directory / "mcp.json").write_text("{")
-    assert run("serve", "mcp.json", "--transport", "http", "--check").returncode == 2
+    assert run("serve", "mcp.json", "--transport", "http", "--check").returncode == 1

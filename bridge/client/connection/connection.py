@@ -57,20 +57,20 @@ class Connection:
 
     Args:
         config: The server: its transport and settings.
+        processes: What child processes share with those of other connections; None for nothing.
         handlers: Handlers of server requests; None for none.
         reconnect: Reconnection delays and health checks.
         auth: Authentication of HTTP requests; None to use the configuration.
-        processes: What child processes share with those of other connections; None for nothing.
     """
 
     def __init__(
         self,
         config: ServerConfig,
+        processes: Processes | None = None,
         *,
         handlers: ClientHandlers | None = None,
         reconnect: ReconnectPolicy | None = None,
         auth: httpx2.Auth | None = None,
-        processes: Processes | None = None,
     ) -> None:
         self.config = config
         self._processes = processes or Processes()
