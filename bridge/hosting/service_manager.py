@@ -99,7 +99,7 @@ def _bound(descriptor: int) -> socket.socket:
     try:
         made = socket.socket(fileno=descriptor)
     except OSError as error:
-        raise HostingError(f"the file descriptor {descriptor} of the service manager is no socket") from error
+        raise HostingError(f"the file descriptor {descriptor} of the service manager is not a socket") from error
     made.set_inheritable(False)
     made.setblocking(False)
     if made.family not in {socket.AF_INET, socket.AF_INET6} or not made.getsockopt(

@@ -1,4 +1,4 @@
-"""What targets serve, and how it is reloaded."""
+"""Features that are served, with their lifespan and their reload."""
 
 from __future__ import annotations
 
