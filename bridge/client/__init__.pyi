@@ -3,6 +3,7 @@
 from bridge.client.auth.grants import (
     AssertionExchange,
     ClientCredentials,
+    FileAssertion,
     IdentityAssertion,
     OAuthLogin,
     PerCaller,
@@ -44,6 +45,7 @@ __all__ = [
     "ConnectionState",
     "ConnectionStatus",
     "DetachedTools",
+    "FileAssertion",
     "HttpTransport",
     "IdentityAssertion",
     "InputDefinition",
