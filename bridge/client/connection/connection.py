@@ -230,7 +230,7 @@ class Connection:
         self._events.wanted.unwatch(uri)
 
     def on_message(self, listener: Callable[[MessageDirection, str], None]) -> Callable[[], None]:
-        """Call a listener with the direction and the JSON of each message of sessions opened from now on, as `on_state`."""
+        """Call a listener with direction and JSON of each message of sessions opened from now on, as `on_state`."""
         return self._events.message_listeners.add(listener)
 
     async def list_tools(self) -> ToolListing:
