@@ -3,6 +3,7 @@
 from bridge.client.auth.grants import (
     AssertionExchange,
     ClientCredentials,
+    FileAssertion,
     IdentityAssertion,
     OAuthLogin,
     PerCaller,
@@ -29,6 +30,7 @@ from bridge.client.tasks.remote_task import RemoteTask
 from bridge.client.tool_catalog import RemoteName, ServerStatus, ToolsChange
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.memory import MemoryTransport
+from bridge.client.transports.process_limits import ProcessLimits
 from bridge.client.transports.stdio import StdioTransport
 from bridge.client.transports.transport import UnusableTransport
 
@@ -43,6 +45,7 @@ __all__ = [
     "ConnectionState",
     "ConnectionStatus",
     "DetachedTools",
+    "FileAssertion",
     "HttpTransport",
     "IdentityAssertion",
     "InputDefinition",
@@ -51,6 +54,7 @@ __all__ = [
     "MemoryTransport",
     "OAuthLogin",
     "PerCaller",
+    "ProcessLimits",
     "ProcessOptions",
     "ReconnectPolicy",
     "RemoteExecutor",
