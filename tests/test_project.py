@@ -144,6 +144,7 @@ ELSEWHERE = {
         "mcp_proxy",
         "mkdocs",
         "playwright",
+        "PIL",
         "sentence_transformers",
         "xllamacpp",
     },
