@@ -159,6 +159,7 @@ class WorkerChannel:
         self._channel = channel
         self._is_ending = is_ending
         self._metrics = metrics
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._writing = Lock()
         self._asking = Lock()
         self._given: Queue[Mapping[str, str]] = Queue()
@@ -170,7 +171,11 @@ class WorkerChannel:
         Thread(target=self._listen, name="bridge-worker", daemon=True).start()
 
     def opened(self, processes: int) -> None:
-        """Report that requests are served, and the number of servers that this process starts as processes."""
+        """Report that requests are served, and the number of servers that this process starts as processes.
+
+        Called in the event loop, of which signs of life are sent from now on.
+        """
+        self._loop = asyncio.get_running_loop()
         self._tell({"say": "opened", "processes": processes})
 
     async def reload(self) -> None:
@@ -246,6 +251,9 @@ class WorkerChannel:
                         self._end(number)
                     case {"give": "metrics"}:
                         self._tell({"metrics": "" if self._metrics is None else self._metrics()[0].decode()})
+                    case {"give": "pulse"} if self._loop is not None:
+                        with suppress(RuntimeError):  # it has been closed
+                            self._loop.call_soon_threadsafe(self._tell, {"say": "pulse"})
                     case {"metrics of all": texts}:
                         self._given.put(texts)
                     case {"updated": uri}:

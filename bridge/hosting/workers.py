@@ -107,7 +107,7 @@ class _Workers:
             loop.add_signal_handler(ending, self._signalled, ending)
         for hangup in hangup_signals():
             loop.add_signal_handler(hangup, self._hung_up if has_terminal() else self.reload)
-        background = [loop.create_task(service_manager().watch())]
+        background = [loop.create_task(service_manager().watch()), loop.create_task(self._watch())]
         if self._changes is not None:
             background.append(loop.create_task(self._follow(self._changes())))
         # One worker starts first, so that an error in the command line is printed once.
@@ -120,6 +120,13 @@ class _Workers:
         for task in background:
             task.cancel()
         return self._code
+
+    async def _watch(self) -> None:
+        """Kill workers whose event loops hang, if the service manager expects signs of life."""
+        while (seconds := service_manager().watchdog_seconds) is not None:
+            for worker in tuple(self._all):
+                worker.check()
+            await asyncio.sleep(seconds)
 
     async def _follow(self, changes: AsyncIterator[object]) -> None:
         async for _ in changes:
@@ -269,10 +276,20 @@ class _Worker:
         self._reader = reader
         self._writer = writer
         self._asked: asyncio.Future[str] | None = None
+        self._is_silent = False
 
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message; ignored if the worker has ended."""
         self._writer.write(json.dumps(message).encode() + b"\n")
+
+    def check(self) -> None:
+        """Kill the worker if its event loop has not run since the last check."""
+        if self._is_silent:
+            print_message(f"worker {self.number} does not respond; killing it", "error")
+            self.process.kill()
+        elif self.has_opened:
+            self._is_silent = True
+            self.tell({"give": "pulse"})
 
     def replace_by(self, worker: _Worker) -> None:
         """Drain, since another worker serves instead."""
@@ -316,6 +333,8 @@ class _Worker:
                         self.has_opened = True
                         self.opening.set_result(True)
                         workers.opened(self.number, processes)
+                    case {"say": "pulse"}:
+                        self._is_silent = False
                     case {"give": "metrics of all"}:
                         tasks.create_task(self._give_metrics(workers))
                     case {"updated": uri}:
