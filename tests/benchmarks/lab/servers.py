@@ -106,8 +106,6 @@ class LabServer(HttpServer):
         self._session_id = None
 
 
-
-
 def _bridge(port: int, workers: int, sessions: bool, _folder: Path, _shop: Shop) -> list[str]:  # noqa: FBT001 - as all
     words = ["-m", "bridge", "serve", f"{_MODULE}.bridge_tools:SHOP", "--transport", "http", "--port", str(port)]
     return [lab_python(), *words, "--workers", str(workers), "--log-level", "error"]

@@ -98,7 +98,9 @@ def measure(seconds: float) -> list[Section]:
                 known = everyone if era is Era.MODERN else [name for name in everyone if name != LIMIT]
                 _compare(section, used, known, era, workers, seconds)
                 sections.append(section)
-        section = Section("Search and cart alone", *COLUMNS, first=f"{USERS} users, search and cart, {Era.MODERN.value}")
+        section = Section(
+            "Search and cart alone", *COLUMNS, first=f"{USERS} users, search and cart, {Era.MODERN.value}"
+        )
         _compare(section, used, [BRIDGE, TYPESCRIPT, TOOLBOX, LIMIT], Era.MODERN, 1, seconds, tools=("search", "cart"))
         sections.append(section)
     return sections
