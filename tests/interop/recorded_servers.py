@@ -111,7 +111,6 @@ SERVERS: dict[str, RecordedServer] = {
             ("get-annotated-message", {"messageType": "error", "includeImage": True}),
             ("get-resource-links", {"count": 2}),
             ("get-structured-content", {"location": "Chicago"}),
-            ("no-such-tool", {}),
         ),
     ),
     "filesystem": RecordedServer(
