@@ -94,6 +94,26 @@ def _repository(folder: Path) -> None:
     (folder / "a.txt").write_text("one\ntwo\n", encoding="utf-8")
 
 
+def _ext_apps() -> dict[str, RecordedServer]:
+    """Return servers of the extension for apps, whose results have structured content."""
+    calls: dict[str, list[tuple[str, dict[str, Any]]]] = {
+        "budget-allocator": [("get-budget-data", {})],
+        "cohort-heatmap": [("get-cohort-data", {"metric": "none"})],
+        "customer-segmentation": [("get-customer-data", {"segment": "none"})],
+        "scenario-modeler": [("get-scenario-data", {})],
+        "sheet-music": [("play-sheet-music", {"abcNotation": "X:1\nK:C\nCDEF|"})],
+        "threejs": [("learn_threejs", {}), ("show_threejs_scene", {"height": 200})],
+        "transcript": [("transcribe", {})],
+        "shadertoy": [("render-shadertoy", {"fragmentShader": "void mainImage(out vec4 c, in vec2 p) {}"})],
+    }
+    return {
+        name: RecordedServer(
+            command=_npm(f"@modelcontextprotocol/server-{name}", _EXT_APPS, "--stdio"), calls=_steps(*its)
+        )
+        for name, its in calls.items()
+    }
+
+
 _IDENTITY = {"NAME": "Ada", "EMAIL": "ada@example.org", "DATE": _COMMIT_AT}
 _ADA = {"name": "Ada", "entityType": "person", "observations": ["writes programs"]}
 _BOB = {"name": "Bob", "entityType": "person", "observations": []}
@@ -181,21 +201,7 @@ SERVERS: dict[str, RecordedServer] = {
         command=_npm("@modelcontextprotocol/server-github", "2025.4.8"),
         calls=_steps(("create_issue", {"owner": "a"}), ("get_issue", {})),
     ),
-    **{
-        name: RecordedServer(
-            command=_npm(f"@modelcontextprotocol/server-{name}", _EXT_APPS, "--stdio"), calls=_steps(*calls)
-        )
-        for name, calls in {
-            "budget-allocator": [("get-budget-data", {})],
-            "cohort-heatmap": [("get-cohort-data", {"metric": "none"})],
-            "customer-segmentation": [("get-customer-data", {"segment": "none"})],
-            "scenario-modeler": [("get-scenario-data", {})],
-            "sheet-music": [("play-sheet-music", {"abcNotation": "X:1\nK:C\nCDEF|"})],
-            "threejs": [("learn_threejs", {}), ("show_threejs_scene", {"height": 200})],
-            "transcript": [("transcribe", {})],
-            "shadertoy": [("render-shadertoy", {"fragmentShader": "void mainImage(out vec4 c, in vec2 p) {}"})],
-        }.items()
-    },
+    **_ext_apps(),
     "time": RecordedServer(
         command=_pypi("mcp-server-time", "2026.10.19"),
         calls=_steps(

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from bridge import ServerConfig, StdioTransport
@@ -36,12 +37,16 @@ def test_there_are_enough_servers() -> None:
     assert len(SERVERS) >= LEAST_SERVERS
 
 
-@asynccontextmanager
-async def connected(command: list[str], folder: Path, server: RecordedServer, era: Any) -> AsyncIterator[Connection]:
-    """Connect to a server over stdio, after its folder was filled anew."""
+def filled_anew(folder: Path, server: RecordedServer) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     server.prepare(folder)
+
+
+@asynccontextmanager
+async def connected(command: list[str], folder: Path, server: RecordedServer, era: Any) -> AsyncIterator[Connection]:
+    """Connect to a server over stdio, after its folder was filled anew."""
+    await anyio.to_thread.run_sync(filled_anew, folder, server)
     environment = {name: text.replace("{folder}", str(folder)) for name, text in server.environment.items()}
     environment["PYTHONPATH"] = str(ROOT)  # of the gateway
     transport = StdioTransport(command[0], args=tuple(command[1:]), cwd=str(folder), env=environment)

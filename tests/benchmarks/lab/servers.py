@@ -106,27 +106,27 @@ class LabServer(HttpServer):
         self._session_id = None
 
 
-def _bridge(port: int, workers: int, sessions: bool, _folder: Path, _shop: Shop) -> list[str]:  # noqa: FBT001 - as all
+def _bridge(port: int, workers: int, sessions: bool, _folder: Path, _shop: Shop) -> list[str]:
     words = ["-m", "bridge", "serve", f"{_MODULE}.bridge_tools:SHOP", "--transport", "http", "--port", str(port)]
     return [lab_python(), *words, "--workers", str(workers), "--log-level", "error"]
 
 
 def _python(peer: str) -> Callable[[int, int, bool, Path, Shop], list[str]]:
-    def command(port: int, workers: int, sessions: bool, _folder: Path, _shop: Shop) -> list[str]:  # noqa: FBT001 - as all
+    def command(port: int, workers: int, sessions: bool, _folder: Path, _shop: Shop) -> list[str]:
         options = ["sessions"] if sessions else []
         return [lab_python(), "-m", f"{_MODULE}.peer_servers", peer, str(port), str(workers), *options]
 
     return command
 
 
-def _typescript(port: int, workers: int, sessions: bool, _folder: Path, _shop: Shop) -> list[str]:  # noqa: FBT001 - as all
+def _typescript(port: int, workers: int, sessions: bool, _folder: Path, _shop: Shop) -> list[str]:
     packages = npm_packages("npm-lab", *TYPESCRIPT_SERVER_PACKAGES)
     script = Path(__file__).with_name("typescript_server.mjs")
     options = ["sessions"] if sessions else []
     return [str(shutil.which("node")), str(script), str(packages), str(port), str(workers), *options]
 
 
-def _toolbox(port: int, _workers: int, _sessions: bool, folder: Path, shop: Shop) -> list[str]:  # noqa: FBT001 - as all
+def _toolbox(port: int, _workers: int, _sessions: bool, folder: Path, shop: Shop) -> list[str]:
     python = Path(python_with("toolbox-server", TOOLBOX_VERSION))
     (program,) = python.parents[1].glob("lib/python*/site-packages/toolbox_server/bin/toolbox")
     file = folder / "tools.yaml"

@@ -179,7 +179,7 @@ def _requests(
     name: str, server: LabServer, era: Era, sessions: Sequence[str | None], tools: Sequence[str]
 ) -> list[bytes]:
     """Return requests of all users in turn, each tool after the other, with IDs that differ."""
-    raw = []
+    raw: list[bytes] = []
     for turn in range(_ROUNDS):
         for user in range(USERS):
             for tool in tools:
