@@ -26,6 +26,7 @@ from tests.benchmarks.load import (
     latency,
     lists,
     peers,
+    redis_use,
     sessions,
     soak,
 )
@@ -59,6 +60,7 @@ def main() -> None:
         "lists": lambda: [lists.measure(options.tools)],
         "breakdown": lambda: breakdown.measure(options.round_calls),
         "lab": lambda: lab.measure(options.lab_seconds),
+        "redis": lambda: redis_use.measure(options.redis_calls),
     }
     _allow_files()
     sys.stdout.write(f"Python {platform.python_version()} on {os.cpu_count()} cores of {platform.machine()}\n")
@@ -91,6 +93,7 @@ def _options() -> argparse.Namespace:
         "lists",
         "breakdown",
         "lab",
+        "redis",
     ]
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description="What a server bears.")
     parser.add_argument("sections", nargs="*", choices=[*names, []], help="which ones; all where none is named")
@@ -108,6 +111,7 @@ def _options() -> argparse.Namespace:
         ("--reads", 10, "reads of large contents through each gateway"),
         ("--tools", 10_000, "tools of the server that has many"),
         ("--round-calls", 1000, "calls of each round of the breakdown"),
+        ("--redis-calls", 20_000, "calls of which the commands to Redis are counted"),
         ("--lab-seconds", 8, "seconds of each server of the lab"),
     ):
         parser.add_argument(option, type=int, default=default, help=f"{what} (default: {default:,})")
