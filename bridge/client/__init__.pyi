@@ -3,6 +3,7 @@
 from bridge.client.auth.grants import (
     AssertionExchange,
     ClientCredentials,
+    FileAssertion,
     IdentityAssertion,
     OAuthLogin,
     PerCaller,
@@ -16,6 +17,7 @@ from bridge.client.config.servers import ServerConfig, ServersConfig
 from bridge.client.config.variables import InputDefinition, InputSource
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.handlers import ClientHandlers
+from bridge.client.connection.processes import ProcessOptions
 from bridge.client.connection.running_call import CallOptions
 from bridge.client.connection.status import ConnectionState, ConnectionStatus, ReconnectPolicy, ServerInfo, ToolListing
 from bridge.client.prompts import RemotePrompts
@@ -42,6 +44,7 @@ __all__ = [
     "ConnectionState",
     "ConnectionStatus",
     "DetachedTools",
+    "FileAssertion",
     "HttpTransport",
     "IdentityAssertion",
     "InputDefinition",
@@ -50,6 +53,7 @@ __all__ = [
     "MemoryTransport",
     "OAuthLogin",
     "PerCaller",
+    "ProcessOptions",
     "ReconnectPolicy",
     "RemoteExecutor",
     "RemoteName",
