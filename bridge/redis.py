@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -23,6 +24,12 @@ _BLOCKING_TIMEOUT_SECONDS = 30.0
 _HEALTH_CHECK_SECONDS = 30
 _UNFIT = re.compile(r"(.* caused error: \(.)?(BUSY|MISCONF|NOREPLICAS) ", re.DOTALL)
 """Error replies to any command, perhaps in a pipeline, while Redis cannot serve commands."""
+
+
+_CLUSTER_MODE = (
+    "it is in cluster mode, and scripts change keys together that a cluster keeps apart; use a Redis without it, for "
+    "availability with replicas"
+)
 
 
 class RedisUnreachableError(BridgeError):
@@ -120,11 +127,12 @@ def unreachable(url: str, error: Exception) -> RedisUnreachableError:
 
 
 async def check_reachable(url: str) -> None:
-    """Check that Redis responds to PING.
+    """Check that Redis responds to PING, and is not in cluster mode.
 
     Raises:
         MissingExtraError: The package ``redis`` is not installed.
-        RedisUnreachableError: Redis does not respond, or the URL is invalid; the message contains no credentials.
+        RedisUnreachableError: Redis does not respond, is in cluster mode, or the URL is invalid; the message has no
+            credentials.
     """
     try:
         redis = redis_at(url)
@@ -132,6 +140,9 @@ async def check_reachable(url: str) -> None:
         raise RedisUnreachableError(f"invalid Redis URL: {error}") from None
     try:
         await redis.ping()
+        with suppress(response_errors()):  # a user may be allowed only what is needed
+            if (await redis.info("cluster")).get("cluster_enabled"):
+                raise RedisUnreachableError(f"Redis at {redacted_url(url)} cannot be used: {_CLUSTER_MODE}")
     except connection_errors() as error:
         raise unreachable(url, error) from None
     finally:

@@ -1,7 +1,7 @@
-"""How many replicas a load needs, and whether an autoscaler follows it: docs/deploying/scale.md explains the figures.
+"""Replicas that a load needs, and how an autoscaler follows it; docs/deploying/scale.md explains the figures.
 
-    python examples/capacity.py 1000 10000 100000
-    python examples/capacity.py 1000 10000 --simulate
+python examples/capacity.py 1000 10000 100000
+python examples/capacity.py 1000 10000 --simulate
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def simulate(call: Call, low: int, high: int) -> None:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("loads", type=int, nargs="+", help="calls a second")
+    parser.add_argument("loads", type=int, nargs="*", default=[1000, 10_000, 100_000], help="calls a second")
     parser.add_argument("--cpu-ms", type=float, default=0.3, help="processor time of a call (default: %(default)s)")
     parser.add_argument("--wait-ms", type=float, default=20, help="time a call waits for others (default: %(default)s)")
     parser.add_argument("--simulate", action="store_true", help="let the load rise from the first to the last")

@@ -22,15 +22,17 @@ class RedisServer:
 
     Args:
         folder: Its working directory.
+        options: Further options of the command.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         program = shutil.which("redis-server")
         if program is None:
             pytest.skip("redis-server is not installed")
         port = free_port()
         self.url = f"redis://127.0.0.1:{port}/0"
         self._command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+        self._command += options
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -61,9 +63,9 @@ class RedisServer:
 
 
 @contextmanager
-def redis_server(folder: Path) -> Iterator[RedisServer]:
+def redis_server(folder: Path, *options: str) -> Iterator[RedisServer]:
     """Run a Redis in this block."""
-    server = RedisServer(folder)
+    server = RedisServer(folder, *options)
     server.start()
     try:
         yield server

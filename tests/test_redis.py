@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from bridge.redis import RedisUnreachableError, check_reachable, is_redis_url, redacted_url
+from tests.redis_server import redis_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.anyio
@@ -11,6 +17,15 @@ async def test_a_redis_that_cannot_be_used_is_told_without_its_password(url: str
     with pytest.raises(RedisUnreachableError, match=r"cannot be used|invalid Redis URL") as told:
         await check_reachable(url)
     assert "secret" not in str(told.value)
+
+
+@pytest.mark.anyio
+async def test_a_redis_in_cluster_mode_is_refused_with_the_reason(tmp_path: Path) -> None:
+    refused = pytest.raises(RedisUnreachableError, match="it is in cluster mode, and scripts change keys together")
+    with redis_server(tmp_path, "--cluster-enabled", "yes") as redis, refused:
+        await check_reachable(redis.url)
+    with redis_server(tmp_path) as redis:
+        await check_reachable(redis.url)
 
 
 def test_the_place_of_a_redis_holds_no_secret() -> None:

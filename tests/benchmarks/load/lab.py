@@ -34,8 +34,17 @@ if TYPE_CHECKING:
 
     from tests.benchmarks.lab.servers import LabServer, Shop
 
-COLUMNS = ("requests/s", "p50", "p95", "p99", "processor time each", "beyond the tools", "memory", "errors")
+COLUMNS = ("calls/s", "p50", "p95", "p99", "processor", "beyond tools", "memory", "errors")
 WORKERS = (1, 2)
+_ALONE = f"{USERS} users, search and cart alone"
+
+
+def _heading(era: Era, workers: int) -> str:
+    return f"{USERS} users, {era.value}, {workers} process{'es' if workers > 1 else ''}"
+
+
+HEADINGS = (*(_heading(era, workers) for workers in WORKERS for era in Era), _ALONE)
+"""Headings of the first columns of the tables."""
 _FIRST_ID = 1000
 _ROUNDS = 10
 """Requests of each user and tool, before they repeat."""
@@ -93,14 +102,12 @@ def measure(seconds: float) -> list[Section]:
         everyone = [name for name in servers.SERVERS if name != TOOLBOX]
         for workers in WORKERS:
             for era in Era:
-                first = f"{USERS} users, {era.value}, {workers} process{'es' if workers > 1 else ''}"
-                section = Section("Search, cart, checkout and a computation", *COLUMNS, first=first)
+                title = "Search, cart, checkout and a computation"
+                section = Section(title, *COLUMNS, first=_heading(era, workers))
                 known = everyone if era is Era.MODERN else [name for name in everyone if name != LIMIT]
                 _compare(section, used, known, era, workers, seconds)
                 sections.append(section)
-        section = Section(
-            "Search and cart alone", *COLUMNS, first=f"{USERS} users, search and cart, {Era.MODERN.value}"
-        )
+        section = Section("Two of them, 2026-07-28, 1 process", *COLUMNS, first=_ALONE)
         _compare(section, used, [BRIDGE, TYPESCRIPT, TOOLBOX, LIMIT], Era.MODERN, 1, seconds, tools=("search", "cart"))
         sections.append(section)
     return sections
