@@ -39,7 +39,7 @@ GRANTS: Mapping[str, Mapping[str, Any]] = {
 }
 """Authentication at the server, by scenario: of the gateway itself, or of its caller."""
 LOGIN = {"type": "login", "per": "caller"}
-"""That of the other scenarios with authorization."""
+"""Authentication in the other scenarios with authorization."""
 KEYS = {
     "issuer": "issuer",
     "client_id": "clientId",
