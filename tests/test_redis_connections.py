@@ -113,6 +113,25 @@ async def test_channels_are_subscribed_again_after_an_outage(redis: RedisServer)
             with Redis.from_url(redis.url) as other:
                 other.publish(name, b"\xff")
             assert await received.get() == b"\xff"
+        redis.end()  # while there is no subscription
+        redis.start()
+        async with client.channels.subscribed(name) as received:
+            while await received.get() is not None:
+                pass
+        await client.aclose()
+
+
+async def test_subscriptions_come_and_go_while_others_stay(redis: RedisServer) -> None:
+    client = redis_at(redis.url)
+    with anyio.fail_after(DEADLINE_SECONDS):
+        for number in range(50):  # closing the connection each time would lose cancellations in redis-py
+            async with client.channels.subscribed("a", str(number)) as received:
+                assert await received.get() is None
+                async with client.channels.subscribed("a") as other:
+                    assert await other.get() is None
+                    await client.publish("a", number)
+                    assert await other.get() == await received.get() == str(number).encode()
+                assert await client.publish("a", number) == 1
         await client.aclose()
 
 

@@ -30,7 +30,7 @@ from bridge.portal import start_detached
 from bridge.protocol.messages import notification
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     import httpx2
 
@@ -57,20 +57,20 @@ class Connection:
 
     Args:
         config: The server: its transport and settings.
+        processes: What child processes share with those of other connections; None for nothing.
         handlers: Handlers of server requests; None for none.
         reconnect: Reconnection delays and health checks.
         auth: Authentication of HTTP requests; None to use the configuration.
-        processes: What child processes share with those of other connections; None for nothing.
     """
 
     def __init__(
         self,
         config: ServerConfig,
+        processes: Processes | None = None,
         *,
         handlers: ClientHandlers | None = None,
         reconnect: ReconnectPolicy | None = None,
         auth: httpx2.Auth | None = None,
-        processes: Processes | None = None,
     ) -> None:
         self.config = config
         self._processes = processes or Processes()
@@ -141,6 +141,11 @@ class Connection:
         return self._events.state
 
     @property
+    def is_busy(self) -> bool:
+        """True while calls run, or wait for the server."""
+        return self._supervisor is not None and self._supervisor.is_busy
+
+    @property
     def last_error(self) -> ServerError | None:
         """Last error of the connection; None when it is ready again."""
         return self._events.last_error
@@ -148,14 +153,12 @@ class Connection:
     @property
     def era(self) -> Era | None:
         """Era of the last handshake; None before the first."""
-        session = self._last_session
-        return session.era if session else None
+        return session.era if (session := self._last_session) else None
 
     @property
     def protocol_version(self) -> str | None:
         """MCP version of the last handshake; None before the first."""
-        session = self._last_session
-        return session.version if session else None
+        return session.version if (session := self._last_session) else None
 
     @property
     def server_info(self) -> ServerInfo | None:
@@ -227,14 +230,7 @@ class Connection:
         self._events.wanted.unwatch(uri)
 
     def on_message(self, listener: Callable[[MessageDirection, str], None]) -> Callable[[], None]:
-        """Register a listener for the JSON-RPC messages of sessions that are opened from now on.
-
-        Args:
-            listener: Called in the event loop with the direction and the message as JSON; its exceptions are logged.
-
-        Returns:
-            A function that removes the listener.
-        """
+        """Call a listener with direction and JSON of each message of sessions opened from now on, as `on_state`."""
         return self._events.message_listeners.add(listener)
 
     async def list_tools(self) -> ToolListing:
@@ -350,6 +346,12 @@ class Connection:
         from bridge.client.connection.requests import request  # noqa: PLC0415 - only for open connections
 
         return await request(self._opened(f"requesting {method}"), method, params or {}, context, options)
+
+    async def stream(self, method: str, params: Mapping[str, Any], receive: Callable[[Json], Awaitable[None]]) -> None:
+        """Send a request that lasts, and receive its notifications; see `bridge.client.connection.streams.stream`."""
+        from bridge.client.connection.streams import stream  # noqa: PLC0415 - only for open connections
+
+        await stream(self._opened(f"requesting {method}"), method, params, receive)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the server a notification of an extension, without waiting for it.
