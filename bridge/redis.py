@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -26,14 +25,8 @@ _UNFIT = re.compile(r"(.* caused error: \(.)?(BUSY|MISCONF|NOREPLICAS) ", re.DOT
 """Error replies to any command, perhaps in a pipeline, while Redis cannot serve commands."""
 
 
-_CLUSTER_MODE = (
-    "it is in cluster mode, and scripts change keys together that a cluster keeps apart; use a Redis without it, for "
-    "availability with replicas"
-)
-
-
 class RedisUnreachableError(BridgeError):
-    """Redis is unreachable, or its URL is invalid."""
+    """Redis is unreachable, its URL is invalid, or it is a node of a cluster."""
 
 
 def is_redis_url(text: str) -> bool:
@@ -126,13 +119,31 @@ def unreachable(url: str, error: Exception) -> RedisUnreachableError:
     return RedisUnreachableError(f"Redis at {redacted_url(url)} cannot be used: {error}")
 
 
+async def refuse_cluster(redis: Redis) -> None:
+    """Refuse a Redis or Valkey in cluster mode, if it answers.
+
+    Raises:
+        RedisUnreachableError: It is a node of a cluster.
+    """
+    try:
+        found = await redis.info("cluster")
+    except connection_errors():  # unavailable now, or the user may not ask
+        return
+    if found.get("cluster_enabled"):
+        raise RedisUnreachableError(
+            f"Redis at {redacted_url(redis.url)} is in cluster mode, whose nodes send clients from one to another. All "
+            "data of a server belongs together, so that one node would have it all: use a Redis or Valkey without "
+            "cluster mode, at an address that follows failovers"
+        )
+
+
 async def check_reachable(url: str) -> None:
-    """Check that Redis responds to PING, and is not in cluster mode.
+    """Check that Redis responds to PING, and is no node of a cluster.
 
     Raises:
         MissingExtraError: The package ``redis`` is not installed.
-        RedisUnreachableError: Redis does not respond, is in cluster mode, or the URL is invalid; the message has no
-            credentials.
+        RedisUnreachableError: Redis does not respond, is a node of a cluster, or the URL is invalid; the message
+            contains no credentials.
     """
     try:
         redis = redis_at(url)
@@ -140,9 +151,7 @@ async def check_reachable(url: str) -> None:
         raise RedisUnreachableError(f"invalid Redis URL: {error}") from None
     try:
         await redis.ping()
-        with suppress(response_errors()):  # a user may be allowed only what is needed
-            if (await redis.info("cluster")).get("cluster_enabled"):
-                raise RedisUnreachableError(f"Redis at {redacted_url(url)} cannot be used: {_CLUSTER_MODE}")
+        await refuse_cluster(redis)
     except connection_errors() as error:
         raise unreachable(url, error) from None
     finally:

@@ -56,7 +56,11 @@ class ServerConfig:
     """``lazy`` if the server's process is started for the first call, and ended after `idle_seconds`; its lists are
     those of the last time. A server that was never listed is started once to list it."""
     idle_seconds: float = DEFAULT_IDLE_SECONDS
-    """Seconds without calls after which the process of a lazily started server is ended, at most twice as many."""
+    """Seconds without calls after which the process of a lazily started server, or of a caller, is ended, at most
+    twice as many."""
+    process_per: Literal["caller"] | None = None
+    """``caller`` if a gateway starts a process for each of its callers, which is ended after `idle_seconds` without
+    calls; callers without an identity share one. None for one process."""
     required: bool = False
     """True if startup fails without this server."""
     trusted: bool = False
@@ -109,8 +113,9 @@ class ServerConfig:
         Raises:
             DefinitionError: One is malformed, or is that of tasks; or only processes can be started lazily.
         """
-        if self.start == "lazy" and not self.transport.is_process:
-            raise DefinitionError(f"server {self.name!r}: start='lazy' needs a command to start")
+        if (self.start == "lazy" or self.process_per is not None) and not self.transport.is_process:
+            name = "start='lazy'" if self.start == "lazy" else "process_per='caller'"
+            raise DefinitionError(f"server {self.name!r}: {name} needs a command to start")
         for identifier in self.extensions:
             if not is_configurable_extension(identifier):
                 raise DefinitionError(f"server {self.name!r}, extension {identifier!r}: extensions {EXTENSION_RULE}")
