@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,13 +53,13 @@ def measure(calls: int, sessions: int = 100) -> list[Section]:
                 ids.extend(open_sessions(one, sessions))
 
             _add(section, client, "a session of 2025-11-25, opened", sessions, open_all)
-            modern = [None]
+            modern: list[str | None] = [None]
             for name, server, era, its, count in (
                 ("a call of 2025-11-25, where its session is", one, Era.HANDSHAKE, ids, calls),
                 ("a session's first call at another replica", other, Era.HANDSHAKE, ids, sessions),
                 ("a call of 2026-07-28", one, Era.MODERN, modern, calls),
             ):
-                _add(section, client, name, count, lambda s=server, e=era, i=its, c=count: _call(section, s, e, i, c))
+                _add(section, client, name, count, partial(_call, section, server, era, its, count))
         with serving(TOOLS, *options, *_LIMITS, environment=environment) as limited:
             name = "a call of 2026-07-28, with `--rate`"
             _add(section, client, name, calls, lambda: _call(section, limited, Era.MODERN, [None], calls))
