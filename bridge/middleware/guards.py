@@ -31,8 +31,9 @@ from bridge.errors import (
 )
 from bridge.protocol.messages import ProtocolError
 from bridge.text import clip, with_count
+from bridge.tools.annotated_checks import check_arguments
 from bridge.tools.calls import ToolExecutionRequest
-from bridge.tools.checks import listed, require_callable, require_count, require_seconds
+from bridge.tools.checks import require_callable, require_count, require_seconds
 from bridge.tools.function import one_tool
 from bridge.tools.middleware import Middleware, WrappedExecutor, method_of, target_of
 
@@ -183,7 +184,8 @@ class RetryMiddleware(Middleware):
             require_callable(when, 1, "when", "the exception")
         require_seconds(first_wait_seconds, "first_wait_seconds", optional=False, may_be_zero=True)
         require_seconds(max_wait_seconds, "max_wait_seconds", optional=False, may_be_zero=True)
-        self._tools = frozenset(listed(tools, "tools", "the name of a tool"))
+        check_arguments(RetryMiddleware.__init__, tools=tools)
+        self._tools = frozenset(tools)
         tenacity = library("a retry", "tenacity", "tenacity")
         self._retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(attempts),

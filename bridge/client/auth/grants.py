@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from bridge.tools.annotated_checks import check_fields
+
 ClientAuthentication: TypeAlias = Literal["client_secret_basic", "client_secret_post"]
 """Method by which a client sends its secret to the authorization server: in a header, or in the body."""
 
@@ -36,6 +38,9 @@ class OAuthLogin:
     redirect_uri: str | None = None
     """Redirect URI, ``http`` on this machine. None for a free port."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be displayed."""
@@ -60,6 +65,9 @@ class ClientCredentials:
     """JSON Web Algorithm of the key."""
     scopes: tuple[str, ...] = ()
     """Scopes to request; empty for those that the server asks for."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -87,6 +95,9 @@ class IdentityAssertion:
     """Method by which the secret is sent."""
     scopes: tuple[str, ...] = ()
     """Scopes to request; empty for those that the server asks for."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -122,6 +133,9 @@ class TokenExchange:
     """Scopes to request; empty for those of the authorization server's choice."""
     subject_token_type: SubjectTokenType = "access_token"  # noqa: S105 - a kind of token
     """Kind of the callers' tokens."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -187,6 +201,9 @@ class AssertionExchange:
     subject_token_type: SubjectTokenType = "access_token"  # noqa: S105 - a kind of token
     """Kind of the callers' tokens."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be displayed."""
@@ -202,6 +219,9 @@ class SecretHeader:
     template: str = "Bearer {secret}"
     """Value of the header, in which ``{secret}`` is replaced."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be displayed: none, since a secret is its caller's."""
@@ -216,6 +236,9 @@ class PerCaller:
     """Way to obtain it."""
     anonymous: Literal["refuse", "shared"] = "refuse"
     """Handling of callers without an identity: refuse them, or send the configured headers alone."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from bridge.client.transports.link import Cause, Link, TransportFailedError
 from bridge.client.transports.transport import Transport, secrets_of
 from bridge.protocol.peer import PeerLostError
 from bridge.redaction import HIDDEN, redact_command, scrub
+from bridge.tools.annotated_checks import check_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -53,6 +54,9 @@ class StdioTransport(Transport):
     address_key: ClassVar[str] = "command"
     entry_types: ClassVar[frozenset[str]] = frozenset({"stdio"})
     entry_keys: ClassVar[frozenset[str]] = frozenset({"args", "env", "envFile", "cwd", "inheritEnv"})
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @classmethod
     def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:

@@ -42,6 +42,7 @@ from bridge.server.observed import dispatch_of
 from bridge.server.running_calls import Drain
 from bridge.server.server import Server
 from bridge.server.tasks.lifespan import running_tasks
+from bridge.tools.annotated_checks import check_arguments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -111,18 +112,28 @@ def http_app(
         `bridge.server.running_calls.Drain`). Both are in the app's ``state``, too.
 
     Raises:
-        DefinitionError: ``tools`` contains no tool, or ``auth`` cannot verify a credential.
+        DefinitionError: ``tools`` contains no tool, or ``auth`` cannot verify a credential, or an argument has the
+            wrong type or is too small.
         MissingExtraError: ``redis_url`` is given, and the package ``redis`` is not installed.
         ValueError: Neither transport is enabled, SSE is combined with ``stateless``, an argument is given that nothing
-            uses, or a path, host, origin or limit is invalid.
+            uses, or a path, host or origin is invalid.
     """
+    check_arguments(
+        http_app,
+        path=path,
+        sse=sse,
+        streamable=streamable,
+        host=host,
+        allowed_hosts=allowed_hosts,
+        allowed_origins=allowed_origins,
+        max_request_bytes=max_request_bytes,
+        session_idle_seconds=session_idle_seconds,
+        stateless=stateless,
+        redis_url=redis_url,
+        max_sessions=max_sessions,
+        profiles=profiles,
+    )
     _check_transports(path, sse=sse, streamable=streamable, stateless=stateless, is_shared=redis_url is not None)
-    if max_request_bytes < 1:
-        raise ValueError(f"max_request_bytes must be at least 1, not {max_request_bytes!r}")
-    if max_sessions < 1:
-        raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
-    if session_idle_seconds is not None and not session_idle_seconds > 0:
-        raise ValueError(f"session_idle_seconds must be positive, or None, not {session_idle_seconds!r}")
     server = tools if isinstance(tools, Server) else Server(tools, name=_NAME)
     bodies = shares_of_bodies(max_request_bytes)
     served = served_at(
