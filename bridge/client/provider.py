@@ -14,6 +14,7 @@ import anyio
 
 from bridge.client.callers import CallerConnections
 from bridge.client.connection.connection import Connection
+from bridge.client.connection.handlers import ClientHandlers  # noqa: TC001 - of checked arguments
 from bridge.client.connection.status import ConnectionState, Listeners, ReconnectPolicy
 from bridge.client.connection_pool import HeaderSupplier, all_at_once, servers_from
 from bridge.client.prompts import RemotePrompts
@@ -24,8 +25,7 @@ from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
 from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError, UnknownToolError
 from bridge.text import nearest
-from bridge.tools.annotated_checks import check_arguments
-from bridge.tools.checks import require_callable, require_methods
+from bridge.tools.annotated_checks import checked
 from bridge.tools.middleware import checked_middleware
 from bridge.tools.toolbox import ToolBox
 from bridge.tools.transform import wrapped
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from bridge.client.callers import CallerAuths
     from bridge.client.config.servers import Prefixing, ServerConfig
-    from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection_pool import Servers
     from bridge.client.tool_catalog import NameMapper, RemoteName, ServerStatus, ToolCatalog, ToolFilter
     from bridge.prompts.prompt import Prompt
@@ -48,14 +47,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.client")
 
 _NOT_OPEN = "the provider of the servers is not open; use it in `async with provider:`, or call `await provider.open()`"
-
-_RECEIVED = {
-    "filter": "the name of a server and the specification of a tool",
-    "name_mapper": "the name of a server and the specification of a tool",
-    "headers_supplier": "the name of a server and the context",
-    "meta_supplier": "the name of a server and the context",
-}
-"""Arguments of functions that are given."""
 
 
 class McpToolProvider(TaskStarter):
@@ -86,6 +77,7 @@ class McpToolProvider(TaskStarter):
 
     is_dynamic = True  # the tools may change between two calls of a model
 
+    @checked()
     def __init__(
         self,
         servers: Servers = (),
@@ -105,22 +97,6 @@ class McpToolProvider(TaskStarter):
         validates_results: bool = True,
         middleware: Iterable[Middleware] = (),
     ) -> None:
-        check_arguments(
-            McpToolProvider.__init__,
-            prefix=prefix,
-            local=local,
-            auth=auth,
-            caller_auths=caller_auths,
-            reconnect=reconnect,
-            resources=resources,
-            features=features,
-            validates_results=validates_results,
-        )
-        if handlers is not None:
-            require_methods(handlers, "handlers", "answer", taken="ClientHandlers(…), or None")
-        for name, function in zip(_RECEIVED, (filter, name_mapper, headers_supplier, meta_supplier), strict=True):
-            if function is not None:
-                require_callable(function, 2, name, _RECEIVED[name])
         self._middleware = checked_middleware(middleware)
         self.tools = ToolBox()
         """Current tools by local name; updated when a server's tools change, with notification of listeners."""

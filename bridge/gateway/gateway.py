@@ -31,7 +31,7 @@ from bridge.prompts.box import PromptBox
 from bridge.server.caller_features import CallerView
 from bridge.server.features import Features
 from bridge.skills.source import CombinedSkills
-from bridge.tools.annotated_checks import check_arguments
+from bridge.tools.annotated_checks import checked
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class Gateway:
         DefinitionError: Two servers have the same name, or a header cannot be forwarded.
     """
 
+    @checked(may_be_zero=("start_seconds", "max_held_calls"))
     def __init__(
         self,
         servers: Iterable[ServerConfig] = (),
@@ -104,16 +105,6 @@ class Gateway:
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
         reconnect: ReconnectPolicy | None = None,
     ) -> None:
-        check_arguments(
-            Gateway.__init__,
-            may_be_zero=("start_seconds", "max_held_calls"),
-            prefix=prefix,
-            forward_headers=forward_headers,
-            held_seconds=held_seconds,
-            max_held_calls=max_held_calls,
-            start_seconds=start_seconds,
-            auth=auth,
-        )
         self.tools = ToolBox()
         """The tools to publish."""
         servers = list(servers)

@@ -11,7 +11,7 @@ import anyio
 from anyio import lowlevel
 
 from bridge.middleware.guards import library
-from bridge.tools.annotated_checks import check_arguments
+from bridge.tools.annotated_checks import checked
 from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import require_callable, require_count, require_seconds
 from bridge.tools.content import Text
@@ -97,6 +97,7 @@ class CachingMiddleware(Middleware):
         MissingExtraError: The package ``cachetools`` is not installed.
     """
 
+    @checked()
     def __init__(
         self,
         *,
@@ -108,7 +109,6 @@ class CachingMiddleware(Middleware):
         max_bytes: int = _DEFAULT_BYTES,
     ) -> None:
         self._cache = _Cache(type(self).__name__, ttl_seconds, max_entries, max_bytes)
-        check_arguments(CachingMiddleware.__init__, tools=tools)
         self._tools = frozenset(tools)
         for name, function, received in (("public", public, "the request"), ("key", key, "the context")):
             if function is not None:

@@ -31,7 +31,7 @@ from bridge.errors import (
 )
 from bridge.protocol.messages import ProtocolError
 from bridge.text import clip, with_count
-from bridge.tools.annotated_checks import check_arguments
+from bridge.tools.annotated_checks import checked
 from bridge.tools.calls import ToolExecutionRequest
 from bridge.tools.checks import require_callable, require_count, require_seconds
 from bridge.tools.function import one_tool
@@ -170,6 +170,7 @@ class RetryMiddleware(Middleware):
         MissingExtraError: The package ``tenacity`` is not installed.
     """
 
+    @checked(may_be_zero=("first_wait_seconds", "max_wait_seconds"))
     def __init__(
         self,
         *,
@@ -184,7 +185,6 @@ class RetryMiddleware(Middleware):
             require_callable(when, 1, "when", "the exception")
         require_seconds(first_wait_seconds, "first_wait_seconds", optional=False, may_be_zero=True)
         require_seconds(max_wait_seconds, "max_wait_seconds", optional=False, may_be_zero=True)
-        check_arguments(RetryMiddleware.__init__, tools=tools)
         self._tools = frozenset(tools)
         tenacity = library("a retry", "tenacity", "tenacity")
         self._retrying = tenacity.AsyncRetrying(

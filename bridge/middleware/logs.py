@@ -13,7 +13,7 @@ from bridge.errors import ToolCallError
 from bridge.protocol.messages import ProtocolError
 from bridge.redaction import HIDDEN, holds_key, names_secret
 from bridge.text import clip, escape_controls
-from bridge.tools.annotated_checks import check_arguments
+from bridge.tools.annotated_checks import checked
 from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import require_callable, require_count
 from bridge.tools.middleware import CompleteRequest, GetPromptRequest, Middleware, method_of, target_of
@@ -72,6 +72,7 @@ class LoggingMiddleware(Middleware):
         DefinitionError: An argument is invalid.
     """
 
+    @checked()
     def __init__(
         self,
         *,
@@ -80,7 +81,6 @@ class LoggingMiddleware(Middleware):
         max_chars: int = 1_000,
         logger: logging.Logger | None = None,
     ) -> None:
-        check_arguments(LoggingMiddleware.__init__, arguments=arguments)
         require_callable(is_secret, 1, "is_secret", "the name of an argument")
         require_count(max_chars, "max_chars")
         self._arguments = arguments

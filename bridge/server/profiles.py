@@ -84,7 +84,6 @@ class Profile:
     """Values that the claims of its callers have, or contain if they are lists; all of them."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
         if not _NAME.fullmatch(self.name):
             raise DefinitionError(
                 f"the name of a profile has 1 to 64 ASCII letters, digits, underscores and hyphens, not {self.name!r}"
@@ -93,6 +92,7 @@ class Profile:
             given: Any = getattr(self, name)
             if given is not None and not (isinstance(given, tuple) and all(isinstance(each, str) for each in given)):
                 raise DefinitionError(f"{name} of the profile {self.name!r} is a tuple of patterns, not {given!r}")
+        check_fields(self)
         object.__setattr__(self, "scopes", scopes_of(self.scopes))
         if len(set(self.rename.values())) < len(self.rename):
             raise DefinitionError(f"rename of the profile {self.name!r} gives two items the same name")

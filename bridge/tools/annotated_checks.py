@@ -22,14 +22,17 @@ import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
-from functools import cache, partial
+from functools import cache, partial, wraps
 from os import PathLike
 from types import UnionType
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, get_args, get_origin
 
 from bridge.errors import DefinitionError
 from bridge.text import short_repr
 from bridge.tools.checks import require_count, require_seconds
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _LISTS = frozenset({"tuple", "list", "set", "frozenset", "Collection", "Iterable", "Sequence"})
 
@@ -56,25 +59,32 @@ def check_fields(value: object, *, may_be_zero: Iterable[str] = ()) -> None:
     """
     kind = type(value).__name__
     zero = frozenset(may_be_zero)
-    for name, check in _field_checks(type(value)):
+    for name, check in _field_checks(type(value)):  # type: ignore[arg-type]  # every class is hashable
         check(getattr(value, name), f"{name} of {kind}", name in zero)
 
 
-def check_arguments(function: Callable[..., Any], *, may_be_zero: Iterable[str] = (), **given: Any) -> None:
-    """Check arguments of a function against the annotations of its parameters; see `check_fields`.
+def checked(may_be_zero: Iterable[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a function whose arguments are checked against the annotations of its parameters.
+
+    They are checked as fields are; see `check_fields`.
 
     Args:
-        function: The function.
         may_be_zero: Parameters that may be 0, too.
-        given: The arguments to check.
-
-    Raises:
-        DefinitionError: An argument has another type, or a number is too small.
     """
-    checks, zero = _parameter_checks(function), frozenset(may_be_zero)
-    for name, value in given.items():
-        if (check := checks.get(name)) is not None:
-            check(value, name, name in zero)
+    zero = frozenset(may_be_zero)
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def checking(*arguments: P.args, **named: P.kwargs) -> R:
+            checks = _parameter_checks(function)
+            for name, value in (*zip(checks, arguments, strict=False), *named.items()):
+                if (check := checks.get(name)) is not None:
+                    check(value, name, name in zero)
+            return function(*arguments, **named)
+
+        return checking
+
+    return decorate
 
 
 _Check = Callable[[Any, str, bool], None]
@@ -95,11 +105,10 @@ def _field_checks(kind: Any) -> list[tuple[str, _Check]]:
 
 
 @cache
-def _parameter_checks(function: Callable[..., Any]) -> dict[str, _Check]:
+def _parameter_checks(function: Callable[..., Any]) -> dict[str, _Check | None]:
     names = vars(sys.modules[function.__module__])
     parameters = inspect.signature(function).parameters.values()
-    checks = {each.name: _check_of(each.name, each.annotation, names) for each in parameters}
-    return {name: check for name, check in checks.items() if check is not None}
+    return {each.name: _check_of(each.name, each.annotation, names) for each in parameters}
 
 
 def _check_of(name: str, annotation: Any, names: Mapping[str, Any], *, is_secret: bool = False) -> _Check | None:
@@ -147,7 +156,13 @@ def _kind_of(node: ast.expr, names: Mapping[str, Any]) -> _Kind | None:  # noqa:
         return _MAPPING_OF_TEXTS if inner == "str, str" else _MAPPING
     if outer in _LISTS:
         return _LIST_OF_TEXTS if inner.removesuffix(", ...") == "str" else _LIST
-    known = names.get(text)
+    return _known_kind(names.get(text), names)
+
+
+def _known_kind(known: Any, names: Mapping[str, Any]) -> _Kind | None:
+    """Return the kind of a class or an alias; None if it is neither."""
+    if isinstance(known, str):  # an alias for type checking
+        return _kind_of(ast.parse(known, mode="eval").body, names)
     if get_origin(known) is Literal:
         return _choice(get_args(known))
     if get_origin(known) is Callable:

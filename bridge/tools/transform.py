@@ -16,7 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from bridge.errors import ArgumentsError, DefinitionError
-from bridge.tools.annotated_checks import check_arguments
+from bridge.tools.annotated_checks import checked
 from bridge.tools.checks import require_callable, require_count, returns_nothing
 from bridge.tools.decoration import Published, Publisher
 from bridge.tools.function import found_in, one_tool, tools_found_in
@@ -102,6 +102,7 @@ def filtered(
     tags: Collection[str] | None = None,
     without_tags: Collection[str] = (),
 ) -> Iterator[Any]: ...
+@checked()
 def filtered(
     source: object,
     keep: Callable[[Any], bool] = lambda _: True,
@@ -126,7 +127,6 @@ def filtered(
         DefinitionError: A source has no tools, resources and prompts, or names or tags are given as text.
     """
     require_callable(keep, 1, "keep", "an item")
-    check_arguments(filtered, include=include, exclude=exclude, tags=tags, without_tags=without_tags)
 
     def passes(item: Published) -> bool:
         return (

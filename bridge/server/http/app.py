@@ -42,7 +42,8 @@ from bridge.server.observed import dispatch_of
 from bridge.server.running_calls import Drain
 from bridge.server.server import Server
 from bridge.server.tasks.lifespan import running_tasks
-from bridge.tools.annotated_checks import check_arguments
+from bridge.tools.annotated_checks import checked
+from bridge.tools.lifespan import why_not_opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 _NAME, _PATH = "bridge", "/mcp"
 
 
+@checked()
 def http_app(
     tools: object,
     *,
@@ -118,21 +120,6 @@ def http_app(
         ValueError: Neither transport is enabled, SSE is combined with ``stateless``, an argument is given that nothing
             uses, or a path, host or origin is invalid.
     """
-    check_arguments(
-        http_app,
-        path=path,
-        sse=sse,
-        streamable=streamable,
-        host=host,
-        allowed_hosts=allowed_hosts,
-        allowed_origins=allowed_origins,
-        max_request_bytes=max_request_bytes,
-        session_idle_seconds=session_idle_seconds,
-        stateless=stateless,
-        redis_url=redis_url,
-        max_sessions=max_sessions,
-        profiles=profiles,
-    )
     _check_transports(path, sse=sse, streamable=streamable, stateless=stateless, is_shared=redis_url is not None)
     server = tools if isinstance(tools, Server) else Server(tools, name=_NAME)
     bodies = shares_of_bodies(max_request_bytes)
@@ -189,6 +176,8 @@ class BridgeApp(Starlette):
     """The app that `http_app` makes. ``state.shutdown`` and ``state.drain`` are `shutdown` and `drain`."""
 
     _is_running = False
+    why_not_started: str | None = None
+    """The reason, once a lifespan could not be opened."""
 
     def __init__(
         self,
@@ -338,10 +327,14 @@ class BridgeApp(Starlette):
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(lifespans_open(self._server.features, self._server.lifespan))
-            for needed in {route.lifespan for route in self.own_routes}:
-                if needed is not None:
-                    await stack.enter_async_context(needed.opened())
+            try:
+                await stack.enter_async_context(lifespans_open(self._server.features, self._server.lifespan))
+                for needed in {route.lifespan for route in self.own_routes}:
+                    if needed is not None:
+                        await stack.enter_async_context(needed.opened())
+            except Exception as error:
+                self.why_not_started = why_not_opened(error)
+                raise
             for cluster in [each.cluster for each in self._served if each.cluster is not None]:
                 if not runs_on_asyncio():
                     raise DefinitionError(

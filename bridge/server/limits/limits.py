@@ -126,9 +126,11 @@ class Rate:
     """Length of the period."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        if math.isinf(self.per_seconds):
-            raise DefinitionError(f"the time of a rate is finite, not {self.calls}/{self.per_seconds:g}")
+        are_numbers = {type(self.calls), type(self.per_seconds)} <= {int, float}
+        if not are_numbers or self.calls < 1 or self.calls % 1 or not 0 < self.per_seconds < math.inf:
+            raise DefinitionError(
+                f"a rate is at least 1 in a time above 0 and not infinite, not {self.calls}/{self.per_seconds}"
+            )
 
     @classmethod
     def read(cls, text: str) -> Rate:
