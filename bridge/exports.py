@@ -153,6 +153,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
     "bridge.server": {
         "bridge.server.card": "ServerCard",
         "bridge.server.code.limits": "CodeLimits",
+        "bridge.server.events.options": "EventOptions",
         "bridge.server.features": "Features namespaced",
         "bridge.server.http.probes": "Probes",
         "bridge.server.lists.search": "ServerToolSearch",
@@ -192,14 +193,24 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.skills.skill": "Skill SkillFile SkillMismatchError",
         "bridge.skills.source": "Skills",
     },
+    "bridge.events": {
+        "bridge.client.events": "EventSubscription RemoteEvents",
+        "bridge.events.event_type": "EventType",
+        "bridge.events.function": "event",
+        "bridge.events.occurrence": "Event EventBatch EventReader EventRequest EventStream",
+        "bridge.events.source": "Events LocalEvents",
+    },
     "bridge.client": {
-        "bridge.client.auth.grants": "AssertionExchange IdentityAssertion PerCaller SecretHeader TokenExchange",
+        "bridge.client.auth.grants": (
+            "AssertionExchange FileAssertion IdentityAssertion PerCaller SecretHeader TokenExchange"
+        ),
         "bridge.client.blocking": "BlockingToolProvider",
         "bridge.client.config.loading": "parse_config",
         "bridge.client.config.schema": "config_json_schema",
         "bridge.client.config.servers": "ServersConfig",
         "bridge.client.config.variables": "InputDefinition InputSource",
         "bridge.client.connection.connection": "Connection",
+        "bridge.client.connection.processes": "ProcessOptions",
         "bridge.client.connection.running_call": "CallOptions",
         "bridge.client.connection.status": "ConnectionState ConnectionStatus ReconnectPolicy ServerInfo ToolListing",
         "bridge.client.prompts": "RemotePrompts",
@@ -210,6 +221,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.client.tasks.remote_task": "RemoteTask",
         "bridge.client.tool_catalog": "RemoteName ServerStatus ToolsChange",
         "bridge.client.transports.memory": "MemoryTransport",
+        "bridge.client.transports.process_limits": "ProcessLimits",
         "bridge.client.transports.transport": "UnusableTransport",
     },
     "bridge.service": {

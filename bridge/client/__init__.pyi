@@ -3,6 +3,7 @@
 from bridge.client.auth.grants import (
     AssertionExchange,
     ClientCredentials,
+    FileAssertion,
     IdentityAssertion,
     OAuthLogin,
     PerCaller,
@@ -16,6 +17,7 @@ from bridge.client.config.servers import ServerConfig, ServersConfig
 from bridge.client.config.variables import InputDefinition, InputSource
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.handlers import ClientHandlers
+from bridge.client.connection.processes import ProcessOptions
 from bridge.client.connection.running_call import CallOptions
 from bridge.client.connection.status import ConnectionState, ConnectionStatus, ReconnectPolicy, ServerInfo, ToolListing
 from bridge.client.prompts import RemotePrompts
@@ -28,6 +30,7 @@ from bridge.client.tasks.remote_task import RemoteTask
 from bridge.client.tool_catalog import RemoteName, ServerStatus, ToolsChange
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.memory import MemoryTransport
+from bridge.client.transports.process_limits import ProcessLimits
 from bridge.client.transports.stdio import StdioTransport
 from bridge.client.transports.transport import UnusableTransport
 
@@ -42,6 +45,7 @@ __all__ = [
     "ConnectionState",
     "ConnectionStatus",
     "DetachedTools",
+    "FileAssertion",
     "HttpTransport",
     "IdentityAssertion",
     "InputDefinition",
@@ -50,6 +54,8 @@ __all__ = [
     "MemoryTransport",
     "OAuthLogin",
     "PerCaller",
+    "ProcessLimits",
+    "ProcessOptions",
     "ReconnectPolicy",
     "RemoteExecutor",
     "RemoteName",

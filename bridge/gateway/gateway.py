@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from bridge.client.callers import CallerAuths
     from bridge.client.config.servers import Prefixing, ServerConfig
+    from bridge.client.connection.processes import ProcessOptions
     from bridge.client.connection.status import ReconnectPolicy
     from bridge.client.tool_catalog import ServerStatus
     from bridge.client.upstream import Upstream
@@ -84,6 +85,7 @@ class Gateway:
             they give credentials; None to use its client ID metadata document.
         auth: Returns the authentication for a server's HTTP requests; None uses only the configured headers.
         reconnect: Reconnect policy.
+        processes: Options of servers that are child processes; None for the defaults.
 
     Raises:
         DefinitionError: Two servers have the same name, or a header cannot be forwarded.
@@ -104,6 +106,7 @@ class Gateway:
         sign_in_client: SignInClient | None = None,
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
         reconnect: ReconnectPolicy | None = None,
+        processes: ProcessOptions | None = None,
     ) -> None:
         self.tools = ToolBox()
         """The tools to publish."""
@@ -124,6 +127,7 @@ class Gateway:
             auth=self._own_auth,
             caller_auths=self._caller_auths,
             reconnect=reconnect,
+            processes=processes,
             features=("resources", "prompts"),
             validates_results=False,
         )
@@ -265,14 +269,17 @@ class Gateway:
                 await self.broker.store.close()
 
     async def reconfigure(self, servers: Iterable[ServerConfig], *, wait: bool = True) -> None:
-        """Replace the set of servers; only changed servers are restarted.
+        """Replace the set of servers, as a whole or not at all; only changed servers are restarted.
+
+        New ones are opened first. Calls that run on old ones go on, and those are closed after the last of them.
 
         Args:
             servers: See the constructor.
-            wait: Wait until each new server is listed, or has failed.
+            wait: Wait until each new server is listed, or has failed, for the time of the start at most; otherwise only
+                for required ones.
 
         Raises:
-            ServerError: A required server cannot be reached or listed.
+            ServerError: A required server cannot be reached or listed; nothing was changed.
             DefinitionError: Two servers have the same name, or each caller has a credential of its own for one, and
                 this gateway was made without a broker; nothing was changed.
         """
@@ -282,7 +289,7 @@ class Gateway:
                 f"the server {own[0]!r} needs a credential of each caller, and this gateway was started without any "
                 "such server: start it again"
             )
-        await self.provider.reconfigure(servers, wait=wait)
+        await self.provider.reconfigure(servers, wait=wait, wait_seconds=self._start_seconds)
         if self.broker is not None:
             self.broker.keep_servers({each.name for each in servers})
 

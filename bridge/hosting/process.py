@@ -130,17 +130,27 @@ def hangup_signals() -> list[signal.Signals]:
     return [] if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN else [hangup]
 
 
+def has_terminal() -> bool:
+    """True if the process belongs to a terminal, which sends SIGHUP when it is closed."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | getattr(os, "O_NOCTTY", 0)))
+    except OSError:
+        return False
+    return True
+
+
 class ShutdownSignals:
     """Signal handling of a server: the first signal starts the shutdown, a second one after SIGTERM ends the process.
 
     A second Ctrl-C only shortens the shutdown. SIGHUP is SIGTERM, and never the second signal: service managers send it
-    after SIGTERM.
+    after SIGTERM. Without a terminal it reloads, if the server can.
 
     Args:
         begin: Called on the first signal, in the main thread, between any two instructions.
         hurry: Called on a second SIGINT.
         last_act: Called before the process ends immediately, from any thread.
         times: Durations of the shutdown.
+        reload: Called on SIGHUP without a terminal; None if the server cannot reload.
     """
 
     def __init__(
@@ -149,7 +159,9 @@ class ShutdownSignals:
         hurry: Callable[[], None],
         last_act: Callable[[], None],
         times: DrainTimes,
+        reload: Callable[[], None] | None = None,
     ) -> None:
+        self._reload = None if reload is None or has_terminal() else reload
         self.first: int | None = None
         """The first signal."""
         self._begin = begin
@@ -178,6 +190,9 @@ class ShutdownSignals:
     def _handle(self, number: int, _: FrameType | None) -> None:
         if number not in {signal.SIGINT, signal.SIGTERM}:
             if self.first is not None:
+                return
+            if self._reload is not None:
+                self._reload()
                 return
             number = signal.SIGTERM
         if self.first is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.options import Number, WholeNumber, count_setting, setting, texts_setting
+from bridge.text import with_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,17 +58,22 @@ class ScalingOptions:
             "(--redis-url enables sessions and tasks)"
         )
 
+    def number_of_processes(self, of_worker: int) -> str:
+        """Return a message about the servers that each of several workers starts as processes."""
+        return (
+            f"{self.workers} workers: each starts the {with_count(of_worker, 'server')} over stdio for itself, "
+            f'so up to {self.workers * of_worker} processes run; "start": "lazy" starts those that calls need'
+        )
+
     @property
     def has_private_state_key(self) -> bool:
         """True if other replicas cannot decrypt the state that clients carry between the rounds of a call."""
         return self.redis_url is not None and self.workers == 1 and not self.state_keys
 
-    def check(self, ctx: click.Context, *, reload: bool, transport: str) -> None:
+    def check(self, ctx: click.Context, *, transport: str) -> None:
         """Check that the options allow several workers."""
         if self.workers == 1:
             return
-        if reload:
-            raise click.UsageError("--reload and --workers exclude each other: leave one out", ctx)
         if transport == "sse":
             raise click.UsageError("--transport sse needs a single process: leave --workers out", ctx)
 

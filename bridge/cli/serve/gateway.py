@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING
 
 from bridge.cli.status import status_as_json
 from bridge.cli.targets.features import in_use
-from bridge.cli.targets.loading import Serving, load_features
+from bridge.cli.targets.loading import load_features
 from bridge.cli.targets.servers import pinned, servers_of
+from bridge.cli.targets.serving import Serving
 from bridge.cli.targets.target import ConfigTarget
+from bridge.client.connection.processes import DEFAULT_MAX_STARTS, ProcessOptions
 from bridge.client.transports.process import kill_all_children
+from bridge.client.transports.stdio import StdioTransport
 from bridge.errors import DefinitionError, TargetError
 from bridge.gateway import Gateway, merged_servers
 from bridge.gateway.profiles import profiles_of
 from bridge.hosting.reload import apply_changes, watch_files
+from bridge.private_files import state_folder
 from bridge.server.features import Features
 
 if TYPE_CHECKING:
@@ -41,6 +45,7 @@ def serve_gateway(
     forward_headers: Sequence[str],
     reload: bool,
     start_seconds: float,
+    max_starts: int | None,
     broker: Callable[[], CredentialBroker],
     sign_in_client: SignInClient | None,
     profile: str | None = None,
@@ -54,6 +59,7 @@ def serve_gateway(
         forward_headers: Names of callers' headers that are forwarded.
         reload: True to follow changes of configurations, and of the lock files of their servers.
         start_seconds: Seconds to wait at the start for servers that are not required.
+        max_starts: Servers over stdio that start at the same time; None for the default.
         broker: Makes what keeps the credentials of callers, if a server needs them.
         sign_in_client: As for `bridge.gateway.gateway.Gateway`.
         profile: The only profile to serve, given by name; None to serve all, or everything if there are none.
@@ -64,6 +70,7 @@ def serve_gateway(
         TargetError: A header cannot be forwarded, or a target has no tools.
     """
     profiles: tuple[Profile, ...] | None = None
+    problems: tuple[str, ...] = ()
 
     def read() -> list[ServerConfig]:
         nonlocal profiles
@@ -77,13 +84,22 @@ def serve_gateway(
         )
         found = _profiles_of(configurations, profile)
         if profiles is not None and found != profiles:
-            _logger.warning("the profiles of the configuration have changed; they apply after a restart")
-        profiles = found if profiles is None else profiles
+            raise TargetError("its profiles have changed: restart the server, or serve with --workers, to use them")
+        profiles = found
         return servers
+
+    async def reload_servers() -> None:
+        nonlocal problems
+        servers = read()
+        if new := [each for each in _problems_of(servers) if each not in problems]:
+            raise TargetError("; ".join(new))
+        await gateway.reconfigure(servers)
+        problems = _problems_of(servers)
 
     features = load_features(local) if local else Features()
     try:
         servers = read()
+        problems = _problems_of(servers)
         gateway = Gateway(
             servers,
             local=features,
@@ -92,6 +108,7 @@ def serve_gateway(
             start_seconds=start_seconds,
             broker=broker() if any(server.per_caller is not None for server in servers) else None,
             sign_in_client=sign_in_client,
+            processes=_process_options(servers, max_starts, reload=reload),
         )
     except DefinitionError as error:
         raise TargetError(str(error)) from error
@@ -105,7 +122,7 @@ def serve_gateway(
             if changes is None:
                 yield
                 return
-            following = asyncio.create_task(apply_changes(changes, lambda: gateway.reconfigure(read(), wait=False)))
+            following = asyncio.create_task(apply_changes(changes, reload_servers))
             try:
                 yield
             finally:
@@ -120,8 +137,27 @@ def serve_gateway(
         lambda: [*map(status_as_json, gateway.status())],
         lambda: gateway.has_required,
         tool_listing=next((server.tool_listing for server in servers if server.tool_listing is not None), None),
+        reload=reload_servers if files else None,
+        problems=problems,
         profiles=profiles or (),
     )
+
+
+def _problems_of(servers: Sequence[ServerConfig]) -> tuple[str, ...]:
+    """Return what makes servers unusable: errors in their entries, and programs that cannot be found."""
+    found = [str(problem) for server in servers for problem in server.transport.problems]
+    programs = {each.name: each.transport for each in servers if isinstance(each.transport, StdioTransport)}
+    missing = {name: transport.missing_program for name, transport in programs.items()}
+    lost = (f"server {name!r}: command not found: {program!r}" for name, program in missing.items() if program)
+    return (*found, *lost)
+
+
+def _process_options(servers: Sequence[ServerConfig], max_starts: int | None, *, reload: bool) -> ProcessOptions:
+    """Return the options of child processes, which have a folder for definitions if a server may start lazily."""
+    definitions = None
+    if reload or any(server.start == "lazy" for server in servers):
+        definitions = state_folder() / "definitions"
+    return ProcessOptions(max_starts=max_starts or DEFAULT_MAX_STARTS, definitions=definitions)
 
 
 def _profiles_of(configurations: Sequence[ServersConfig], name: str | None) -> tuple[Profile, ...]:

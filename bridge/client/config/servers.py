@@ -30,6 +30,10 @@ DEFAULT_MAX_CALL_SECONDS = 600.0
 
 Prefixing: TypeAlias = Literal["always", "on_collision", "never"]
 """When the server's name is prepended to its tool names."""
+StartMode: TypeAlias = Literal["eager", "lazy"]
+"""When the process of a server is started: with its provider or gateway, or when it is first needed."""
+DEFAULT_IDLE_SECONDS = 300.0
+"""Seconds without calls after which a process that is started when it is needed is ended."""
 ToolListing: TypeAlias = Literal["all", "search", "auto", "code"]
 """Tools that clients of a gateway list; see `bridge.server.ServerToolSearch`."""
 
@@ -50,6 +54,15 @@ class ServerConfig:
     """Maximum seconds of start and handshake."""
     connect_wait_seconds: float = 5.0
     """Maximum seconds that a call waits for an unavailable server."""
+    start: StartMode = "eager"
+    """``lazy`` if the server's process is started for the first call, and ended after `idle_seconds`; its lists are
+    those of the last time. A server that was never listed is started once to list it."""
+    idle_seconds: float = DEFAULT_IDLE_SECONDS
+    """Seconds without calls after which the process of a lazily started server, or of a caller, is ended, at most
+    twice as many."""
+    process_per: Literal["caller"] | None = None
+    """``caller`` if a gateway starts a process for each of its callers, which is ended after `idle_seconds` without
+    calls; callers without an identity share one. None for one process."""
     required: bool = False
     """True if startup fails without this server."""
     trusted: bool = False
@@ -100,10 +113,14 @@ class ServerConfig:
         """Check the types, and the identifiers of extensions.
 
         Raises:
-            DefinitionError: A value has the wrong type, or an identifier is malformed, or is that of tasks.
+            DefinitionError: A value has the wrong type, or an identifier is malformed, or is that of tasks; or only
+                processes can be started lazily.
         """
         check_fields(self, may_be_zero=("connect_wait_seconds",))
         require_type(self.transport, Transport, "transport of ServerConfig", "a transport, such as HttpTransport(…)")
+        if (self.start == "lazy" or self.process_per is not None) and not self.transport.is_process:
+            name = "start='lazy'" if self.start == "lazy" else "process_per='caller'"
+            raise DefinitionError(f"server {self.name!r}: {name} needs a command to start")
         for identifier in self.extensions:
             if not is_configurable_extension(identifier):
                 raise DefinitionError(f"server {self.name!r}, extension {identifier!r}: extensions {EXTENSION_RULE}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridge.client.connection.handlers import ClientHandlers
 from bridge.client.connection.list_methods import TOOLS
+from bridge.client.connection.processes import Processes
 from bridge.client.connection.running_call import NO_OPTIONS
 from bridge.client.connection.status import (
     ConnectionEvents,
@@ -29,7 +30,7 @@ from bridge.portal import start_detached
 from bridge.protocol.messages import notification
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     import httpx2
 
@@ -56,6 +57,7 @@ class Connection:
 
     Args:
         config: The server: its transport and settings.
+        processes: What child processes share with those of other connections; None for nothing.
         handlers: Handlers of server requests; None for none.
         reconnect: Reconnection delays and health checks.
         auth: Authentication of HTTP requests; None to use the configuration.
@@ -64,12 +66,15 @@ class Connection:
     def __init__(
         self,
         config: ServerConfig,
+        processes: Processes | None = None,
         *,
         handlers: ClientHandlers | None = None,
         reconnect: ReconnectPolicy | None = None,
         auth: httpx2.Auth | None = None,
     ) -> None:
         self.config = config
+        self._processes = processes or Processes()
+        self._definitions = self._processes.definitions_of(config)
         self._handlers = handlers or ClientHandlers()
         self._reconnect = reconnect or ReconnectPolicy()
         self._auth = auth
@@ -100,7 +105,7 @@ class Connection:
         if not wait:
             return
         await supervisor.settled()
-        if supervisor.connects == 0:
+        if supervisor.connects == 0 and not supervisor.is_idle:
             error = supervisor.error or supervisor.failures.closed("connecting")
             supervisor.stop()
             await supervisor.done.wait()
@@ -136,6 +141,11 @@ class Connection:
         return self._events.state
 
     @property
+    def is_busy(self) -> bool:
+        """True while calls run, or wait for the server."""
+        return self._supervisor is not None and self._supervisor.is_busy
+
+    @property
     def last_error(self) -> ServerError | None:
         """Last error of the connection; None when it is ready again."""
         return self._events.last_error
@@ -143,24 +153,22 @@ class Connection:
     @property
     def era(self) -> Era | None:
         """Era of the last handshake; None before the first."""
-        session = self._last_session
-        return session.era if session else None
+        return session.era if (session := self._last_session) else None
 
     @property
     def protocol_version(self) -> str | None:
         """MCP version of the last handshake; None before the first."""
-        session = self._last_session
-        return session.version if session else None
+        return session.version if (session := self._last_session) else None
 
     @property
     def server_info(self) -> ServerInfo | None:
         """The server's description of itself in the last handshake; None before the first."""
-        session = self._last_session
-        return session.info if session else None
+        kept = None if self._definitions is None else self._definitions.info
+        return session.info if (session := self._last_session) else kept
 
     def status(self) -> ConnectionStatus:
         """Current status of the connection."""
-        session = self._last_session
+        supervisor, session = self._supervisor, self._last_session
         return ConnectionStatus(
             name=self.name,
             state=self.state,
@@ -170,18 +178,13 @@ class Connection:
             protocol_version=self.protocol_version,
             server_info=self.server_info,
             last_error=self.last_error,
-            connects=self._supervisor.connects if self._supervisor else 0,
+            connects=supervisor.connects if supervisor else 0,
+            pid=session.link.pid if session and not session.ended.is_set() else None,
+            **(supervisor.circuit.counts() if supervisor else {}),
         )
 
     def on_state(self, listener: Callable[[ConnectionState], None]) -> Callable[[], None]:
-        """Register a listener for state changes.
-
-        Args:
-            listener: Called in the event loop; its exceptions are logged.
-
-        Returns:
-            A function that removes the listener.
-        """
+        """Call a listener with each new state; returns a function that removes it. Exceptions are logged."""
         return self._events.state_listeners.add(listener)
 
     def on_list_changed(self, feature: Feature, listener: Callable[[], None]) -> Callable[[], None]:
@@ -200,14 +203,7 @@ class Connection:
         return self._events.list_listeners[feature].add(listener)
 
     def on_updated(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Register a listener that is called with the URI of a watched resource that has, or may have, new content.
-
-        Args:
-            listener: Called in the event loop; its exceptions are logged.
-
-        Returns:
-            A function that removes the listener.
-        """
+        """Call a listener with the URI of a watched resource that has, or may have, new content, as `on_state`."""
         return self._events.update_listeners.add(listener)
 
     async def watch(self, uri: str) -> None:
@@ -234,14 +230,7 @@ class Connection:
         self._events.wanted.unwatch(uri)
 
     def on_message(self, listener: Callable[[MessageDirection, str], None]) -> Callable[[], None]:
-        """Register a listener for the JSON-RPC messages of sessions that are opened from now on.
-
-        Args:
-            listener: Called in the event loop with the direction and the message as JSON; its exceptions are logged.
-
-        Returns:
-            A function that removes the listener.
-        """
+        """Call a listener with direction and JSON of each message of sessions opened from now on, as `on_state`."""
         return self._events.message_listeners.add(listener)
 
     async def list_tools(self) -> ToolListing:
@@ -358,6 +347,12 @@ class Connection:
 
         return await request(self._opened(f"requesting {method}"), method, params or {}, context, options)
 
+    async def stream(self, method: str, params: Mapping[str, Any], receive: Callable[[Json], Awaitable[None]]) -> None:
+        """Send a request that lasts, and receive its notifications; see `bridge.client.connection.streams.stream`."""
+        from bridge.client.connection.streams import stream  # noqa: PLC0415 - only for open connections
+
+        await stream(self._opened(f"requesting {method}"), method, params, receive)
+
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the server a notification of an extension, without waiting for it.
 
@@ -394,6 +389,8 @@ class Connection:
             reconnect=self._reconnect,
             auth=self._auth,
             events=self._events,
+            starts=self._processes.starts,
+            definitions=self._definitions,
         )
         self.send_call = partial(send_call, self._supervisor)
         self._events.change_state(ConnectionState.CONNECTING, None)
