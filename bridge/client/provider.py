@@ -16,6 +16,7 @@ import anyio
 from bridge.client.caller_processes import CallerProcesses
 from bridge.client.callers import CallerConnections
 from bridge.client.connection.connection import Connection
+from bridge.client.connection.handlers import ClientHandlers  # noqa: TC001 - of checked arguments
 from bridge.client.connection.processes import Processes
 from bridge.client.connection.status import ConnectionState, Listeners, ReconnectPolicy
 from bridge.client.connection_pool import MAX_REFRESH_SECONDS, HeaderSupplier, all_at_once, require_unique, servers_from
@@ -29,6 +30,7 @@ from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
 from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError, UnknownToolError
 from bridge.text import nearest
+from bridge.tools.annotated_checks import checked
 from bridge.tools.middleware import checked_middleware
 from bridge.tools.toolbox import ToolBox
 from bridge.tools.transform import wrapped
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 
     from bridge.client.callers import CallerAuths
     from bridge.client.config.servers import Prefixing, ServerConfig
-    from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.processes import ProcessOptions
     from bridge.client.connection_pool import Servers
     from bridge.client.tool_catalog import NameMapper, RemoteName, ServerStatus, ToolCatalog, ToolFilter
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from bridge.types import Feature
 
 _logger = logging.getLogger("bridge.client")
-
 _NOT_OPEN = "the provider of the servers is not open; use it in `async with provider:`, or call `await provider.open()`"
 
 
@@ -82,6 +82,7 @@ class McpToolProvider(TaskStarter):
 
     is_dynamic = True  # the tools may change between two calls of a model
 
+    @checked()
     def __init__(
         self,
         servers: Servers = (),

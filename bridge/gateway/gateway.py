@@ -31,6 +31,7 @@ from bridge.prompts.box import PromptBox
 from bridge.server.caller_features import CallerView
 from bridge.server.features import Features
 from bridge.skills.source import CombinedSkills
+from bridge.tools.annotated_checks import checked
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Gateway:
         DefinitionError: Two servers have the same name, or a header cannot be forwarded.
     """
 
+    @checked(may_be_zero=("start_seconds", "max_held_calls"))
     def __init__(
         self,
         servers: Iterable[ServerConfig] = (),
