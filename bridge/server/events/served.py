@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -21,9 +22,14 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.events.options import EventOptions
     from bridge.server.events.store import EventStore
+    from bridge.server.events.webhooks import Webhooks
     from bridge.server.tasks.options import TaskOptions
     from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.tools.context import InvocationContext
+
+
+MAX_POSTS = 32
+"""Maximum of requests to callbacks at a time."""
 
 
 class ServedEvents:
@@ -50,7 +56,18 @@ class ServedEvents:
         self.log = EventLog(self._store)
         self.shares = Shares(self.options.max_streams)
         """Open streams."""
+        self.posting = anyio.CapacityLimiter(MAX_POSTS)
+        """Requests to callbacks under way."""
         sinks.add(self)
+
+    @cached_property
+    def webhooks(self) -> Webhooks | None:
+        """The webhooks; None if the server has none."""
+        if not self.options.webhooks:
+            return None
+        from bridge.server.events.webhooks import Webhooks  # noqa: PLC0415 - only with webhooks
+
+        return Webhooks(self, self.options)
 
     def _store(self) -> EventStore:
         """Return a store beside the tasks, so that one option keeps both."""
@@ -104,7 +121,11 @@ class ServedEvents:
     async def run(self) -> None:
         """Store and deliver events until cancelled; then store those that are left."""
         try:
-            await self.log.run()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.log.run)
+                if self.webhooks is not None:
+                    await self.log.open()
+                    tasks.start_soon(self.webhooks.run)
         finally:
             with anyio.CancelScope(shield=True):
                 await self.log.close()

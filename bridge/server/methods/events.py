@@ -1,4 +1,4 @@
-"""``events/list``, ``events/poll`` and ``events/stream`` (extension ``io.modelcontextprotocol/events``, SEP-3415)."""
+"""Methods for events: list, poll, stream, subscribe, unsubscribe (``io.modelcontextprotocol/events``, SEP-3415)."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bridge.events.occurrence import EventReader, EventRequest
     from bridge.server.core import ServerCore
     from bridge.server.events.served import ServedEvents
+    from bridge.server.events.webhooks import Webhooks
     from bridge.server.exchange import ServedExchange
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
@@ -202,6 +203,40 @@ class EventsStream(EventMethod):
         """End all streams, each by its result."""
         for sending in tuple(self._open):
             sending.scope.cancel()
+
+
+class EventsSubscribe(EventMethod):
+    """A webhook of the caller, which begins, or goes on."""
+
+    name = "events/subscribe"
+    delivery = "webhook"
+
+    async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
+        webhooks = _webhooks_of(self._events)
+        type_, request = await self._found(exchange, context)
+        return await webhooks.subscribe(type_, request, exchange.params, exchange.access, context)
+
+
+class EventsUnsubscribe(EventMethod):
+    """The end of a webhook."""
+
+    name = "events/unsubscribe"
+
+    async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
+        await _webhooks_of(self._events).unsubscribe(exchange.params["name"], exchange.found, exchange.params, context)
+        return {}
+
+
+def _webhooks_of(events: ServedEvents) -> Webhooks:
+    """Return the webhooks of a server.
+
+    Raises:
+        ProtocolError: It has none.
+    """
+    if events.webhooks is None:
+        message = "this server sends no webhooks"
+        raise ProtocolError(UNSUPPORTED, message, {"feature": "deliveryMode", "value": "webhook"})
+    return events.webhooks
 
 
 class _Sending:
