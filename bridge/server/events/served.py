@@ -16,7 +16,7 @@ from bridge.server.limits.shares import Shares
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.events.event_type import Emission, EventType
+    from bridge.events.event_type import Delivery, Emission, EventType
     from bridge.events.occurrence import EventReader
     from bridge.events.source import Events
     from bridge.server.auth.access import Access
@@ -114,6 +114,17 @@ class ServedEvents:
         """
         return tuple(each for each in await self._source.list(context) if access.shows(each))
 
+    def deliveries_of(self, type_: EventType) -> tuple[Delivery, ...]:
+        """Return the ways in which this server can deliver the events of a type.
+
+        Those of another server are polled there, or pushed, whatever their clients here have.
+        """
+        if type_.reader is None:
+            return type_.delivery
+        has_poll = "poll" in type_.delivery
+        is_read = has_poll or "push" in type_.delivery
+        return (*(("poll",) if has_poll else ()), *(("push", "webhook") if is_read else ()))
+
     def reader_of(self, type_: EventType) -> EventReader:
         """Return what reads the events of a type."""
         return type_.reader or LocalReader(type_, self.log, self.options)
@@ -124,7 +135,6 @@ class ServedEvents:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.log.run)
                 if self.webhooks is not None:
-                    await self.log.open()
                     tasks.start_soon(self.webhooks.run)
         finally:
             with anyio.CancelScope(shield=True):

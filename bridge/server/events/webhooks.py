@@ -322,6 +322,7 @@ class Webhooks:
             while True:
                 self._changed = anyio.Event()
                 try:
+                    await self._events.log.open()
                     leads = await self._store.leads(self._process, LEASE_SECONDS)
                     await self._use(await self._live() if leads else {}, tasks)
                 except EventStoreError as error:

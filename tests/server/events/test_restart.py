@@ -35,7 +35,7 @@ run(Server([emit, number], name="numbers", tasks=TaskOptions(store=SqliteTaskSto
 
 
 async def test_a_cursor_survives_a_restart_with_the_file(tmp_path: Path) -> None:
-    program = tmp_path / "numbers.py"
+    program = tmp_path / "emitting.py"
     program.write_text(PROGRAM)
 
     def config() -> ServerConfig:
