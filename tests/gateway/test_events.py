@@ -20,8 +20,8 @@ from bridge.server import EventOptions, Profile
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.http.app import http_app
 from tests.gateway.between import between, server_config
+from tests.server.events.hooks import ADA, SECRET, Client
 from tests.server.events.receiver import Receiver, receiving
-from tests.server.events.test_webhooks import ADA, SECRET, Client
 from tests.server.http_server import serving
 from tests.server.tools import ADD
 

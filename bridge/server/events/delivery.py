@@ -12,7 +12,7 @@ import logging
 from dataclasses import replace
 from secrets import token_hex
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from pydantic_core import to_json
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from bridge.events.event_type import EventType
-    from bridge.events.occurrence import Event
+    from bridge.events.occurrence import Event, EventReader
+    from bridge.server.auth.access import Access
     from bridge.server.events.callbacks import Callbacks
+    from bridge.server.events.log import EventLog
     from bridge.server.events.options import EventOptions
-    from bridge.server.events.served import ServedEvents
     from bridge.server.events.subscription import DeliveryState, Subscription
     from bridge.types import Json
 
@@ -46,6 +47,21 @@ _MAX_DELAY_SECONDS = 60.0
 _AGAIN_SECONDS = 5.0
 _GONE, _TOO_LARGE = 410, 413
 _logger = logging.getLogger("bridge.server")
+
+
+class DeliveredEvents(Protocol):
+    """The events of a server that are delivered."""
+
+    log: EventLog
+    posting: anyio.CapacityLimiter
+
+    async def types(self, context: InvocationContext, access: Access) -> tuple[EventType, ...]:
+        """Return the types that a caller sees."""
+        ...
+
+    def reader_of(self, type_: EventType) -> EventReader:
+        """Return what reads the events of a type."""
+        ...
 
 
 class _EndedError(Exception):
@@ -66,7 +82,7 @@ class Delivery:
 
     def __init__(
         self,
-        events: ServedEvents,
+        events: DeliveredEvents,
         callbacks: Callbacks,
         subscription: Subscription,
         state: DeliveryState,

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from bridge.events.event_type import EventType
     from bridge.events.occurrence import EventBatch, EventRequest
     from bridge.server.auth.access import Access
+    from bridge.server.events.delivery import DeliveredEvents
     from bridge.server.events.options import EventOptions
-    from bridge.server.events.served import ServedEvents
     from bridge.server.events.store import EventStore
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
@@ -76,7 +76,7 @@ class Webhooks:
         options: The options of events.
     """
 
-    def __init__(self, events: ServedEvents, options: EventOptions) -> None:
+    def __init__(self, events: DeliveredEvents, options: EventOptions) -> None:
         self._events = events
         self._options = options
         self._callbacks = Callbacks(options.callback_origins)

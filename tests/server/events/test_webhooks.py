@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
-from bridge import Caller, DefinitionError, Server
+from bridge import Caller, Server
 from bridge.errors import WireError
-from bridge.events import EventType, event, verify_webhook
-from bridge.events.event_type import Feed
+from bridge.events import verify_webhook
 from bridge.protocol.versions import (
-    CALLBACK_FAILED,
     FORBIDDEN,
     INVALID_PARAMS,
     NOT_FOUND,
     RESOURCE_EXHAUSTED,
     UNSUPPORTED,
 )
-from bridge.server import EventOptions, SqliteTaskStore, TaskOptions
-from bridge.server.auth import ApiKey, ApiKeys
+from bridge.server import SqliteTaskStore
 from bridge.server.http.app import http_app
 from tests.redis_server import RedisServer
+from tests.server.events.hooks import ADA, BOB, EVE, KEYS, SECRET, Client, number, served
 from tests.server.events.receiver import Receiver, new_secret, receiving
 from tests.server.http_server import serving
 
@@ -41,65 +30,6 @@ if TYPE_CHECKING:
 
     from bridge.types import Json
 
-ADA, BOB, EVE = (f"{name}-{name}-{name}-{name}-{name}" for name in ("ada", "bob", "eve"))
-KEYS = ApiKeys(ApiKey("ada", ADA), ApiKey("bob", BOB), ApiKey("eve", EVE, tools=("other",)))
-SECRET = new_secret()
-_ids = itertools.count(1)
-
-
-@event("number")
-async def number(payload: dict[str, int], least: int = 0) -> bool:
-    """A number has come."""
-    return payload["value"] >= least
-
-
-OTHER = EventType(name="other")
-
-
-class Client:
-    """Sends requests of the modern era, each with a credential."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def ask(self, method: str, params: Json, key: str | None = ADA) -> Json:
-        """Return the result or the error."""
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        headers = {
-            "accept": "application/json, text/event-stream",
-            "mcp-protocol-version": "2026-07-28",
-            "mcp-method": method,
-        }
-        message = {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": {**params, "_meta": meta}}
-        if key is not None:
-            headers["authorization"] = f"Bearer {key}"
-        answer: Json = httpx.post(f"{self._url}/mcp", json=message, headers=headers, timeout=30).json()
-        return answer.get("result") or {"code": answer["error"]["code"], **answer["error"]}
-
-    def subscribe(self, url: str, key: str | None = ADA, secret: str = SECRET, **more: Any) -> Json:
-        """Subscribe to numbers."""
-        delivery = {"mode": "webhook", "url": url, "secret": secret}
-        return self.ask("events/subscribe", {"name": "number", "delivery": delivery, **more}, key)
-
-    def unsubscribe(self, url: str, key: str | None = ADA, **more: Any) -> Json:
-        """End a subscription to numbers."""
-        return self.ask("events/unsubscribe", {"name": "number", "delivery": {"url": url}, **more}, key)
-
-
-@contextmanager
-def served(
-    *origins: str, auth: Any = KEYS, store: Any = None, redis_url: str | None = None, **options: Any
-) -> Iterator[tuple[Client, Server]]:
-    """Serve events over HTTP."""
-    events = EventOptions(webhooks=True, callback_origins=origins, retry_seconds=0.01, **options)
-    types = [replace(number, feed=Feed()), OTHER]  # as another process has it
-    server = Server(types, name="hooks", events=events, tasks=TaskOptions(store=store))
-    with serving(http_app(server, auth=auth, redis_url=redis_url)) as url:
-        yield Client(url), server
-
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
@@ -107,24 +37,6 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     server.start()
     yield server
     server.end()
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """Return the file of a certificate for localhost and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    start = datetime.now(UTC) - timedelta(days=1)
-    signed = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1, start, start + timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    file = tmp_path / "localhost.pem"
-    file.write_bytes(private + signed.public_bytes(Encoding.PEM))
-    return file
 
 
 @pytest.fixture
@@ -256,109 +168,6 @@ def test_deliveries_that_keep_failing_are_suspended_until_the_caller_asks_again(
             assert found["deliveryStatus"]["lastError"] == "http_5xx"
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        ({"challenge": "another"}, "challenge_failed"),
-        ({"challenge": 7}, "challenge_failed"),
-        ([], "challenge_failed"),
-        ("é", "challenge_failed"),
-        (204, "challenge_failed"),
-        (302, "http_4xx"),
-        (404, "http_4xx"),
-        (500, "http_5xx"),
-    ],
-)
-def test_a_callback_that_fails_the_challenge_gets_no_events(receiver: Receiver, answer: Any, reason: str) -> None:
-    with served(receiver.url) as (client, server):
-        receiver.passes_challenge = lambda _: answer
-        refused = client.subscribe(receiver.url)
-        assert (refused["code"], refused["data"]) == (CALLBACK_FAILED, {"reason": reason})
-        server.emit("number", {"value": 1})
-        receiver.passes_challenge = lambda challenge: {"challenge": challenge}
-        client.subscribe(receiver.url)
-        server.emit("number", {"value": 2})
-        assert receiver.next_event()["data"] == {"value": 2}
-
-
-def test_a_callback_that_does_not_listen_is_named_by_a_reason_alone() -> None:
-    with receiving() as receiver:
-        url = receiver.url
-    with served(url) as (client, _):
-        refused = client.subscribe(url)
-        assert (refused["code"], refused["data"]) == (CALLBACK_FAILED, {"reason": "connection_refused"})
-        assert url not in refused["message"]
-
-
-@pytest.mark.parametrize(
-    ("delivery", "words"),
-    [
-        ({"url": "http://example.com/hook"}, "must begin with https"),
-        ({"url": "https://127.0.0.1/hook"}, "not a public one"),
-        ({"url": "https://localhost/hook"}, "not a public one"),
-        ({"url": "https://[::1]/hook"}, "not a public one"),
-        ({"url": "https://[::ffff:10.0.0.1]/hook"}, "not a public one"),
-        ({"url": "https://[64:ff9b::a00:1]/hook"}, "not a public one"),
-        ({"url": "https://169.254.169.254/latest"}, "not a public one"),
-        ({"url": "https://10.1.2.3/"}, "not a public one"),
-        ({"url": "https://user:pass@example.com/"}, "neither credentials nor a fragment"),
-        ({"url": "ftp://example.com/"}, "must be an absolute URL"),
-        ({"url": "/hook"}, "must be an absolute URL"),
-        ({"url": "https://example.com/" + "x" * 3000}, "text of up to 2048 characters"),
-        ({"url": 7}, "text of up to 2048 characters"),
-        ({"url": "https://example.com/", "mode": "mail"}, "mode 'webhook'"),
-        ({"url": "https://example.com/", "secret": "secret"}, "begins with 'whsec_'"),
-        ({"url": "https://example.com/", "secret": "whsec_!"}, "and base64"),
-        ({"url": "https://example.com/", "secret": new_secret(23)}, "24 to 64 bytes, not 23"),
-        ({"url": "https://example.com/", "secret": new_secret(65)}, "24 to 64 bytes, not 65"),
-        ({"url": "https://example.com/", "secret": None}, "begins with 'whsec_'"),
-    ],
-)
-def test_callbacks_and_secrets_are_checked_before_any_request(delivery: Json, words: str) -> None:
-    with served() as (client, _):
-        refused = client.ask(
-            "events/subscribe", {"name": "number", "delivery": {"mode": "webhook", "secret": SECRET, **delivery}}
-        )
-        assert refused["code"] == INVALID_PARAMS
-        assert words in refused["message"]
-
-
-def test_a_name_with_a_private_address_is_refused_when_it_is_resolved(
-    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import anyio  # noqa: PLC0415 - only here
-
-    answers = [["127.0.0.1"], ["93.184.216.34", "10.0.0.1"], ["::ffff:192.168.0.1"]]
-
-    async def resolve(host: str, port: int, **_: Any) -> Any:
-        assert host == "rebound.example"
-        return [(2, 1, 6, "", (address, port)) for address in answers.pop(0)]
-
-    monkeypatch.setattr(anyio, "getaddrinfo", resolve)
-    port = receiver.url.rpartition(":")[2]
-    with served() as (client, _):
-        for _ in range(3):
-            refused = client.subscribe(f"https://rebound.example:{port}/hook")
-            assert (refused["code"], refused["data"]) == (CALLBACK_FAILED, {"reason": "connection_refused"})
-    assert (answers, receiver.challenges) == ([], [])
-
-
-def test_a_callback_over_tls_is_called_by_its_name_and_its_certificate_is_checked(
-    certificate: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with receiving(certificate) as receiver:
-        with served(receiver.url) as (client, _):
-            refused = client.subscribe(receiver.url)
-            assert (refused["code"], refused["data"]) == (CALLBACK_FAILED, {"reason": "tls_error"})
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        with served(receiver.url) as (client, server):
-            assert "id" in client.subscribe(receiver.url)
-            server.emit("number", {"value": 1})
-            received = receiver.next()
-            assert received.headers["host"] == receiver.url.removeprefix("https://")
-            verify_webhook(SECRET, received.headers, received.body)
-
-
 def test_replicas_share_webhooks_and_each_event_is_delivered_once(receiver: Receiver, redis: RedisServer) -> None:
     with (
         served(receiver.url, redis_url=redis.url) as (one, first),
@@ -465,12 +274,3 @@ def test_a_subscription_begins_after_a_cursor_and_says_if_events_are_missing(rec
             if received.path == "/late":
                 kinds.append(received.json.get("type") or received.json["data"]["value"])
         assert kinds == ["gap", 5, 6, 7]
-
-
-def test_origins_of_callbacks_are_checked() -> None:
-    for wrong in ("hooks.internal", "https://hooks.internal/path", "ftp://x", "https://u:p@x"):
-        with pytest.raises(DefinitionError, match="origin of callbacks"):
-            EventOptions(webhooks=True, callback_origins=(wrong,))
-    EventOptions(callback_origins=("https://hooks.internal:8443", "http://[::1]:80/"))
-    with pytest.raises(DefinitionError, match="webhooks must be True or False"):
-        EventOptions(webhooks="yes")  # type: ignore[arg-type]  # that is tested
