@@ -31,10 +31,11 @@ from bridge.prompts.box import PromptBox
 from bridge.server.caller_features import CallerView
 from bridge.server.features import Features
 from bridge.skills.source import CombinedSkills
+from bridge.text import clip
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
     import httpx2
@@ -58,6 +59,8 @@ _logger = logging.getLogger("bridge.gateway")
 
 START_SECONDS = 10.0
 """Default time to wait for servers on start, in seconds. Tools of slower servers are added later."""
+
+_MAX_WARNING_CHARS = 1000
 
 _Executor = TypeVar("_Executor")
 
@@ -225,8 +228,7 @@ class Gateway:
                 await self.provider.settled()
             if required:
                 await self.provider.settled(*required)
-            for status in self.status():
-                _require_listed(status)
+            _require_listed(self.status())
             self.has_required = True
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -336,18 +338,23 @@ def _connecting(broker: CredentialBroker, sign_in_client: SignInClient | None) -
     return Connecting(broker, public_url=broker.public_url, sign_in_client=sign_in_client)
 
 
-def _require_listed(status: ServerStatus) -> None:
-    """Log a warning if a server is not listed.
+def _require_listed(servers: Sequence[ServerStatus]) -> None:
+    """Log one warning of the servers that are not listed.
 
     Raises:
-        ServerError: The server is required.
+        ServerError: One of them is required.
     """
-    if status.is_listed:
-        return
-    if status.required and status.problem is not None:
-        raise status.problem
-    reason = status.problem or "it is still starting"
-    _logger.warning("continuing without the server %r until it is available: %s", status.name, reason)
+    missing = [each for each in servers if not each.is_listed]
+    for each in missing:
+        if each.required and each.problem is not None:
+            raise each.problem
+    reasons = ["it is still starting" if each.problem is None else each.problem.failure.reason for each in missing]
+    if len(missing) == 1:
+        _logger.warning("continuing without the server %r until it is available: %s", missing[0].name, reasons[0])
+    elif missing:
+        named = "; ".join(f"{each.name!r}: {reason}" for each, reason in zip(missing, reasons, strict=True))
+        message = "continuing without %d of %d servers until they are available: %s"
+        _logger.warning(message, len(missing), len(servers), clip(named, _MAX_WARNING_CHARS))
 
 
 def merged_servers(groups: Iterable[tuple[str, Iterable[ServerConfig]]]) -> list[ServerConfig]:

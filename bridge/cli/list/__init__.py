@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bridge.cli.completion import complete_targets
-from bridge.cli.list import costs
+from bridge.cli.list import costs, overview
 from bridge.cli.list.parameters import FULL, SHORT, one_line, parameter_lines
 from bridge.cli.options import ServerOptions, chosen_target, group_values, server_options
 from bridge.cli.reporting import logging_option
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.command(cls=TargetCommand, short_help="List the tools, resources, prompts and skills of a TARGET.")
 @click.argument("target", required=False, shell_complete=complete_targets)
 @click.option("--json", "as_json", is_flag=True, help="Write all that a server lists, as MCP's JSON.")
+@click.option("--brief", is_flag=True, help="Show a line for each: its name, its parameters, and a first sentence.")
 @click.option("--full", is_flag=True, help="Show nested fields at all levels, and all choices.")
 @click.option(
     "--tokens", is_flag=True, help="Show what the definitions of the tools cost in each request of a model, estimated."
@@ -47,6 +48,7 @@ def command(
     /,
     target: str | None,
     as_json: bool,
+    brief: bool,
     full: bool,
     tokens: bool,
     profile: str | None,
@@ -57,8 +59,9 @@ def command(
     For a configuration, those of all its servers are listed, each name prefixed with its server's. An unavailable
     server that is not required is only reported.
     """
-    if tokens and full:
-        raise click.UsageError("--tokens and --full exclude each other", ctx)
+    chosen_forms = [name for name, is_chosen in (("brief", brief), ("full", full), ("tokens", tokens)) if is_chosen]
+    if len(chosen_forms) > 1:
+        raise click.UsageError(" and ".join(f"--{each}" for each in chosen_forms) + " exclude each other", ctx)
     options = group_values(ServerOptions, settings)
     chosen, profile = with_profile(chosen_target(ctx, target, options), profile)
 
@@ -69,12 +72,16 @@ def command(
         features, skills = with_features(chosen, options, listed, profile=profile)
         if tokens:
             data = costs.as_json(features.tools) if as_json else costs.as_text(features.tools)
+        elif as_json:
+            data = _as_json(features, skills)
+        elif brief:
+            data = overview.as_text(features, skills)
         else:
-            data = _as_json(features, skills) if as_json else _as_text(features, skills, FULL if full else SHORT)
+            data = _as_text(features, skills, FULL if full else SHORT)
     if isinstance(data, dict):
         write_json(data)
     elif data:
-        write_report(data, style=_styled)
+        write_report(data, style=None if brief else _styled)
 
 
 def _as_json(features: Features, skills: Sequence[Skill]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,10 +26,11 @@ from bridge.server.http.host_origin import AllowedHosts
 from bridge.server.http.probes import HealthState
 from bridge.server.results.costs import costs
 from bridge.telemetry import current
+from bridge.text import with_count
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from bridge.cli.serve.options import ServeOptions
     from bridge.cli.targets.target import LocalTarget, Target
@@ -116,8 +117,17 @@ def _announce(name: str, sockets: list[socket.socket], options: ServeOptions, pr
     for each in profiles or (None,):
         shown, at = (name, path) if each is None else (f"{name}/{each.name}", each.path_below(path))
         print_message(f"serving {shown} at {sockets_module.url_of(options.host, port, at)}")
-        entry = url_entry(sockets_module.url_of(host, port, at), kind, wants_key=wants_key)
-        print_message(configuration(name if each is None else each.name, entry))
+        if each is None:
+            entry = url_entry(sockets_module.url_of(host, port, at), kind, wants_key=wants_key)
+            print_message(configuration(name, entry))
+
+
+def _announce_servers(servers: Sequence[Mapping[str, Any]]) -> None:
+    """Print how many of the servers of a gateway are ready."""
+    if len(servers) > 1:
+        ready = [each for each in servers if each["state"] == "ready"]
+        tools = with_count(sum(len(each["tools"]) for each in ready), "tool")
+        print_message(f"{len(ready)} of {len(servers)} servers are ready, with {tools}")
 
 
 def _serve_here(
@@ -176,6 +186,7 @@ def _serve_here(
                     parent.send(b".")
             if worker is None:
                 _announce(name, sockets, options, serving.profiles)
+                _announce_servers(serving.servers())
             else:
                 worker.opened()
             if unmatched is not None:
