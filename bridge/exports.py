@@ -200,6 +200,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.client.config.servers": "ServersConfig",
         "bridge.client.config.variables": "InputDefinition InputSource",
         "bridge.client.connection.connection": "Connection",
+        "bridge.client.connection.processes": "ProcessOptions",
         "bridge.client.connection.running_call": "CallOptions",
         "bridge.client.connection.status": "ConnectionState ConnectionStatus ReconnectPolicy ServerInfo ToolListing",
         "bridge.client.prompts": "RemotePrompts",

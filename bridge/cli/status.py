@@ -14,6 +14,7 @@ from bridge.cli.options import ServerOptions, group_values, server_options, with
 from bridge.cli.reporting import FAILED, error_line, logging_option
 from bridge.cli.targets.target import TargetCommand, only_remote_target
 from bridge.cli.terminal import coloured, table, write_json, write_report
+from bridge.client.connection.processes import memory_bytes
 from bridge.hosting.process import redirect_stdout, run_interruptible
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _as_row(row: dict[str, Any]) -> tuple[str, ...]:
         row["transport"] or "-",
         f"{row['era']} {row['protocolVersion']}" if row["era"] else "-",
         server.get("version") or "-",
-        str(len(row["tools"])) if row["state"] == "ready" else "-",
+        str(len(row["tools"])) if row["state"] in {"ready", "idle"} else "-",
         row["lastError"] or "; ".join(f"left out: {each}" for each in row["skipped"]),
     )
 
@@ -109,4 +110,9 @@ def status_as_json(status: ServerStatus) -> dict[str, Any]:
         "skipped": list(status.skipped),
         "lastError": None if problem is None else error_line(problem),
         "reconnects": max(0, connection.connects - 1),
+        "restarts": connection.restarts,
+        "failures": connection.failures,
+        "retrySeconds": connection.retry_seconds,
+        "pid": connection.pid,
+        "memoryBytes": None if connection.pid is None else memory_bytes(connection.pid),
     }

@@ -16,6 +16,7 @@ from bridge.client.config.servers import ServerConfig, ServersConfig
 from bridge.client.config.variables import InputDefinition, InputSource
 from bridge.client.connection.connection import Connection
 from bridge.client.connection.handlers import ClientHandlers
+from bridge.client.connection.processes import ProcessOptions
 from bridge.client.connection.running_call import CallOptions
 from bridge.client.connection.status import ConnectionState, ConnectionStatus, ReconnectPolicy, ServerInfo, ToolListing
 from bridge.client.prompts import RemotePrompts
@@ -50,6 +51,7 @@ __all__ = [
     "MemoryTransport",
     "OAuthLogin",
     "PerCaller",
+    "ProcessOptions",
     "ReconnectPolicy",
     "RemoteExecutor",
     "RemoteName",

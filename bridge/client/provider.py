@@ -14,6 +14,7 @@ import anyio
 
 from bridge.client.callers import CallerConnections
 from bridge.client.connection.connection import Connection
+from bridge.client.connection.processes import Processes
 from bridge.client.connection.status import ConnectionState, Listeners, ReconnectPolicy
 from bridge.client.connection_pool import HeaderSupplier, all_at_once, servers_from
 from bridge.client.prompts import RemotePrompts
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from bridge.client.callers import CallerAuths
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.processes import ProcessOptions
     from bridge.client.connection_pool import Servers
     from bridge.client.tool_catalog import NameMapper, RemoteName, ServerStatus, ToolCatalog, ToolFilter
     from bridge.prompts.prompt import Prompt
@@ -68,6 +70,7 @@ class McpToolProvider(TaskStarter):
         auth: Returns the authentication of a server's HTTP requests; None uses the configuration.
         caller_auths: Returns the credentials of the callers of a server; None if all have the same.
         reconnect: Reconnection delays.
+        processes: Options of servers that are child processes; None for the defaults.
         resources: Add two tools by which a model lists and reads the servers' resources.
         features: Features besides tools to list when servers are opened; others are listed when they are first used.
         validates_results: Validate structured content against output schemas.
@@ -90,6 +93,7 @@ class McpToolProvider(TaskStarter):
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
         caller_auths: Callable[[ServerConfig], CallerAuths | None] | None = None,
         reconnect: ReconnectPolicy | None = None,
+        processes: ProcessOptions | None = None,
         resources: bool = False,
         features: Collection[Feature] = (),
         validates_results: bool = True,
@@ -106,12 +110,11 @@ class McpToolProvider(TaskStarter):
         """Skills by local URI."""
         self._handlers = handlers
         self._reconnect = reconnect or ReconnectPolicy()
-        self._auth = auth
-        self._caller_auths = caller_auths
+        self._processes = Processes(processes)
+        self._auth, self._caller_auths = auth, caller_auths
         self._catalog_rules = CatalogRules(filter=filter, name_mapper=name_mapper, prefix=prefix)
         self._headers_supplier, self._meta_supplier = headers_supplier, meta_supplier
-        self._offers_resources = resources
-        self._validates_results = validates_results
+        self._offers_resources, self._validates_results = resources, validates_results
         self._catalog: ToolCatalog = EMPTY
         self._left_out: dict[Feature, Mapping[str, tuple[str, ...]]] = {}
         self._upstreams: dict[str, Upstream] = {}
@@ -342,7 +345,8 @@ class McpToolProvider(TaskStarter):
     def _connect(self, config: ServerConfig, auth: httpx2.Auth | None = None) -> Connection:
         if auth is None and self._auth is not None:
             auth = self._auth(config)
-        return Connection(config, handlers=self._handlers, reconnect=self._reconnect, auth=auth)
+        processes = self._processes
+        return Connection(config, handlers=self._handlers, reconnect=self._reconnect, auth=auth, processes=processes)
 
     async def _start(self, upstreams: list[Upstream], *, wait: bool) -> None:
         self._defers_naming = wait  # to assign names once, not after each server

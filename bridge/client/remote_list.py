@@ -169,7 +169,7 @@ class RemoteList:
         try:
             with self._scope:
                 await connection.settled()
-                if connection.state is not ConnectionState.READY:
+                if connection.state not in {ConnectionState.READY, ConnectionState.IDLE}:
                     self.problem = connection.last_error
                     self._settled.set()
                     await self._wait()

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from bridge.client.callers import CallerAuths
     from bridge.client.config.servers import Prefixing, ServerConfig
+    from bridge.client.connection.processes import ProcessOptions
     from bridge.client.connection.status import ReconnectPolicy
     from bridge.client.tool_catalog import ServerStatus
     from bridge.client.upstream import Upstream
@@ -86,6 +87,7 @@ class Gateway:
             they give credentials; None to use its client ID metadata document.
         auth: Returns the authentication for a server's HTTP requests; None uses only the configured headers.
         reconnect: Reconnect policy.
+        processes: Options of servers that are child processes; None for the defaults.
 
     Raises:
         DefinitionError: Two servers have the same name, or a header cannot be forwarded.
@@ -105,6 +107,7 @@ class Gateway:
         sign_in_client: SignInClient | None = None,
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
         reconnect: ReconnectPolicy | None = None,
+        processes: ProcessOptions | None = None,
     ) -> None:
         self.tools = ToolBox()
         """The tools to publish."""
@@ -125,6 +128,7 @@ class Gateway:
             auth=self._own_auth,
             caller_auths=self._caller_auths,
             reconnect=reconnect,
+            processes=processes,
             features=("resources", "prompts"),
             validates_results=False,
         )

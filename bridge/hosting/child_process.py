@@ -164,9 +164,9 @@ class WorkerChannel:
         self._notify: Callable[[str], None] = _ignore
         Thread(target=self._listen, name="bridge-worker", daemon=True).start()
 
-    def opened(self) -> None:
-        """Report that requests are served."""
-        self._tell({"say": "opened"})
+    def opened(self, processes: int) -> None:
+        """Report that requests are served, and the number of servers that this process starts as processes."""
+        self._tell({"say": "opened", "processes": processes})
 
     def share_updates(self, server: Server) -> None:
         """Notify the clients of all workers of new content of resources, whichever worker announces it.

@@ -41,13 +41,13 @@ _MAX_UNREAD_BYTES = 1024 * 1024
 """Maximum bytes that a worker leaves unread; it gets no further updates of resources until it has read them."""
 
 
-def run_workers(count: int, sockets: InheritedSockets, announce: Callable[[], None], *, has_keys: bool) -> int:
+def run_workers(count: int, sockets: InheritedSockets, announce: Callable[[int], None], *, has_keys: bool) -> int:
     """Run this command line in several children and restart those that end, until a signal.
 
     Args:
         count: Number of workers.
         sockets: Listening sockets.
-        announce: Called when all workers serve.
+        announce: Called when all workers serve, with the number of servers that each of them starts as processes.
         has_keys: True if state keys are configured; otherwise a key is generated for all workers.
 
     Returns:
@@ -67,7 +67,7 @@ def run_workers(count: int, sockets: InheritedSockets, announce: Callable[[], No
 
 class _Workers:
     def __init__(
-        self, count: int, sockets: InheritedSockets, announce: Callable[[], None], environment: dict[str, str]
+        self, count: int, sockets: InheritedSockets, announce: Callable[[int], None], environment: dict[str, str]
     ) -> None:
         self.signalled: int | None = None
         """The first signal."""
@@ -154,13 +154,13 @@ class _Workers:
             worker.tell({"end": signal.SIGTERM})
         return worker
 
-    def opened(self, number: int) -> None:
-        """Record that a worker serves."""
+    def opened(self, number: int, processes: int) -> None:
+        """Record that a worker serves, and the number of servers that it starts as processes."""
         self._has_opened.set()
         was_opening = bool(self._unopened)
         self._unopened.discard(number)
         if was_opening and not self._unopened:
-            self._announce()
+            self._announce(processes)
 
     def share(self, sender: _Worker, uri: str) -> None:
         """Pass the update of a resource on to the other workers."""
@@ -225,9 +225,9 @@ class _Worker:
         with suppress(ConnectionError):
             while line := await self._reader.readline():
                 match json.loads(line):
-                    case {"say": "opened"}:
+                    case {"say": "opened", "processes": processes}:
                         self.has_opened = True
-                        workers.opened(self.number)
+                        workers.opened(self.number, processes)
                     case {"give": "metrics of all"}:
                         tasks.create_task(self._give_metrics(workers))
                     case {"updated": uri}:

@@ -326,3 +326,12 @@ async def test_workers_share_an_audit_log(start: Start, directory: Path) -> None
     lines = [json.loads(line) for line in (directory / "audit.jsonl").read_text().splitlines()]
     assert len(lines) >= 2
     assert {line["tool"] for line in lines} == {"pid"}
+
+
+def test_the_number_of_processes_that_all_workers_start_is_said(start: Start, directory: Path) -> None:
+    servers = {name: forks.entry("-m", "bridge", "serve", "tools.py") for name in ("a", "b")}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    with start("serve", "mcp.json", "--transport", "http", "--port", "0", "--workers", "2") as process:
+        line = process.line_with("over stdio for itself")
+        assert "2 workers: each starts the 2 servers over stdio for itself, so up to 4 processes run" in line
+        assert process.end(signal.SIGTERM) == 0

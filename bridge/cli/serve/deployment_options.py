@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bridge.cli.options import Number, WholeNumber, count_setting, setting, texts_setting
+from bridge.text import with_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,13 @@ class ScalingOptions:
             f"{self.workers} workers: SSE and tasks are off, and clients of the handshake era are served without "
             "sessions: tools cannot ask them, and changes are not announced to them "
             "(--redis-url enables sessions and tasks)"
+        )
+
+    def number_of_processes(self, of_worker: int) -> str:
+        """Return a message about the servers that each of several workers starts as processes."""
+        return (
+            f"{self.workers} workers: each starts the {with_count(of_worker, 'server')} over stdio for itself, "
+            f'so up to {self.workers * of_worker} processes run; "start": "lazy" starts those that calls need'
         )
 
     @property

@@ -13,6 +13,7 @@ from bridge.cli.targets.features import in_use
 from bridge.cli.targets.loading import Serving, load_features
 from bridge.cli.targets.servers import pinned, servers_of
 from bridge.cli.targets.target import ConfigTarget
+from bridge.client.connection.processes import DEFAULT_MAX_STARTS, ProcessOptions
 from bridge.client.transports.process import kill_all_children
 from bridge.errors import DefinitionError, TargetError
 from bridge.gateway import Gateway, merged_servers
@@ -41,6 +42,7 @@ def serve_gateway(
     forward_headers: Sequence[str],
     reload: bool,
     start_seconds: float,
+    max_starts: int | None,
     broker: Callable[[], CredentialBroker],
     sign_in_client: SignInClient | None,
     profile: str | None = None,
@@ -54,6 +56,7 @@ def serve_gateway(
         forward_headers: Names of callers' headers that are forwarded.
         reload: True to follow changes of configurations, and of the lock files of their servers.
         start_seconds: Seconds to wait at the start for servers that are not required.
+        max_starts: Servers over stdio that start at the same time; None for the default.
         broker: Makes what keeps the credentials of callers, if a server needs them.
         sign_in_client: As for `bridge.gateway.gateway.Gateway`.
         profile: The only profile to serve, given by name; None to serve all, or everything if there are none.
@@ -92,6 +95,7 @@ def serve_gateway(
             start_seconds=start_seconds,
             broker=broker() if any(server.per_caller is not None for server in servers) else None,
             sign_in_client=sign_in_client,
+            processes=_process_options(servers, max_starts, reload=reload),
         )
     except DefinitionError as error:
         raise TargetError(str(error)) from error
@@ -122,6 +126,16 @@ def serve_gateway(
         tool_listing=next((server.tool_listing for server in servers if server.tool_listing is not None), None),
         profiles=profiles or (),
     )
+
+
+def _process_options(servers: Sequence[ServerConfig], max_starts: int | None, *, reload: bool) -> ProcessOptions:
+    """Return the options of child processes, which have a folder for definitions if a server may start lazily."""
+    definitions = None
+    if reload or any(server.start == "lazy" for server in servers):
+        from bridge.client.auth.store import state_folder  # noqa: PLC0415 - imports the SDK
+
+        definitions = state_folder() / "definitions"
+    return ProcessOptions(max_starts=max_starts or DEFAULT_MAX_STARTS, definitions=definitions)
 
 
 def _profiles_of(configurations: Sequence[ServersConfig], name: str | None) -> tuple[Profile, ...]:

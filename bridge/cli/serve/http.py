@@ -90,9 +90,11 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
         reload.run_with_reload(directories, inheritance)
         return
 
-    def announce() -> None:
+    def announce(processes: int) -> None:
         _announce(name, sockets, options)
         print_message(options.scaling.missing_features())
+        if processes:
+            print_message(options.scaling.number_of_processes(processes))
 
     from bridge.hosting.workers import run_workers  # noqa: PLC0415 - only with several workers
 
@@ -188,7 +190,7 @@ def _serve_here(
                 _announce(name, sockets, options, serving.profiles)
                 _announce_servers(serving.servers())
             else:
-                worker.opened()
+                worker.opened(sum(server["transport"] == "stdio" for server in serving.servers()))
             if unmatched is not None:
                 unmatched.release()
 

@@ -108,6 +108,11 @@ class ServeOptions:
         default=START_SECONDS,
         help="Seconds to wait at the start for servers that are not required; tools of slower ones are added later.",
     )
+    max_starts: int | None = count_setting(
+        "SERVERS",
+        "Servers over stdio that start at the same time; by default as many as CPUs, 4 at least.",
+        heading=_SERVERS,
+    )
     auth: AuthOptions = group_setting(AuthOptions, "Authentication")
     limits: LimitsOptions = group_setting(LimitsOptions, "Limits")
     spill: SpillOptions = group_setting(SpillOptions, "Large results")
@@ -175,6 +180,7 @@ def serving_of(targets: list[Target], options: ServeOptions, state_keys: Sequenc
             forward_headers=options.forward_headers,
             reload=options.reload,
             start_seconds=options.start_wait,
+            max_starts=options.max_starts,
             broker=lambda: options.credentials.broker(
                 name_of(targets, options),
                 state_keys,

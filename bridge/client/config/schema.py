@@ -26,6 +26,7 @@ from bridge.client.config.profiles import ProfileEntry
 from bridge.client.config.servers import (
     Prefixing,
     ProtocolPin,
+    StartMode,
     ToolListing,
     is_configurable_extension,
 )
@@ -111,6 +112,14 @@ class ServerEntry(BaseModel):
     )
     connect_wait_seconds: _Seconds | None = Field(
         default=None, description="Maximum seconds that a call waits for an unavailable server; 5 by default."
+    )
+    start: StartMode | None = Field(
+        default=None,
+        description="Start the program with the gateway (eager, the default), or when it is first needed (lazy).",
+    )
+    idle_seconds: _Seconds | None = Field(
+        default=None,
+        description="Seconds without calls after which a program started when needed is ended; 300 by default.",
     )
     required: bool | None = Field(default=None, description="Fail at startup if this server is unavailable.")
     trusted: bool | None = Field(

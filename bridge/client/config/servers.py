@@ -28,6 +28,10 @@ DEFAULT_MAX_CALL_SECONDS = 600.0
 
 Prefixing: TypeAlias = Literal["always", "on_collision", "never"]
 """When the server's name is prepended to its tool names."""
+StartMode: TypeAlias = Literal["eager", "lazy"]
+"""When the process of a server is started: with its provider or gateway, or when it is first needed."""
+DEFAULT_IDLE_SECONDS = 300.0
+"""Seconds without calls after which a process that is started when it is needed is ended."""
 ToolListing: TypeAlias = Literal["all", "search", "auto", "code"]
 """Tools that clients of a gateway list; see `bridge.server.ServerToolSearch`."""
 
@@ -48,6 +52,11 @@ class ServerConfig:
     """Maximum seconds of start and handshake."""
     connect_wait_seconds: float = 5.0
     """Maximum seconds that a call waits for an unavailable server."""
+    start: StartMode = "eager"
+    """``lazy`` if the server's process is started for the first call, and ended after `idle_seconds`; its lists are
+    those of the last time. A server that was never listed is started once to list it."""
+    idle_seconds: float = DEFAULT_IDLE_SECONDS
+    """Seconds without calls after which the process of a lazily started server is ended, at most twice as many."""
     required: bool = False
     """True if startup fails without this server."""
     trusted: bool = False
@@ -98,8 +107,10 @@ class ServerConfig:
         """Check the identifiers of extensions.
 
         Raises:
-            DefinitionError: One is malformed, or is that of tasks.
+            DefinitionError: One is malformed, or is that of tasks; or only processes can be started lazily.
         """
+        if self.start == "lazy" and not self.transport.is_process:
+            raise DefinitionError(f"server {self.name!r}: start='lazy' needs a command to start")
         for identifier in self.extensions:
             if not is_configurable_extension(identifier):
                 raise DefinitionError(f"server {self.name!r}, extension {identifier!r}: extensions {EXTENSION_RULE}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridge.client.connection.handlers import ClientHandlers
 from bridge.client.connection.list_methods import TOOLS
+from bridge.client.connection.processes import Processes
 from bridge.client.connection.running_call import NO_OPTIONS
 from bridge.client.connection.status import (
     ConnectionEvents,
@@ -59,6 +60,7 @@ class Connection:
         handlers: Handlers of server requests; None for none.
         reconnect: Reconnection delays and health checks.
         auth: Authentication of HTTP requests; None to use the configuration.
+        processes: What child processes share with those of other connections; None for nothing.
     """
 
     def __init__(
@@ -68,8 +70,11 @@ class Connection:
         handlers: ClientHandlers | None = None,
         reconnect: ReconnectPolicy | None = None,
         auth: httpx2.Auth | None = None,
+        processes: Processes | None = None,
     ) -> None:
         self.config = config
+        self._processes = processes or Processes()
+        self._definitions = self._processes.definitions_of(config)
         self._handlers = handlers or ClientHandlers()
         self._reconnect = reconnect or ReconnectPolicy()
         self._auth = auth
@@ -100,7 +105,7 @@ class Connection:
         if not wait:
             return
         await supervisor.settled()
-        if supervisor.connects == 0:
+        if supervisor.connects == 0 and not supervisor.is_idle:
             error = supervisor.error or supervisor.failures.closed("connecting")
             supervisor.stop()
             await supervisor.done.wait()
@@ -155,12 +160,12 @@ class Connection:
     @property
     def server_info(self) -> ServerInfo | None:
         """The server's description of itself in the last handshake; None before the first."""
-        session = self._last_session
-        return session.info if session else None
+        kept = None if self._definitions is None else self._definitions.info
+        return session.info if (session := self._last_session) else kept
 
     def status(self) -> ConnectionStatus:
         """Current status of the connection."""
-        session = self._last_session
+        supervisor, session = self._supervisor, self._last_session
         return ConnectionStatus(
             name=self.name,
             state=self.state,
@@ -170,18 +175,13 @@ class Connection:
             protocol_version=self.protocol_version,
             server_info=self.server_info,
             last_error=self.last_error,
-            connects=self._supervisor.connects if self._supervisor else 0,
+            connects=supervisor.connects if supervisor else 0,
+            pid=session.link.pid if session and not session.ended.is_set() else None,
+            **(supervisor.circuit.counts() if supervisor else {}),
         )
 
     def on_state(self, listener: Callable[[ConnectionState], None]) -> Callable[[], None]:
-        """Register a listener for state changes.
-
-        Args:
-            listener: Called in the event loop; its exceptions are logged.
-
-        Returns:
-            A function that removes the listener.
-        """
+        """Call a listener with each new state; returns a function that removes it. Exceptions are logged."""
         return self._events.state_listeners.add(listener)
 
     def on_list_changed(self, feature: Feature, listener: Callable[[], None]) -> Callable[[], None]:
@@ -200,14 +200,7 @@ class Connection:
         return self._events.list_listeners[feature].add(listener)
 
     def on_updated(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Register a listener that is called with the URI of a watched resource that has, or may have, new content.
-
-        Args:
-            listener: Called in the event loop; its exceptions are logged.
-
-        Returns:
-            A function that removes the listener.
-        """
+        """Call a listener with the URI of a watched resource that has, or may have, new content, as `on_state`."""
         return self._events.update_listeners.add(listener)
 
     async def watch(self, uri: str) -> None:
@@ -394,6 +387,8 @@ class Connection:
             reconnect=self._reconnect,
             auth=self._auth,
             events=self._events,
+            starts=self._processes.starts,
+            definitions=self._definitions,
         )
         self.send_call = partial(send_call, self._supervisor)
         self._events.change_state(ConnectionState.CONNECTING, None)

@@ -68,12 +68,13 @@ class ErrorTranslator:
         """Error for a connection that is closed or was not opened."""
         return self._unavailable(phase, Cause("the connection is not open", "open it first"))
 
-    def not_in_time(self, phase: str, last: ServerError | None) -> ServerUnavailableError:
-        """Error for a call that waited for a ready server until its time limit."""
+    def not_in_time(self, phase: str, last: ServerError | None, hint: str | None = None) -> ServerUnavailableError:
+        """Error for a call that waited for a ready server until its time limit, or does not wait, as a hint says."""
         if last is None:
             wait = f"did not become ready within {with_count(self._config.connect_wait_seconds, 'second')}"
             return self._unavailable(phase, Cause(wait, "it is still being started"))
         again = replace(last.failure, phase=phase, reason=f"it is not available: {last.failure.reason}")
+        again = again if hint is None else replace(again, hint=hint)
         return ServerAuthError(again) if isinstance(last, ServerAuthError) else ServerUnavailableError(again)
 
     def outcome_unknown(self, phase: str, session: Session, error: BaseException) -> OutcomeUnknownError:

@@ -14,6 +14,22 @@ if TYPE_CHECKING:
     from bridge.client.connection.status import ReconnectPolicy
 
 
+async def until_unused(session: Session, seconds: float, reconnect: ReconnectPolicy) -> bool:
+    """Wait until a session was not used for some seconds; returns False if it has ended before.
+
+    Running calls, watched resources, and tasks that the server has made, use it; health checks and lists do not.
+    """
+    usage, before = session.usage, -1
+    while True:
+        uses = session.answers - usage.upkeep
+        if uses == before and not (session.has_calls or usage.has_tasks or session.events.wanted.uris):
+            return True
+        before = uses
+        await reconnect.wait(session.ended, seconds)
+        if session.ended.is_set():
+            return False
+
+
 class HealthMonitor:
     """Monitors one session until it ends."""
 
@@ -39,6 +55,7 @@ class HealthMonitor:
                     await session.ping(PendingRequest())
                 except PeerLostError:  # of one connection; the server may take another
                     await session.ping(PendingRequest())
+                session.usage.upkeep += 1
         except ProtocolError:
             pass  # an error shows that the server responds
         except Exception as error:  # noqa: BLE001 - any other exception means no response

@@ -69,6 +69,7 @@ async def list_all_pages(
     for _ in range(MAX_PAGES):
         request.restart()
         page = await session.request(method.method, {} if cursor is None else {"cursor": cursor}, request)
+        session.usage.upkeep += 1
         following = await listed.add(page)
         if following is None:
             if method is TOOLS:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.direct_calls import ResultReceiver
     from bridge.client.connection.list_methods import ListMethod
     from bridge.client.connection.session import Session
+    from bridge.client.connection.status import ServerInfo
     from bridge.client.connection.supervisor import Supervisor
     from bridge.types import Json
     from bridge.wire.received import Received
@@ -249,13 +250,26 @@ async def _after_visits(
 
 
 async def list_all(supervisor: Supervisor, method: ListMethod) -> Listed:
-    """List a server's tools, or other items; see `bridge.client.connection.connection.Connection.list_items`."""
+    """List a server's tools, or other items; see `bridge.client.connection.connection.Connection.list_items`.
+
+    The items of a server whose process is not needed now are those that were listed last.
+    """
+    if (kept := supervisor.definitions) is None:
+        return await _list_now(supervisor, method)
+    listed = None
+    if supervisor.is_idle and kept.info is not None:
+        listed = Listed([]) if _is_missing(method, kept.info) else kept.listed(method)
+    if listed is None:
+        listed = await _list_now(supervisor, method)
+        kept.keep(method, listed, None if supervisor.last is None else supervisor.last.info)
+    return listed
+
+
+async def _list_now(supervisor: Supervisor, method: ListMethod) -> Listed:
     phase, config = f"listing {method.noun}s", supervisor.config
     session = await supervisor.usable(phase, config.connect_wait_seconds)
     await supervisor.notified(config.connect_wait_seconds)
-    if method is not TOOLS and method.feature not in session.info.capabilities:
-        return Listed([])
-    if method.extension is not None and method.extension not in (session.info.capabilities.get("extensions") or {}):
+    if _is_missing(method, session.info):
         return Listed([])
     try:
         return await _repeatable(supervisor, phase, partial(list_all_pages, method=method))
@@ -263,6 +277,13 @@ async def list_all(supervisor: Supervisor, method: ListMethod) -> Listed:
         if error.code != METHOD_NOT_FOUND:
             raise
         return Listed([])
+
+
+def _is_missing(method: ListMethod, info: ServerInfo) -> bool:
+    """True if a server does not announce what a method lists."""
+    if method is not TOOLS and method.feature not in info.capabilities:
+        return True
+    return method.extension is not None and method.extension not in (info.capabilities.get("extensions") or {})
 
 
 async def _repeatable(

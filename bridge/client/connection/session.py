@@ -22,6 +22,7 @@ from bridge.client.connection.backlog import Backlog
 from bridge.client.connection.cancelled_calls import CancelledCalls
 from bridge.client.connection.direct_calls import DirectCalls
 from bridge.client.connection.status import ServerInfo, Wakeup
+from bridge.client.connection.usage import Usage
 from bridge.client.transports.link import Link, NoLink, SessionExpiredError
 from bridge.client.transports.received_data import json_in
 from bridge.protocol.param_headers import param_headers
@@ -74,6 +75,7 @@ class Session:
         suspicion: Set to request a health check.
         checked: Set after the next health check; replaced for each.
         answers: Number of responses.
+        usage: Responses and tasks by which an unused server is found.
         ready_at: Time of the handshake, in the event loop's time.
         backlog: Messages of no call that are being delivered.
         messages: Handles what the server sends of itself; set before the link is opened.
@@ -93,6 +95,7 @@ class Session:
         self.suspicion = anyio.Event()
         self.checked = anyio.Event()
         self.answers = 0
+        self.usage = Usage()
         self.ready_at = 0.0
         self.headers: dict[str, HeaderNames] = {}
         self.labels = PeerLabels("memory", "")  # until the handshake
@@ -113,8 +116,6 @@ class Session:
             self._on_late,
         )
 
-    # --- calls --------------------------------------------------------------------------------------------------------
-
     def leave(self, call: Call) -> None:
         """Remove a call that has ended."""
         self.calls.discard(call)
@@ -124,6 +125,8 @@ class Session:
         """Remove a direct call that has ended, or for whose outcome a task waits."""
         self.direct_calls.discard(call)
         self.answers += has_ended
+        if self.usage.notes_tasks:
+            self.usage.note(call.request.result)
         self._leave_if_done()
 
     def _leave_if_done(self) -> None:
@@ -145,20 +148,16 @@ class Session:
         calls = self.current_calls(of)
         if not calls or (of is not None and of.owner is not None):
             return calls[0] if calls else None
-        if self.direct_calls:
-            return None
-        if self.cancelled_calls is not None and not self.cancelled_calls.are_all_of(calls[0].context):
+        cancelled = self.cancelled_calls
+        if self.direct_calls or (cancelled is not None and not cancelled.are_all_of(calls[0].context)):
             return None
         peer = calls[0].context.peer
-        # all of them have the same user
         is_one = len(calls) == 1 or (peer is not None and all(call.context.peer is peer for call in calls))
-        return calls[0] if is_one else None
+        return calls[0] if is_one else None  # all of them have the same user
 
     def current_calls(self, of: PendingRequest | None) -> tuple[Call, ...]:
         """The calls that a server message may belong to."""
         return tuple(self.calls) if of is None or of.owner is None else (of.owner,)
-
-    # --- events of the link -------------------------------------------------------------------------------------------
 
     def fail(self, reason: Exception | None) -> None:
         """End the session."""
@@ -365,6 +364,8 @@ class Session:
             raise request.error
         self.answers += 1
         assert request.result is not None
+        if self.usage.notes_tasks:
+            self.usage.note(request.result)
         return request.result
 
     def _abandon(self, request: PendingRequest) -> None:

@@ -51,6 +51,8 @@ class ConnectionState(Enum):
 
     CLOSED = "closed"
     """Not opened yet, or closed."""
+    IDLE = "idle"
+    """The process does not run, and is started by the next call; its lists are those of the last time."""
     CONNECTING = "connecting"
     """Opened, not ready yet."""
     READY = "ready"
@@ -116,6 +118,15 @@ class ConnectionStatus:
     """Last error of the connection; None when it is ready again."""
     connects: int = 0
     """Number of handshakes."""
+    pid: int | None = None
+    """Process ID of a server that is a running child process."""
+    restarts: int = 0
+    """Number of attempts to connect after a failed one, or after a lost connection."""
+    failures: int = 0
+    """Number of consecutive failures; 0 after a useful session."""
+    retry_seconds: float | None = None
+    """Seconds until a process that failed repeatedly is started again; until then, calls fail at once. None if calls
+    start it."""
 
 
 class ToolListing(NamedTuple):

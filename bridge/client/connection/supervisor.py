@@ -1,7 +1,8 @@
 """Connection supervisor: the task that opens, closes and replaces a connection's sessions.
 
     connect ──> handshake ──> serve until the session ends ──> leave ──╮
-       ╰──────────── failed ────────────> back off, or requested ──────┴──> connect …
+       ├──────────── failed ────────────> back off, or requested ──────┼──> connect …
+       ╰──────────── not needed now ────> idle, until requested ───────╯
 
 A session must be opened and closed by one task, so each has its own. An HTTP session with running calls is closed after
 the last of them; the next session is opened meanwhile.
@@ -16,8 +17,9 @@ import anyio
 
 from bridge.client.connection.failures import ErrorTranslator, is_refusal
 from bridge.client.connection.handshake import open_session
-from bridge.client.connection.health import HealthMonitor
+from bridge.client.connection.health import HealthMonitor, until_unused
 from bridge.client.connection.listing import list_all_pages
+from bridge.client.connection.processes import CIRCUIT_FAILURES, Circuit, no_start
 from bridge.client.connection.running_call import Deadlines
 from bridge.client.connection.session import Session
 from bridge.client.connection.status import ConnectionState
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup, TaskStatus
 
     from bridge.client.config.servers import ServerConfig
+    from bridge.client.connection.definitions import KeptDefinitions
     from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.processes import ProcessStarts
     from bridge.client.connection.status import ConnectionEvents, Era, ReconnectPolicy
     from bridge.errors import ServerUnavailableError
 
@@ -58,6 +62,8 @@ class Supervisor:
         reconnect: ReconnectPolicy,
         auth: httpx2.Auth | None,
         events: ConnectionEvents,
+        starts: ProcessStarts,
+        definitions: KeptDefinitions | None,
     ) -> None:
         self.session: Session | None = None
         """The session to use; None if there is none."""
@@ -65,6 +71,9 @@ class Supervisor:
         """The last session with a complete handshake, usable or not."""
         self.done = anyio.Event()
         self.connects = 0
+        self.circuit = Circuit()
+        self.is_idle = False
+        """True while the process does not run because nothing needs it."""
         self.error: ServerUnavailableError | None = None
         self.failures = ErrorTranslator(config)
         self.deadlines = Deadlines()
@@ -74,6 +83,10 @@ class Supervisor:
         self._auth = auth
         self.events = events
         """State, last list and listeners of the connection."""
+        self._starts = starts
+        self.definitions = definitions
+        """Lists of a lazily started server while it does not run; None for others."""
+        self._is_waking = self._is_unused = False
         self._last_era: Era | None = None
         self.receiver: ChangeReceiver | None = None
         """Receives the changes of the session; None before the first."""
@@ -118,7 +131,11 @@ class Supervisor:
         """
         if (session := self.ready_session) is not None:
             return session
+        if self.circuit.retry_at is not None:
+            raise self.failures.not_in_time(phase, self.error, self.circuit.hint)
         attempts = self._attempts
+        if is_woken := self.is_idle or self._is_unused or self._is_waking:
+            seconds = max(seconds, self.config.connect_timeout_seconds)
         self._waiters += 1
         if self._waiters == 1 or (self.error is not None and self.error.failure.is_permanent):
             self._wanted.set()
@@ -127,14 +144,19 @@ class Supervisor:
                 while not self._stopping.is_set():
                     if (session := self.ready_session) is not None:
                         return session
-                    if self._attempts > attempts and self.error is not None and self.error.failure.is_permanent:
+                    if self._attempts > attempts and self._is_in_vain(is_woken):
                         break
                     await self._changed.wait()
         finally:
             self._waiters -= 1
         if self._stopping.is_set():
             raise self.failures.closed(phase)
-        raise self.failures.not_in_time(phase, self.error) from self.error
+        raise self.failures.not_in_time(phase, self.error, self.circuit.hint) from self.error
+
+    def _is_in_vain(self, is_woken: bool) -> bool:
+        """True if a task need not wait for further attempts after one that failed."""
+        is_left_alone = is_woken or self.circuit.retry_at is not None
+        return self.error is not None and (is_left_alone or self.error.failure.is_permanent)
 
     async def settled(self) -> None:
         """Wait until the first attempt has succeeded or failed."""
@@ -188,15 +210,23 @@ class Supervisor:
     async def _run_sessions(self, sessions: TaskGroup) -> None:
         """Open one session after another until `stop`."""
         failures = 0
+        if self.definitions:
+            await self._rest()
         while not self._stopping.is_set():
-            self._was_useful = False
+            self._was_useful = self._is_unused = False
             connects = self.connects
             listeners = self.events.message_listeners
             session = Session(self.events, listeners.notify if listeners else None)
             error: ServerUnavailableError = await sessions.start(self._run_session, session)
             if self._stopping.is_set():
                 break
+            if self._is_unused:
+                failures = self.circuit.failures = 0
+                await self._rest()
+                continue
             failures = 0 if self._was_useful else failures + 1
+            self.circuit.failures = 0 if self._was_useful else self.circuit.failures + 1
+            self._is_waking = False
             if self.connects == connects:
                 self._attempts += 1
                 if error.failure.is_permanent:  # tasks that wait get the error
@@ -208,6 +238,19 @@ class Supervisor:
             self._notify()
             if await self._pause(failures, error):
                 failures = 0
+            self.circuit.restarts += 1
+
+    async def _rest(self) -> None:
+        """Wait until a task needs the server."""
+        self.is_idle, self.error = True, None
+        self._attempts += 1
+        self.events.change_state(ConnectionState.IDLE, None)
+        self._notify()
+        await self._wanted.wait()
+        self.is_idle, self._wanted = False, anyio.Event()
+        self._is_waking = True
+        if not self._stopping.is_set():
+            self.events.change_state(ConnectionState.CONNECTING, None)
 
     async def _pause(self, failures: int, error: ServerUnavailableError) -> bool:
         """Wait until the next attempt; returns True if a task requested it."""
@@ -215,13 +258,23 @@ class Supervisor:
             return False
         if error.failure.is_permanent:
             await self._wanted.wait()
+        elif self.config.transport.is_process and self.circuit.failures >= CIRCUIT_FAILURES:
+            with self.circuit.opened(self._delay_seconds(self.circuit.failures)) as seconds:
+                _logger.warning("server %r: %s", self.config.name, self.circuit.hint)
+                self._notify()
+                await self._reconnect.wait(self._stopping, seconds)
+        elif self.definitions:
+            await self._wanted.wait()
+            self._is_waking = True
         else:
-            seconds = self._reconnect.delay_seconds(failures)
-            if self.config.required:  # without it, the process is not ready, so that no call wants it
-                seconds = min(seconds, MAX_REQUIRED_DELAY_SECONDS)
-            await self._reconnect.wait(self._wanted, seconds)
+            await self._reconnect.wait(self._wanted, self._delay_seconds(failures))
         is_wanted, self._wanted = self._wanted.is_set(), anyio.Event()
         return is_wanted
+
+    def _delay_seconds(self, failures: int) -> float:
+        seconds = self._reconnect.delay_seconds(failures)
+        # Without a required server, the process is not ready, so that no call wants it.
+        return min(seconds, MAX_REQUIRED_DELAY_SECONDS) if self.config.required else seconds
 
     async def _run_session(self, session: Session, *, task_status: TaskStatus[ServerUnavailableError]) -> None:
         """Open a session, serve it until it ends, and close it.
@@ -232,11 +285,13 @@ class Supervisor:
         """
         lost: ServerUnavailableError | None = None
         is_reported = False
-        scope = self._connecting = anyio.CancelScope(
-            deadline=anyio.current_time() + self.config.connect_timeout_seconds
-        )
+        end_start = no_start
+        scope = self._connecting = anyio.CancelScope()
         try:
             with scope:
+                if self.config.transport.is_process:
+                    end_start = await self._starts.acquire()
+                scope.deadline = anyio.current_time() + self.config.connect_timeout_seconds
                 last_kind = self.last.link.kind if self.last is not None else None
                 async with open_session(
                     session,
@@ -247,6 +302,7 @@ class Supervisor:
                     last_era=self._last_era,
                 ):
                     receiver = await self._ready(session)
+                    end_start()
                     scope.deadline = float("inf")
                     self._connecting = None
                     try:
@@ -260,7 +316,8 @@ class Supervisor:
                     finally:
                         self._finishing.discard(session)
                         lost = self._lost(session) if lost is None else lost
-                        seconds = CLOSE_SECONDS if self._stopping.is_set() else _LOST_SECONDS
+                        is_meant = self._is_unused or self._stopping.is_set()
+                        seconds = CLOSE_SECONDS if is_meant else _LOST_SECONDS
                         scope.deadline = anyio.current_time() + seconds
         except Exception as error:  # noqa: BLE001 - translated; the connection is retried after any error
             if lost is None:
@@ -270,15 +327,19 @@ class Supervisor:
                 lost = self.failures.unavailable(error, session)
             elif session.reason is None:
                 lost = self.failures.lost(session, error)
+        finally:
+            end_start()
         if not is_reported:
             self._connecting = None
             self.session = None
             task_status.started(self.failures.too_slow(session) if lost is None else lost)
 
     async def _ready(self, session: Session) -> ChangeReceiver:
-        if self.connects:
+        if self.connects or self.definitions:
             await self._relist(session)
-            session.answers = 0  # so far, only listings
+            session.answers = session.usage.upkeep = 0  # so far, only listings
+        session.usage.notes_tasks = self.definitions is not None
+        self._is_waking = False
         self.connects += 1
         self._attempts += 1
         self.error = None
@@ -298,9 +359,18 @@ class Supervisor:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(HealthMonitor(session, self._reconnect).keep_alive)
             tasks.start_soon(receiver.run)
+            if self.definitions is not None:
+                tasks.start_soon(self._close_if_unused, session)
             await session.ended.wait()
             await self._settle(session)
             tasks.cancel_scope.cancel()
+
+    async def _close_if_unused(self, session: Session) -> None:
+        """End the session of a lazily started server after its idle time."""
+        if await until_unused(session, self.config.idle_seconds, self._reconnect):
+            _logger.info("server %r: not used for a while, so its process is ended", self.config.name)
+            self._is_unused = True
+            session.fail(None)
 
     def _lost(self, session: Session) -> ServerUnavailableError:
         """End a session; returns the reason."""
@@ -309,10 +379,10 @@ class Supervisor:
         self._was_useful = session.answers > 0
         error = self.failures.lost(session)
         if (observer := current.observer()) is not None:
-            is_lost = not self._stopping.is_set()
+            is_lost = not (self._is_unused or self._stopping.is_set())
             seconds = anyio.current_time() - session.ready_at
             observer.disconnected(session.labels, seconds, type(error).__name__ if is_lost else None)
-        if not self._stopping.is_set():
+        if not (self._is_unused or self._stopping.is_set()):
             _logger.info("lost the server %r: %s", self.config.name, error.failure.reason)
             self.events.change_state(_state_after(error, was_ready=True), error)
         return error

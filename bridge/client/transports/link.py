@@ -174,6 +174,11 @@ class Link(ABC):
         return False
 
     @property
+    def pid(self) -> int | None:
+        """Process ID of the server, if it is a child process."""
+        return None
+
+    @property
     def exit_code(self) -> int | None:
         """Exit code of the server's process; None if it runs or is unknown."""
         return None

@@ -49,10 +49,13 @@ class StdioTransport(Transport):
     expanded: tuple[str, ...] = field(default=(), compare=False)
     """Texts from variables or the user, which may be secret; see `scrub`."""
 
+    is_process: ClassVar[bool] = True
     opening_phase: ClassVar[str] = "starting"
     address_key: ClassVar[str] = "command"
     entry_types: ClassVar[frozenset[str]] = frozenset({"stdio"})
-    entry_keys: ClassVar[frozenset[str]] = frozenset({"args", "env", "envFile", "cwd", "inheritEnv"})
+    entry_keys: ClassVar[frozenset[str]] = frozenset(
+        {"args", "env", "envFile", "cwd", "inheritEnv", "start", "idleSeconds"}
+    )
 
     @classmethod
     def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:
@@ -167,6 +170,11 @@ class StdioLink(Link):
         assert self._writer is not None
         with suppress(PeerLostError):  # the reader ends, too
             await self._writer.write(text)
+
+    @property
+    def pid(self) -> int | None:
+        """Process ID of the child."""
+        return self._child.pid if self._child is not None else None
 
     @property
     def exit_code(self) -> int | None:

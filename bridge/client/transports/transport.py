@@ -54,6 +54,8 @@ class Transport(ABC):
 
     takes_headers: ClassVar[bool] = False
     """True if requests carry HTTP headers, and so the identity of a caller."""
+    is_process: ClassVar[bool] = False
+    """True if the server is a child process."""
     opening_phase: ClassVar[str] = "connecting"
     """Action in progress while a session is opened, for errors."""
     address_key: ClassVar[str] = ""

@@ -29,6 +29,8 @@ PATHS = (HEALTH_PATH, READY_PATH, STATUS_PATH, METRICS_PATH)
 """Paths of the operational pages, at which no tools can be served."""
 METHODS = ("GET", "HEAD")
 """HTTP methods of the operational pages."""
+_USABLE = ("ready", "idle")
+"""States of a required server in which calls are accepted: an idle one is started by the next call."""
 _CLOSE = (b"connection", b"close")
 
 
@@ -121,7 +123,7 @@ class HealthState:
         return found + [
             f"the required server {server['name']!r} is {server['state']}"
             for server in self._servers()
-            if server["required"] and server["state"] != "ready"
+            if server["required"] and server["state"] not in _USABLE
         ]
 
     def readiness(self) -> dict[str, Any]:

@@ -35,6 +35,8 @@ EVERYTHING: dict[str, Any] = {
             "maxCallSeconds": 2,
             "connectTimeoutSeconds": 3,
             "connectWaitSeconds": 4,
+            "start": "lazy",
+            "idleSeconds": 60,
             "required": True,
             "trusted": True,
             "prefix": "x_",
