@@ -81,6 +81,8 @@ class ExchangeChannel(Channel):
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Send progress, if the client asked for it; values that do not increase are dropped (the protocol's rule)."""
+        if (operation := self._exchange.operation) is not None:
+            operation.progress = progress, total
         written = self._exchange.progress(progress, total, message)
         if written is not None:
             await self._exchange.send(written)

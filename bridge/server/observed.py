@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
+from bridge.portal import runs_on_asyncio
 from bridge.protocol.envelope import client_name
 from bridge.protocol.messages import ProtocolError, result_message
 from bridge.server.channel import context_of
@@ -128,7 +130,9 @@ class ObservedResponder(Responder):
         """Run an exchange, or the rest of it, and record it; return the answer and its JSON-RPC error code."""
         if self._target_param is not None and self._core.lists_for(exchange.origin.caller) is None:
             await self._core.load_lists(context_of(exchange))  # else it is not known which server is called
-        operation = exchange.operation or self._begun(exchange)
+        operation = exchange.operation = exchange.operation or self._begun(exchange)
+        if self._observer.activity is not None and runs_on_asyncio():
+            operation.task = asyncio.current_task()
         write = exchange.write
         error_type: str | None = None
 

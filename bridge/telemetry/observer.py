@@ -32,6 +32,7 @@ from bridge.telemetry.records import (
     MAX_PARENT_CHARS,
     NO_REDACTION,
     CallDetails,
+    action_record,
     recorded_arguments,
     recorded_names,
 )
@@ -42,6 +43,7 @@ from bridge.types import REQUEST_ID_META_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from bridge.telemetry.activity import Activity
     from bridge.telemetry.instruments import Labels
     from bridge.telemetry.records import CallSink, Redaction
     from bridge.telemetry.tracing import Tracing
@@ -59,6 +61,7 @@ class Observer(Recorder):
         sinks: Receive the record of each call.
         shows_arguments: Records have the values of arguments, not only their names.
         redaction: Redacts texts of clients in records.
+        activity: Keeps the calls under way, and the last records and refusals; None for none.
 
     Attributes:
         is_draining: Returns whether this process is draining; set by the server.
@@ -75,8 +78,9 @@ class Observer(Recorder):
         sinks: Iterable[CallSink] = (),
         shows_arguments: bool = False,
         redaction: Redaction = NO_REDACTION,
+        activity: Activity | None = None,
     ) -> None:
-        super().__init__(instruments, tracer, sinks, redaction)
+        super().__init__(instruments, tracer, sinks, redaction, activity)
         self.is_draining: Callable[[], bool] = lambda: False
         self.methods = set(METHODS)
         self.gen_ai = GenAi(self.instruments, tracer)
@@ -254,9 +258,16 @@ class Observer(Recorder):
         finally:
             self.session_closed(peer, perf_counter() - start)
 
-    def refused(self, status: int) -> None:
-        """Count a refused HTTP request."""
+    def refused(self, status: int, body: bytes) -> None:
+        """Count a refused HTTP request; the body of its response has the reason."""
         self.instruments.refusals.add(1, {HTTP_STATUS: str(int(status))})
+        if self.activity is not None:
+            self.activity.refused(int(status), body)
+
+    def acted(self, action: str, target: str | None, caller: str | None, error: str | None) -> None:
+        """Record an action of an operator; ``error`` is None if it was done."""
+        for sink in self.sinks:
+            sink.put([action_record(action, target, caller, error)])
 
     # --- as a client --------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from bridge.telemetry.activity import Activity
     from bridge.telemetry.instruments import OperationSeries
     from bridge.telemetry.records import CallDetails, CallSink, Redaction
     from bridge.telemetry.tracing import Tracing
@@ -38,6 +39,7 @@ class Recorder:
         tracer: Opens spans; None for none.
         sinks: Receive the records of calls.
         redaction: Redacts texts of clients in records.
+        activity: Keeps the calls under way, and the last records and refusals; None for none.
 
     Attributes:
         calls_in_flight: Tool calls being served.
@@ -49,10 +51,12 @@ class Recorder:
         tracer: Tracing | None = None,
         sinks: Iterable[CallSink] = (),
         redaction: Redaction = NO_REDACTION,
+        activity: Activity | None = None,
     ) -> None:
         self.instruments = instruments or Instruments()
         self.tracer = tracer
-        self.sinks = tuple(sinks)
+        self.sinks = tuple(sinks) if activity is None else (*sinks, activity)
+        self.activity = activity
         self.redaction = redaction
         self.calls_in_flight = 0
         self._ended: deque[tuple[OperationSeries, float, str | None, int | None, EndedCall | None]] = deque()
@@ -106,15 +110,21 @@ class ServerOperation:
 
     Attributes:
         id: Id that this process has made for the request; empty if nothing records it.
+        details: Details of a call; None for others.
+        progress: Last progress and its total that the call has reported; None for none.
+        task: The task of asyncio that runs the call; None if it is not known.
     """
 
-    __slots__ = ("_client_request_id", "_details", "_recorder", "_result_bytes", "_series", "_span", "_start", "id")
+    __slots__ = (
+        "_client_request_id", "_recorder", "_result_bytes", "_series", "_span", "_start", "details", "id", "progress",
+        "task",
+    )  # fmt: skip
 
     def __init__(
         self, recorder: Recorder, series: OperationSeries, request_id: object, meta: Mapping[str, Any] | None,
         session_id: str | None, details: CallDetails | None, *, is_sampled: bool | None, caller: str | None = None,
     ) -> None:  # fmt: skip
-        self._recorder, self._series, self._details, self._client_request_id = recorder, series, details, request_id
+        self._recorder, self._series, self.details, self._client_request_id = recorder, series, details, request_id
         is_traced = recorder.tracer is not None and is_sampled is not False
         self.id = token_hex(_ID_BYTES) if is_traced or details is not None else ""
         self._result_bytes = 0
@@ -125,14 +135,25 @@ class ServerOperation:
             )
         if series.is_call:
             recorder.calls_in_flight += 1
+        if recorder.activity is not None and details is not None:
+            self.progress: tuple[float, float | None] | None = None
+            self.task: object = None
+            recorder.activity.calls[self.id] = self
         self._start = perf_counter()
+
+    @property
+    def age_seconds(self) -> float:
+        """Seconds since the start."""
+        return perf_counter() - self._start
 
     def end(self, error_type: str | None = None, code: int | None = None, message: str | None = None) -> None:
         """End the operation: with a result, the type of an error, ``input_required``, or a JSON-RPC error."""
         seconds = perf_counter() - self._start
-        recorder, series, details, span, trace_id = self._recorder, self._series, self._details, self._span, None
+        recorder, series, details, span, trace_id = self._recorder, self._series, self.details, self._span, None
         if series.is_call:
             recorder.calls_in_flight -= 1
+        if recorder.activity is not None:
+            recorder.activity.calls.pop(self.id, None)
         if span is not None:
             trace_id = span.trace_id
             span.end(None if error_type in NO_ERRORS else error_type, code, message)

@@ -96,6 +96,8 @@ class CallRecord(NamedTuple):
     """``ok``, ``input_required``, ``task``, ``tool_error``, ``refused``, ``cancelled`` or ``error``."""
     line: str
     """An object in JSON, in one line."""
+    summary: str
+    """The same without the arguments."""
 
 
 class Redaction:
@@ -148,7 +150,7 @@ class AuditLog:
 
     def put(self, records: Sequence[CallRecord]) -> None:
         """Write records."""
-        self._writer.put([line for _, line in records])
+        self._writer.put([record.line for record in records])
 
 
 class CallLog(AuditLog):
@@ -156,7 +158,7 @@ class CallLog(AuditLog):
 
     def put(self, records: Sequence[CallRecord]) -> None:
         """Write records."""
-        self._writer.put([f"{line[:-1]}{_LOG_ENDS[outcome]}" for outcome, line in records])
+        self._writer.put([f"{record.line[:-1]}{_LOG_ENDS[record.outcome]}" for record in records])
 
 
 class SampledCalls:
@@ -178,7 +180,7 @@ class SampledCalls:
         self._sink.put([each for each in records if self._is_kept(each)])
 
     def _is_kept(self, record: CallRecord) -> bool:
-        if record.outcome != "ok":
+        if record.outcome != "ok" or record.line == record.summary:  # an action of an operator has no arguments
             return True
         is_kept = self._owed >= 1.0
         self._owed += self._ratio - is_kept
@@ -214,7 +216,25 @@ def call_record(call: EndedCall, redaction: Redaction = NO_REDACTION) -> CallRec
         record["error"] = call.error_type
     if call.trace_id is not None:
         record["trace_id"] = call.trace_id
-    return CallRecord(outcome, f'{to_json_line(record)[:-1]},"arguments":{arguments}}}')
+    summary = to_json_line(record)
+    return CallRecord(outcome, f'{summary[:-1]},"arguments":{arguments}}}', summary)
+
+
+def action_record(action: str, target: str | None, caller: str | None, error: str | None) -> CallRecord:
+    """The record of an action of an operator; ``error`` is None if it was done."""
+    outcome = "ok" if error is None else "error"
+    record = {
+        "time": utc_time(time()),
+        "event": "admin",
+        "action": action,
+        "target": target and clip(target),
+        "caller": caller and clip(caller),
+        "outcome": outcome,
+    }
+    if error is not None:
+        record["error"] = clip(error)
+    line = to_json_line(record)
+    return CallRecord(outcome, line, line)
 
 
 def recorded_id(request_id: object) -> object:

@@ -127,7 +127,7 @@ def _announce(name: str, sockets: list[socket.socket], options: ServeOptions, pr
 def _announce_servers(servers: Sequence[Mapping[str, Any]]) -> None:
     """Print how many of the servers of a gateway are ready."""
     if len(servers) > 1:
-        ready = [each for each in servers if each["state"] == "ready"]
+        ready = [each for each in servers if each["state"] in {"ready", "idle"}]
         tools = with_count(sum(len(each["tools"]) for each in ready), "tool")
         print_message(f"{len(ready)} of {len(servers)} servers are ready, with {tools}")
 
