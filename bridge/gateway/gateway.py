@@ -290,6 +290,24 @@ class Gateway:
         if self.broker is not None:
             self.broker.keep_servers({each.name for each in servers})
 
+    async def restart(self, name: str) -> bool:
+        """Close the connection to a server, and open it again; a process is started anew.
+
+        Calls that run there fail. The gateway does not wait until the server is ready.
+
+        Args:
+            name: The server's name in the configuration.
+
+        Returns:
+            False if there is no such server.
+        """
+        connection = self.provider.connections.get(name)
+        if connection is None:
+            return False
+        await connection.aclose()
+        await connection.open(wait=False)
+        return True
+
     def status(self) -> tuple[ServerStatus, ...]:
         """Return the current status of each server."""
         return self.provider.status()

@@ -49,6 +49,7 @@ def admin_pages(
     metrics: MetricsText | None,
     auth: Auth | None,
     inheritance: InheritedSockets | None,
+    admin: ASGIApp | None = None,
 ) -> serve.AdminPages:
     """Add the pages to the application, or to an admin port.
 
@@ -67,6 +68,7 @@ def admin_pages(
         metrics: Collects the metrics; None if metrics are off.
         auth: Verifies credentials; None without authentication.
         inheritance: Sockets from a parent process; None in the first one.
+        admin: The administration of the admin port, which has credentials of its own; None for none.
 
     Raises:
         ValueError: The path, or that of a route of the server's own, is the path of a page.
@@ -95,7 +97,7 @@ def admin_pages(
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
     sockets = (inheritance.admin_sockets if inheritance is not None else None) or admin_sockets(admin_host, admin_port)
-    return serve.AdminPages(pages={}, admin_app=PageRouter(pages), admin_sockets=sockets)
+    return serve.AdminPages(pages={}, admin_app=PageRouter(pages, admin), admin_sockets=sockets)
 
 
 def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket]:

@@ -28,12 +28,13 @@ _VARIABLE = "BRIDGE_INHERITANCE"
 
 _SECRETS = {
     "--api-key": "BRIDGE_API_KEY",
+    "--admin-key": "BRIDGE_ADMIN_KEY",
     "--oauth-client-secret": "BRIDGE_OAUTH_CLIENT_SECRET",
     "--state-keys": "BRIDGE_STATE_KEYS",
     "--redis-url": "BRIDGE_REDIS_URL",
 }
 
-_REPEATABLE = frozenset({"--api-key", "--state-keys"})
+_REPEATABLE = frozenset({"--api-key", "--admin-key", "--state-keys"})
 
 _ANSWERS_SECONDS = 10.0
 """Seconds that the parent may take to collect the answers of all workers."""

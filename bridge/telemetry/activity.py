@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bridge.redaction import redact_url
 from bridge.text import clip, utc_time
 
 if TYPE_CHECKING:
@@ -67,11 +68,18 @@ class Activity:
     def recent(self) -> list[Json]:
         """Return the last records, the newest first."""
         self._flush()
-        return [json.loads(line) for line in reversed(self._records.copy())]
+        return [_shown(json.loads(line)) for line in reversed(self._records.copy())]
 
     def refusals(self) -> list[Json]:
         """Return the last refusals, the newest first."""
         return [refusal.as_json() for refusal in reversed(self._refusals.copy())]
+
+
+def _shown(record: Json) -> Json:
+    """Return a record whose URI has no secrets; its values may be arguments."""
+    if record.get("resource"):
+        record["resource"] = redact_url(record["resource"]).shown
+    return record
 
 
 def latencies(records: Sequence[Json]) -> dict[str, Json]:

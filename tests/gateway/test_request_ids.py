@@ -68,7 +68,9 @@ async def asked(client: Client) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_a_caller_finds_its_calls_by_their_ids_in_the_audit_logs_of_all_servers(mode: str, tmp_path: Path) -> None:
+async def test_a_caller_finds_its_calls_by_their_ids_in_the_audit_logs_of_all_servers(
+    mode: str, tmp_path: Path
+) -> None:
     tools = tmp_path / "tools.py"
     tools.write_text(TOOLS, encoding="utf-8")
     outer, inner = tmp_path / "outer.jsonl", tmp_path / "inner.jsonl"
@@ -89,7 +91,9 @@ async def test_a_caller_finds_its_calls_by_their_ids_in_the_audit_logs_of_all_se
 async def test_a_server_that_records_nothing_makes_no_ids(tmp_path: Path) -> None:
     tools = tmp_path / "tools.py"
     tools.write_text(TOOLS, encoding="utf-8")
-    with serving("-m", "bridge", "serve", str(tools), "--transport", "http", "--port", "0", "--log-calls", "never") as server:
+    with serving(
+        "-m", "bridge", "serve", str(tools), "--transport", "http", "--port", "0", "--log-calls", "never"
+    ) as server:
         with anyio.fail_after(DEADLINE_SECONDS):
             async with Client(server.origin + "/mcp", mode="2026-07-28") as client:
                 result = await client.call_tool("add", {"a": 1, "b": 2})

@@ -210,7 +210,7 @@ def test_connections_to_servers_are_counted_and_so_are_those_after_the_first(
 
 def test_refused_http_requests_are_counted_by_status(measured: Measured, observer: Observer) -> None:
     for status in (401, 429, HTTPStatus.UNAUTHORIZED):
-        observer.refused(status, b'{}')
+        observer.refused(status, b"{}")
     assert measured.values("bridge.http.refusals", "http.response.status_code") == {"401": 2, "429": 1}
 
 

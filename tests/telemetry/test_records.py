@@ -209,7 +209,9 @@ def test_a_ratio_of_zero_keeps_failures_alone() -> None:
 def test_patterns_are_redacted_in_all_texts_of_clients() -> None:
     redaction = Redaction([re.compile(r"\b\d{4}-\d{4}\b"), re.compile("[a-z]+@example\\.com")])
     arguments = {"to": ["ada@example.com", {"card": "no 1234-5678"}], "ada@example.com": 1, "n": 1234}
-    details = CallDetails("mail://ada@example.com", None, "ada", "http", recorded_names([]), "resource", "ada@example.com")
+    details = CallDetails(
+        "mail://ada@example.com", None, "ada", "http", recorded_names([]), "resource", "ada@example.com"
+    )
     record = json.loads(call_record(ended(details, request_id="1234-5678"), redaction).line)
     assert redaction.value(arguments) == {
         "to": ["[redacted]", {"card": "no [redacted]"}],

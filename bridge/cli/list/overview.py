@@ -29,7 +29,7 @@ def as_text(features: Features, skills: Sequence[Skill]) -> str:
     box, files = features.resources, {skill.uri for skill in skills}
     resources = [] if box is None else [(each.uri, each.description) for each in box.resources if each.uri not in files]
     templates = [] if box is None else [(str(each.uri_template), each.description) for each in box.templates]
-    lists = {
+    lists: dict[str, list[tuple[str, str | None]]] = {
         "Tools:": [(_call(tool.specification), tool.specification.description) for tool in features.tools],
         "Resources:": [*resources, *templates],
         "Prompts:": [

@@ -103,13 +103,16 @@ def serve_gateway(
     files |= {Path(lock) for lock in (options.pins, *(server.lock for server in servers)) if lock is not None}
     changes = watch_files(files) if reload and files else None
 
+    async def reconfigure() -> None:
+        await gateway.reconfigure(read(), wait=False)
+
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         async with in_use(features), gateway:
             if changes is None:
                 yield
                 return
-            following = asyncio.create_task(apply_changes(changes, lambda: gateway.reconfigure(read(), wait=False)))
+            following = asyncio.create_task(apply_changes(changes, reconfigure))
             try:
                 yield
             finally:
@@ -124,6 +127,8 @@ def serve_gateway(
         lambda: [*map(status_as_json, gateway.status())],
         lambda: gateway.has_required,
         tool_listing=next((server.tool_listing for server in servers if server.tool_listing is not None), None),
+        restart=gateway.restart,
+        reconfigure=reconfigure if files else None,
         profiles=profiles or (),
     )
 

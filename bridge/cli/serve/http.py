@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable, Mapping, Sequence
 
+    from bridge.cli.serve.administration import Administration
     from bridge.cli.serve.options import ServeOptions
+    from bridge.cli.targets.loading import Serving
     from bridge.cli.targets.target import LocalTarget, Target
     from bridge.server.auth import Auth
     from bridge.server.http.app import BridgeApp
@@ -146,16 +148,14 @@ def _serve_here(
     name = name_of(targets, options, serving)
     from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - after errors of the targets
 
-    has_teams = auth is not None and auth.has_teams
-    with telemetry_enabled(options.telemetry, name, counts_teams=has_teams) as watched:
+    has_teams, chosen = auth is not None and auth.has_teams, options.operations
+    administration = _administration(ctx, options)
+    activity = None if administration is None else administration.activity
+    with telemetry_enabled(options.telemetry, name, counts_teams=has_teams, activity=activity) as watched:
         has_limited_callers = auth is not None and auth.has_limits
         secrets = options.scaling.secrets(ctx)
         server = server_of(ctx, serving, name, options, secrets, has_limited_callers=has_limited_callers)
-        operations = HealthState(servers=serving.servers, has_required=serving.has_required, is_held=True)
-        operations.costs = lambda: costs(server)
-        if has_teams and (observer := current.observer()) is not None:
-            operations.teams = observer.teams
-        set_draining_source(lambda: operations.is_draining)
+        operations = _health_of(serving, server, has_teams=has_teams)
         metrics = None if watched.metrics is None else watched.metrics.text
         worker = None
         if inheritance is not None and inheritance.channel is not None:
@@ -163,9 +163,11 @@ def _serve_here(
             metrics = None if metrics is None else worker.text
             if options.scaling.redis_url is None:  # which shares them with all replicas
                 worker.share_updates(server)
-        chosen = options.operations
         with usage_errors(ctx, ValueError), usage_errors(ctx, DefinitionError):
             app = _app(server, options, auth, serving.profiles)
+            admin = administration and administration.app(
+                name, app, server, serving, operations, auth=auth, inheritance=inheritance, worker=worker
+            )
             pages = admin_pages(
                 app,
                 operations,
@@ -177,12 +179,15 @@ def _serve_here(
                 metrics=metrics,
                 auth=auth,
                 inheritance=inheritance,
+                admin=admin,
             )
         unmatched = None if serving.lifespan is None else app.unmatched_names
         if unmatched is not None:
             unmatched.hold()  # until upstream servers had time to list their tools
 
         def announce() -> None:
+            if administration is not None:
+                administration.opened()
             if inheritance is not None and inheritance.opened is not None:
                 with inheritance.opened as parent:
                     parent.send(b".")
@@ -208,6 +213,26 @@ def _serve_here(
         )
         is_child, is_debug = inheritance is not None and worker is None, options.log_level == "debug"
         serve.serve_app(service, sockets, pages, limits, is_debug=is_debug, is_child=is_child)
+
+
+def _health_of(serving: Serving, server: Server, *, has_teams: bool) -> HealthState:
+    """Return the state that the admin pages show."""
+    operations = HealthState(servers=serving.servers, has_required=serving.has_required, is_held=True)
+    operations.costs = lambda: costs(server)
+    if has_teams and (observer := current.observer()) is not None:
+        operations.teams = observer.teams
+    set_draining_source(lambda: operations.is_draining)
+    return operations
+
+
+def _administration(ctx: click.Context, options: ServeOptions) -> Administration | None:
+    """Return the administration; None without keys of operators."""
+    operators = options.operations.admin_auth(ctx)
+    if operators is None:
+        return None
+    from bridge.cli.serve.administration import Administration  # noqa: PLC0415 - only with its keys
+
+    return Administration(operators, options)
 
 
 def _check_public_url(ctx: click.Context, options: ServeOptions) -> None:

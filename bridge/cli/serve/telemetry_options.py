@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterator, Mapping
 
+    from bridge.telemetry.activity import Activity
     from bridge.telemetry.audit import AuditFile
     from bridge.telemetry.instruments import Instruments
     from bridge.telemetry.prometheus import PrometheusMetrics
@@ -112,20 +113,25 @@ class ActiveTelemetry:
 
 
 @contextmanager
-def telemetry_enabled(options: TelemetryOptions, name: str, *, counts_teams: bool = False) -> Iterator[ActiveTelemetry]:
+def telemetry_enabled(
+    options: TelemetryOptions, name: str, *, counts_teams: bool = False, activity: Activity | None = None
+) -> Iterator[ActiveTelemetry]:
     """Enable telemetry during this block; the server must be built within it.
 
     Args:
         options: The options.
         name: Name of the server.
         counts_teams: True to count the calls of teams, for ``/status``.
+        activity: Keeps what the administration shows; None without it.
 
     Raises:
         MissingExtraError: OpenTelemetry, or an exporter, is not installed.
         CommandError: The audit log cannot be opened, or an environment variable is invalid.
     """
     has_traces = options.are_traces_wanted
-    if not (has_traces or counts_teams or options.metrics or options.audit_log or options.are_calls_logged):
+    if activity is None and not (
+        has_traces or counts_teams or options.metrics or options.audit_log or options.are_calls_logged
+    ):
         yield ActiveTelemetry(None, lambda: None)
         return
     from bridge.telemetry.instruments import Instruments  # noqa: PLC0415 - only where telemetry is wanted
@@ -149,6 +155,7 @@ def telemetry_enabled(options: TelemetryOptions, name: str, *, counts_teams: boo
             sinks=sinks,
             shows_arguments=options.log_arguments,
             redaction=Redaction(options.redact) if options.redact else NO_REDACTION,
+            activity=activity,
         )
         closing.callback(observer.flush)
         with current.enabled(observer):

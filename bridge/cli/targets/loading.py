@@ -23,7 +23,7 @@ from bridge.hosting.process import imported_target
 from bridge.text import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from types import ModuleType
 
@@ -396,5 +396,9 @@ class Serving:
     """The server of the module, whose options are used; None if it has none."""
     tool_listing: ToolListing | None = None
     """Tools that clients list, as a configuration says; None if none does."""
+    restart: Callable[[str], Awaitable[bool]] | None = None
+    """Restarts an upstream server, by name; returns False if there is none of this name. None without a gateway."""
+    reconfigure: Callable[[], Awaitable[None]] | None = None
+    """Reads the configuration again, and applies it; None without one."""
     profiles: tuple[Profile, ...] = ()
     """Profiles that are served in place of the features themselves."""

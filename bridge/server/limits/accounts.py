@@ -89,6 +89,12 @@ class Accounts:
             del used[next(iter(used))]
         self._accounts = used
 
+    def in_use(self) -> dict[str, Account]:
+        """Return the accounts that count now, by the keys of callers; those of teams by ``team`` and the name."""
+        now = self.clock()
+        used = {key: each for key, each in self._accounts.items() if not each.is_unused(now)}
+        return {key.removeprefix("\0"): each for key, each in used.items()}
+
     def __len__(self) -> int:
         return len(self._accounts)
 
