@@ -139,7 +139,7 @@ def _callers(accounts: Accounts | None) -> list[Json]:
             "kind": "team" if key.startswith(_TEAM) else "caller",
             **account.as_json(now),
         }
-        for key, account in islice(accounts.in_use().items(), MAX_ITEMS)
+        for key, account in islice(accounts.known().items(), MAX_ITEMS)
     ]
 
 

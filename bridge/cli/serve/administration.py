@@ -46,7 +46,6 @@ class Administration:
         server: Server,
         serving: Serving,
         operations: HealthState,
-        *,
         auth: Auth | None,
         inheritance: InheritedSockets | None,
         worker: WorkerChannel | None,

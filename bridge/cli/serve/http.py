@@ -165,9 +165,8 @@ def _serve_here(
                 worker.share_updates(server)
         with usage_errors(ctx, ValueError), usage_errors(ctx, DefinitionError):
             app = _app(server, options, auth, serving.profiles)
-            admin = administration and administration.app(
-                name, app, server, serving, operations, auth=auth, inheritance=inheritance, worker=worker
-            )
+            parts = (name, app, server, serving, operations)
+            admin = None if administration is None else administration.app(*parts, auth, inheritance, worker)
             pages = admin_pages(
                 app,
                 operations,

@@ -89,11 +89,11 @@ class Accounts:
             del used[next(iter(used))]
         self._accounts = used
 
-    def in_use(self) -> dict[str, Account]:
-        """Return the accounts that count now, by the keys of callers; those of teams by ``team`` and the name."""
+    def known(self) -> dict[str, Account]:
+        """Return the accounts by the keys of callers, those in use first; those of teams by ``team`` and the name."""
         now = self.clock()
-        used = {key: each for key, each in self._accounts.items() if not each.is_unused(now)}
-        return {key.removeprefix("\0"): each for key, each in used.items()}
+        known = sorted(self._accounts.items(), key=lambda item: item[1].is_unused(now))
+        return {key.removeprefix("\0"): each for key, each in known}
 
     def __len__(self) -> int:
         return len(self._accounts)

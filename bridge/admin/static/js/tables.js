@@ -124,7 +124,7 @@ export function refusals(state) {
 
 export function limits(state) {
   const of = (used, most) => (most === null ? used : `${used} of ${most}`);
-  return table("Limits in use", state.callers, [
+  return table("Limits", state.callers, [
     ["caller", ({ name }) => text(name)],
     ["kind", ({ kind }) => kind],
     worker(state),
