@@ -58,6 +58,7 @@ _CLASHES = {
     ),
     "prompts": ("are named", "give one another name, with @prompt(name=…)"),
     "resources": ("have the URI", "give one another URI"),
+    "events": ("are named", "give one another name, with @event(…)"),
 }
 """Problem and remedy of a clash, by the noun of a box."""
 

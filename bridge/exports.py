@@ -153,6 +153,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
     "bridge.server": {
         "bridge.server.card": "ServerCard",
         "bridge.server.code.limits": "CodeLimits",
+        "bridge.server.events.options": "EventOptions",
         "bridge.server.features": "Features namespaced",
         "bridge.server.http.probes": "Probes",
         "bridge.server.lists.search": "ServerToolSearch",
@@ -192,8 +193,17 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.skills.skill": "Skill SkillFile SkillMismatchError",
         "bridge.skills.source": "Skills",
     },
+    "bridge.events": {
+        "bridge.client.events": "EventSubscription RemoteEvents",
+        "bridge.events.event_type": "EventType",
+        "bridge.events.function": "event",
+        "bridge.events.occurrence": "Event EventBatch EventReader EventRequest EventStream",
+        "bridge.events.source": "Events LocalEvents",
+    },
     "bridge.client": {
-        "bridge.client.auth.grants": "AssertionExchange IdentityAssertion PerCaller SecretHeader TokenExchange",
+        "bridge.client.auth.grants": (
+            "AssertionExchange FileAssertion IdentityAssertion PerCaller SecretHeader TokenExchange"
+        ),
         "bridge.client.blocking": "BlockingToolProvider",
         "bridge.client.config.loading": "parse_config",
         "bridge.client.config.schema": "config_json_schema",

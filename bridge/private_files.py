@@ -1,14 +1,14 @@
-"""Files for their user alone, which may contain secrets."""
+"""Files for their user alone, which may contain secrets, and the folder with the state of this package."""
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+STATE_VARIABLE = "BRIDGE_STATE_DIR"
+"""Environment variable for the state folder."""
 PRIVATE_MODE = 0o600
 """Mode of a file that its user alone can read and write."""
 
@@ -35,3 +35,15 @@ def open_private(path: str | Path, flags: int) -> int:
         os.close(file)
         raise
     return file
+
+
+def state_folder() -> Path:
+    """Folder for the state of this package.
+
+    ``$BRIDGE_STATE_DIR``, else ``bridge`` in ``$XDG_STATE_HOME`` (XDG Base Directory Specification; Windows:
+    ``%LOCALAPPDATA%``), else ``~/.local/state/bridge``.
+    """
+    if chosen := os.environ.get(STATE_VARIABLE):
+        return Path(chosen)
+    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_STATE_HOME")
+    return Path(base) / "bridge" if base else Path.home() / ".local" / "state" / "bridge"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -10,17 +11,18 @@ from bridge.errors import BridgeError, MissingExtraError
 
 if TYPE_CHECKING:
     from redis import Redis as SyncRedis
-    from redis.asyncio import Redis as AsyncRedis
 
-    Redis: TypeAlias = AsyncRedis
+    from bridge.redis_connections import SharedRedis
+
+    Redis: TypeAlias = SharedRedis
     BlockingRedis: TypeAlias = SyncRedis
 
 _SCHEMES = ("redis://", "rediss://", "unix://")
 _TIMEOUT_SECONDS = 5.0
 _BLOCKING_TIMEOUT_SECONDS = 30.0
 _HEALTH_CHECK_SECONDS = 30
-_UNFIT = ("BUSY ", "MISCONF ", "NOREPLICAS ")
-"""Prefixes of error replies to any command while Redis cannot serve commands."""
+_UNFIT = re.compile(r"(.* caused error: \(.)?(BUSY|MISCONF|NOREPLICAS) ", re.DOTALL)
+"""Error replies to any command, perhaps in a pipeline, while Redis cannot serve commands."""
 
 
 class RedisUnreachableError(BridgeError):
@@ -35,7 +37,8 @@ def is_redis_url(text: str) -> bool:
 def redis_at(url: str, feature: str = "--redis-url", extra: str = "redis") -> Redis:
     """Create an asyncio client for a URL, without connecting.
 
-    Failed commands are not retried, since they may have been executed.
+    All clients of a URL in an event loop share their connections. Failed commands are not retried, since they may have
+    been executed.
 
     Args:
         url: The URL.
@@ -46,8 +49,10 @@ def redis_at(url: str, feature: str = "--redis-url", extra: str = "redis") -> Re
         MissingExtraError: The package ``redis`` is not installed.
         ValueError: The URL is not a Redis URL.
     """
-    redis: Redis = _client("redis.asyncio", url, feature, _TIMEOUT_SECONDS, extra, decode_responses=True)
-    return redis
+    options = _options("redis.asyncio", feature, _TIMEOUT_SECONDS, extra)
+    from bridge.redis_connections import SharedRedis  # noqa: PLC0415 - optional dependency
+
+    return SharedRedis(url, decode_responses=True, **options)
 
 
 def blocking_redis_at(url: str) -> BlockingRedis:
@@ -57,26 +62,25 @@ def blocking_redis_at(url: str) -> BlockingRedis:
         MissingExtraError: The package ``redis`` is not installed.
         ValueError: The URL is not a Redis URL.
     """
-    redis: BlockingRedis = _client("redis", url, "a Redis", _BLOCKING_TIMEOUT_SECONDS)
-    return redis
+    options = _options("redis", "a Redis", _BLOCKING_TIMEOUT_SECONDS)
+    from redis import Redis as SyncRedis  # noqa: PLC0415 - optional dependency
+
+    return SyncRedis.from_url(url, **options)
 
 
-def _client(module: str, url: str, feature: str, timeout_seconds: float, extra: str = "redis", **options: Any) -> Any:
+def _options(module: str, feature: str, timeout_seconds: float, extra: str = "redis") -> dict[str, Any]:
     try:
         from redis.backoff import NoBackoff  # noqa: PLC0415 - optional dependency
 
-        client = import_module(module).Redis
         retry = import_module(f"{module}.retry").Retry(NoBackoff(), 0)
     except ImportError as error:
         raise MissingExtraError(feature, "redis", extra) from error
-    return client.from_url(
-        url,
-        retry=retry,
-        socket_timeout=timeout_seconds,
-        socket_connect_timeout=timeout_seconds,
-        health_check_interval=_HEALTH_CHECK_SECONDS,
-        **options,
-    )
+    return {
+        "retry": retry,
+        "socket_timeout": timeout_seconds,
+        "socket_connect_timeout": timeout_seconds,
+        "health_check_interval": _HEALTH_CHECK_SECONDS,
+    }
 
 
 def connection_errors() -> tuple[type[Exception], ...]:
@@ -99,7 +103,9 @@ def is_outage(error: Exception) -> bool:
 
     if not isinstance(error, ResponseError):
         return True
-    return isinstance(error, ClusterDownError | OutOfMemoryError | ReadOnlyError) or str(error).startswith(_UNFIT)
+    return (
+        isinstance(error, ClusterDownError | OutOfMemoryError | ReadOnlyError) or _UNFIT.match(str(error)) is not None
+    )
 
 
 def redacted_url(url: str) -> str:

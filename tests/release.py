@@ -2,7 +2,7 @@
 
 - the wheel and the source distribution: metadata, contents, and the commands and the demo in an empty environment;
 - ``server.json``, the entry of the MCP registry;
-- an MCP Bundle (``.mcpb``, manifest 0.4) of ready servers, which clients install by a click and run by uv.
+- an MCP Bundle (``.mcpb``) of ready servers, which `bridge bundle` writes.
 
     python -m tests.release [--tag | --constraints]
 """
@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ import tomllib
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZipFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,9 +45,17 @@ NEEDED_IN_SOURCE = (
 )
 
 
-def run(*command: str | Path, cwd: Path = ROOT) -> str:
-    """Run a program; its output is shown if it fails."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+def run(*command: str | Path, cwd: Path = ROOT, **variables: str) -> str:
+    """Run a program with variables of the environment; its output is shown if it fails."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -96,48 +105,35 @@ def registry_entry() -> dict[str, Any]:
     return {**entry, "name": ADDRESSES["registry-name"], "version": VERSION, "packages": packages}
 
 
-def manifest() -> dict[str, Any]:
-    """The manifest of the bundle (MCPB, version 0.4): the host runs the servers by uv, which installs the package."""
-    servers = [f"${{__dirname}}/servers/{name}" for name in BUNDLED]
-    command = ["run", "--directory", "${__dirname}", "mcp-toolbridge", "serve", *servers, "--name", "ready-servers"]
-    return {
-        "manifest_version": "0.4",
+def write_bundle(path: Path) -> None:
+    """Write the bundle of ready servers, as `bridge bundle` does for everybody."""
+    described = {
         "name": f"{PROJECT['name']}-servers",
-        "display_name": "Calculator and files",
         "version": VERSION,
         "description": "Exact arithmetic, and the files of one folder: two ready servers of mcp-toolbridge.",
-        "author": {"name": "The authors of mcp-toolbridge"},
         "license": PROJECT["license"],
-        "server": {
-            "type": "uv",
-            "entry_point": f"servers/{BUNDLED[0]}",
-            "mcp_config": {"command": "uv", "args": command, "env": {"FILES_ROOT": "${user_config.folder}"}},
-        },
-        "tools_generated": True,
-        "prompts_generated": True,
-        "compatibility": {"platforms": ["darwin", "linux"], "runtimes": {"python": PROJECT["requires-python"]}},
-        "user_config": {
-            "folder": {
-                "type": "directory",
-                "title": "Folder",
-                "description": "The folder whose files are served, read-only",
-                "required": True,
-            }
-        },
+        "requires-python": PROJECT["requires-python"],
+        "classifiers": ["Operating System :: MacOS", "Operating System :: POSIX :: Linux"],
     }
-
-
-def write_bundle(path: Path) -> None:
-    """Write the bundle of ready servers."""
-    needs = f'["{PROJECT["name"]}=={VERSION}"]'
-    project = f'[project]\nname = "{PROJECT["name"]}-servers"\nversion = "{VERSION}"\n'
-    project += f'requires-python = "{PROJECT["requires-python"]}"\ndependencies = {needs}\n'
-    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
-        archive.writestr("manifest.json", json.dumps(manifest(), indent=2) + "\n")
-        archive.writestr("pyproject.toml", project)
-        archive.write(ROOT / "LICENSE", "LICENSE")
-        for name in BUNDLED:
-            archive.write(ROOT / "servers" / name, f"servers/{name}")
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in described.items()]
+    lines.append('authors = [{name = "The authors of mcp-toolbridge"}]\n')
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "pyproject.toml").write_text("".join(["[project]\n", *lines]), encoding="utf-8")
+        for source in (ROOT / "LICENSE", *(ROOT / "servers" / name for name in BUNDLED)):
+            shutil.copy(source, folder)
+        command: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "bridge",
+            "bundle",
+            *BUNDLED,
+            "--include",
+            "LICENSE",
+            "--output",
+            path,
+        ]
+        asked = "FILES_ROOT:directory=The folder whose files are served, read-only"
+        run(*command, "--ask", asked, cwd=Path(folder), FILES_ROOT=folder)
 
 
 # --- constraints and tag ---------------------------------------------------------------------------------------------

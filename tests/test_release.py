@@ -14,6 +14,8 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
+from bridge.client.config.loading import load_config
+from bridge.client.transports.stdio import StdioTransport
 from tests import release
 from tests.markdown import ROOT
 from tests.test_project import tracked_files
@@ -22,11 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEADLINE_SECONDS = 120
-MANIFEST_KEYS = {
-    *("manifest_version", "name", "display_name", "version", "description", "author", "license", "server"),
-    *("tools_generated", "prompts_generated", "compatibility", "user_config"),
-}
-"""Keys of the manifest, all of which MCPB 0.4 has; it refuses others."""
 
 
 def test_the_entry_of_the_registry_has_the_schema_and_this_version() -> None:
@@ -36,38 +33,38 @@ def test_the_entry_of_the_registry_has_the_schema_and_this_version() -> None:
     assert [each["version"] for each in entry["packages"]] == [release.VERSION]
 
 
-def test_the_bundle_is_a_server_of_calculator_and_files(tmp_path: Path) -> None:
-    release.write_bundle(tmp_path / "servers.mcpb")
-    with ZipFile(tmp_path / "servers.mcpb") as archive:
-        archive.extractall(tmp_path / "bundle")
-    manifest = json.loads((tmp_path / "bundle" / "manifest.json").read_text(encoding="utf-8"))
-    assert manifest.keys() == MANIFEST_KEYS
-    server = manifest["server"]
-    assert (manifest["manifest_version"], server["type"]) == ("0.4", "uv")
-    assert (tmp_path / "bundle" / server["entry_point"]).is_file()
-    # What the host runs, with the package of this checkout in place of the one that uv would install.
-    start = server["mcp_config"]["args"].index("mcp-toolbridge") + 1
-    arguments = [
-        each.replace("${__dirname}", str(tmp_path / "bundle")) for each in server["mcp_config"]["args"][start:]
-    ]
+def test_the_bundle_is_a_server_of_calculator_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRIDGE_STATE_DIR", str(tmp_path / "state"))
+    path = tmp_path / "servers.mcpb"
+    release.write_bundle(path)
+    with ZipFile(path) as archive:
+        names = {*archive.namelist()}
+        manifest = json.loads(archive.read("manifest.json"))
+    assert names == {"manifest.json", "pyproject.toml", "LICENSE", *release.BUNDLED}
+    assert manifest["version"] == release.VERSION
+    assert manifest["compatibility"]["platforms"] == ["darwin", "linux"]
+    assert {"square_root", "read_file"} <= {tool["name"] for tool in manifest["tools"]}
+    # The command that a host runs, with the package of this checkout in place of the one that uv would install.
+    (transport,) = (each.transport for each in load_config(path, inputs={"files_root": str(tmp_path)}).servers.values())
+    assert isinstance(transport, StdioTransport)
     (tmp_path / "note.txt").write_text("A note.", encoding="utf-8")
-    environment = {key: str(tmp_path) for key, value in server["mcp_config"]["env"].items() if "folder" in value}
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {},
     }
+    arguments = {"name": "read_file", "arguments": {"path": "note.txt"}, "_meta": meta}
     done = subprocess.run(
-        [sys.executable, "-m", "bridge", *arguments],
-        input=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}) + "\n",
-        env={**os.environ, **environment},
+        [sys.executable, "-m", "bridge", *transport.args[transport.args.index("serve") :]],
+        input=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": arguments}) + "\n",
+        env={**os.environ, **transport.env},
+        cwd=transport.cwd,
         capture_output=True,
         text=True,
         timeout=DEADLINE_SECONDS,
         check=False,
     )
-    names = {tool["name"] for tool in json.loads(done.stdout)["result"]["tools"]}
-    assert {"square_root", "read_file"} <= names
+    assert "A note." in json.loads(done.stdout)["result"]["content"][0]["text"]
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     *("new", "serve", "list", "call", "task", "read", "prompt", "inspect", "chat", "worker", "doctor", "status", "top"),
-    *("login", "logout", "credentials", "pin", "install", "search", "add", "publish"),
+    *("login", "logout", "credentials", "pin", "install", "bundle", "search", "add", "publish"),
 )
 """Commands in the order of the help; each is ``command`` of the module of its name."""
 
@@ -61,8 +61,8 @@ class _Commands(click.Group):
 @click.command(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="A TARGET has tools: file.py[:object], directory/, package.module[:object], mcp.json[#server], the "
-    "http(s):// URL of an MCP server, or, after all options, -- command args… for an MCP server over stdio.",
+    epilog="A TARGET has tools: file.py[:object], directory/, package.module[:object], mcp.json[#server], server.mcpb, "
+    "the http(s):// URL of an MCP server, or, after all options, -- command args… for an MCP server over stdio.",
 )
 @install_option
 @click.version_option(package_name="mcp-toolbridge", prog_name="bridge", message="%(prog)s %(version)s")

@@ -269,7 +269,7 @@ def _of_servers(target: RemoteTarget, settings: _ServerSettings) -> Subject:
         servers = [_adjusted(server, target, settings) for server in servers]
     except ConfigError as error:
         return subjects.Subject(targets=(subjects.Target(item=item, problems=tuple(map(str, error.problems))),))
-    entries = entries_of(target.path) if isinstance(target, ConfigTarget) else {}
+    entries = entries_of(target.path) if isinstance(target, ConfigTarget) and not target.is_bundle else {}
     found, definitions = run_interruptible(connect, servers, item.source, entries)
     examined = subjects.Target(item=item, warnings=warnings)
     return subjects.Subject(targets=(examined,), servers=tuple(found), definitions=tuple(subjects.bounded(definitions)))

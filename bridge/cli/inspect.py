@@ -142,11 +142,11 @@ def _servers(targets: Sequence[Target], options: ServerOptions) -> list[GivenSer
                 found[config.name] = GivenServer(
                     name=config.name,
                     config=config,
-                    entry=entries[own.name],
+                    entry=entries.get(own.name) or entries[target.name],
                     origin=_origin(target, own),
-                    saved_name=own.name if isinstance(target, ConfigTarget) else None,
+                    saved_name=own.name if isinstance(target, ConfigTarget) and not target.is_bundle else None,
                 )
-        if isinstance(target, ConfigTarget) and target.server is None:
+        if isinstance(target, ConfigTarget) and target.server is None and not target.is_bundle:
             disabled |= {name: entry for name, entry in entries.items() if is_disabled(entry)}
     if not found:
         raise TargetError("there are no servers in these targets")
@@ -173,7 +173,7 @@ def _entries(target: Target) -> dict[str, Any]:
     from bridge.client.config.loading import load_entries  # noqa: PLC0415 - as above
     from bridge.inspector.snippets import header_variable  # noqa: PLC0415 - as above
 
-    if isinstance(target, ConfigTarget):
+    if isinstance(target, ConfigTarget) and not target.is_bundle:
         return load_entries(target.path)
     entry = client_entry(target)
     if isinstance(target, UrlTarget) and target.headers:
@@ -185,7 +185,7 @@ class _Configuration:
     """Entries of servers that the page adds and changes, and the file of the only configuration among the targets."""
 
     def __init__(self, targets: Sequence[Target], options: ServerOptions) -> None:
-        paths = {target.path for target in targets if isinstance(target, ConfigTarget)}
+        paths = {each.path for each in targets if isinstance(each, ConfigTarget) and not each.is_bundle}
         self._path = next(iter(paths)) if len(paths) == 1 else None
         self._options = options
         self.path = None if self._path is None else str(self._path)

@@ -3,6 +3,7 @@
 from bridge.client.auth.grants import (
     AssertionExchange,
     ClientCredentials,
+    FileAssertion,
     IdentityAssertion,
     OAuthLogin,
     PerCaller,
@@ -43,6 +44,7 @@ __all__ = [
     "ConnectionState",
     "ConnectionStatus",
     "DetachedTools",
+    "FileAssertion",
     "HttpTransport",
     "IdentityAssertion",
     "InputDefinition",

@@ -17,6 +17,7 @@ from bridge.client.connection.connection import Connection
 from bridge.client.connection.processes import Processes
 from bridge.client.connection.status import ConnectionState, Listeners, ReconnectPolicy
 from bridge.client.connection_pool import HeaderSupplier, all_at_once, servers_from
+from bridge.client.events import RemoteEvents
 from bridge.client.prompts import RemotePrompts
 from bridge.client.resources import RemoteResources
 from bridge.client.skills import RemoteSkills
@@ -108,6 +109,8 @@ class McpToolProvider(TaskStarter):
         """Prompts by local name; filled when they are first asked for, and then updated."""
         self.skills = RemoteSkills(self, self.resources.uris)
         """Skills by local URI."""
+        self.events = RemoteEvents(self, lambda listed, taken: self._catalog_rules.prompt_names(listed, [*taken]))
+        """Events by local name."""
         self._handlers = handlers
         self._reconnect = reconnect or ReconnectPolicy()
         self._processes = Processes(processes)
@@ -122,8 +125,7 @@ class McpToolProvider(TaskStarter):
         self._local = ToolBox() if local is None else local
         self._local.on_change(partial(self._rebuild, "tools"))
         self._is_open = self._defers_naming = False
-        self._change_listeners = Listeners[[ToolsChange]]()
-        self._state_listeners = Listeners[[str, ConnectionState]]()
+        self._change_listeners, self._state_listeners = Listeners[[ToolsChange]](), Listeners[[str, ConnectionState]]()
         self._adopt(servers_from(servers))
 
     async def open(self, *, wait: bool = True) -> None:
@@ -343,10 +345,8 @@ class McpToolProvider(TaskStarter):
         return None if auths is None else CallerConnections(config, self._connect, auths)
 
     def _connect(self, config: ServerConfig, auth: httpx2.Auth | None = None) -> Connection:
-        if auth is None and self._auth is not None:
-            auth = self._auth(config)
-        processes = self._processes
-        return Connection(config, handlers=self._handlers, reconnect=self._reconnect, auth=auth, processes=processes)
+        own, processes = auth if auth is not None or self._auth is None else self._auth(config), self._processes
+        return Connection(config, handlers=self._handlers, reconnect=self._reconnect, auth=own, processes=processes)
 
     async def _start(self, upstreams: list[Upstream], *, wait: bool) -> None:
         self._defers_naming = wait  # to assign names once, not after each server

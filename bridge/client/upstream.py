@@ -252,11 +252,11 @@ class Upstream:
     async def _call_supplied(
         self, name: str, arguments: Mapping[str, Any], context: InvocationContext, options: CallOptions
     ) -> Json:
-        if meta := context.meta if self._meta_supplier is None else await self._meta(context):
+        if meta := context.meta if self._meta_supplier is None else await self.meta_for(context):
             options = replace(options, meta=meta)
         lease = None if self.callers is None else self.callers.lease(context.caller, context.headers)
         if lease is None:
-            async with self._connection_for(context) as connection:
+            async with self.connection_for(context) as connection:
                 return await connection.call_tool(name, arguments, context=context, options=options)
         try:  # most calls, without the contexts
             return await lease.connection.call_tool(name, arguments, context=context, options=options)
@@ -267,8 +267,8 @@ class Upstream:
 
     async def task_result(self, task_id: str, *, context: InvocationContext) -> Json:
         """Wait for the end of a task with the context's identity; see `Connection.task_result`."""
-        options = CallOptions(meta=await self._meta(context))
-        async with self._connection_for(context) as connection:
+        options = CallOptions(meta=await self.meta_for(context))
+        async with self.connection_for(context) as connection:
             return await connection.task_result(task_id, context=context, options=options)
 
     async def request(
@@ -279,19 +279,19 @@ class Upstream:
         options: CallOptions = NO_OPTIONS,
     ) -> Json:
         """Send another request with the context's identity; see `Connection.request`."""
-        if meta := await self._meta(context):
+        if meta := await self.meta_for(context):
             options = replace(options, meta=meta)
-        async with self._connection_for(context) as connection:
+        async with self.connection_for(context) as connection:
             return await connection.request(method, params, context=context, options=options)
 
-    async def _meta(self, context: InvocationContext) -> Mapping[str, Any] | None:
+    async def meta_for(self, context: InvocationContext) -> Mapping[str, Any] | None:
         """Merge the caller's ``_meta`` with the supplier's, which takes precedence."""
         if self._meta_supplier is None:
             return context.meta or None
         return {**context.meta, **await supplied(self._meta_supplier, self.name, context)}
 
     @asynccontextmanager
-    async def _connection_for(self, context: InvocationContext) -> AsyncIterator[Connection]:
+    async def connection_for(self, context: InvocationContext) -> AsyncIterator[Connection]:
         """Borrow the connection that sends the headers, or has the credential, of a call."""
         if self.callers is not None:
             async with self.callers.connection(context.caller, context.headers) as own:
@@ -344,7 +344,7 @@ class Upstream:
     async def list_for(self, context: InvocationContext, changed: Callable[[Feature], None]) -> CallerListing:
         """List everything for a caller; see `bridge.client.callers.CallerConnections.list_features`."""
         assert self.callers is not None, "it lists per caller"
-        async with self._connection_for(context) as connection:
+        async with self.connection_for(context) as connection:
             return await self.callers.list_features(connection, self._items, changed)
 
     async def watch_for(

@@ -19,11 +19,10 @@ from bridge.portal import start_detached
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.rounds import StateSeal, binding
 from bridge.protocol.versions import INTERNAL_ERROR, INVALID_PARAMS
+from bridge.server.tasks.answers import checked_answers
 from bridge.server.tasks.stored_tasks import owner_of
 from bridge.text import clip, short_repr
-from bridge.tools.questions import fitting
 from bridge.tools.tool import ToolExecutionResult
-from bridge.wire.questions import answer_from_wire, question_from_wire
 from bridge.wire.tasks import created_task_to_wire, task_from_wire
 from bridge.wire.tools import ReceivedResult
 
@@ -40,6 +39,7 @@ _PREFIX = "gateway."
 _MAX_MESSAGE_CHARS = 1000
 _MAX_MENTIONS = 3
 _UNLIMITED_SECONDS = 1e12
+_MAX_MISFITS = 1000
 _BOUND = binding("task of a gateway")
 
 
@@ -66,6 +66,8 @@ class GatewayTasks:
 
     def __init__(self, provider: McpToolProvider) -> None:
         self._provider = provider
+        self._misfits: dict[tuple[str, str], None] = {}
+        """Tasks and keys of answers that did not fit."""
         self.bind("", None)
 
     def bind(self, audience: str, keys: Sequence[bytes] | None) -> None:
@@ -111,19 +113,26 @@ class GatewayTasks:
         return tool
 
     async def update(self, task_id: str, context: InvocationContext, answers: Mapping[str, Json]) -> None:
-        """Pass answers on that fit the open questions of the task; one that does not is refused, and stays open.
+        """Pass answers on that fit the open questions of the task.
+
+        One that does not is refused for the first time at this replica, and its question stays open; then it counts as
+        declined.
 
         Raises:
             ProtocolError: An answer does not fit, or the server refuses.
         """
-        task = await self.get(task_id, context)
-        for key in answers.keys() & task.questions.keys():
-            try:
-                question = question_from_wire(task.questions[key])
-                fitting(question, answer_from_wire(question, answers[key]))
-            except WireError as error:
-                raise ProtocolError(INVALID_PARAMS, f"the answer {key!r} in inputResponses: {error}") from error
-        await self._send("tasks/update", task_id, context, inputResponses=dict(answers))
+        questions = (await self.get(task_id, context)).questions
+
+        async def is_first_misfit(key: str) -> bool:
+            misfit = task_id, key
+            is_first = misfit not in self._misfits
+            self._misfits[misfit] = None
+            if len(self._misfits) > _MAX_MISFITS:
+                del self._misfits[next(iter(self._misfits))]
+            return is_first
+
+        checked = await checked_answers(questions, answers, is_first_misfit)
+        await self._send("tasks/update", task_id, context, inputResponses={**answers, **checked})
 
     async def cancel(self, task_id: str, context: InvocationContext) -> None:
         """Cancel a task."""

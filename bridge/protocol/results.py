@@ -184,6 +184,9 @@ _FORMS: Mapping[str, Callable[..., CoreSchema]] = {
     "skills/list": lambda *, is_modern: _page(
         "skills", _form({"uri": _TEXT, "frontmatter": _OBJECT}), is_modern=is_modern
     ),
+    "events/list": lambda *, is_modern: _result(
+        {"events": cs.list_schema(_form({"name": _TEXT}))}, {"nextCursor": _TEXT}, is_modern=is_modern
+    ),
     "skills/get": lambda *, is_modern: _result({"skill": _OBJECT}, is_modern=is_modern),
 }
 

@@ -96,7 +96,7 @@ class Subscription:
 
     def notification(self, method: str, params: Json) -> bytes:
         """Write a notification."""
-        return notification(method, {**params, "_meta": self.meta})
+        return notification(method, {**params, "_meta": {**params.get("_meta", {}), **self.meta}})
 
 
 def change_message(feature: Feature, uri: str | None) -> tuple[str, Json]:

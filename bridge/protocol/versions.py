@@ -13,6 +13,16 @@ UNSUPPORTED_VERSION = -32022
 REQUEST_TIMEOUT = -32001
 URL_ELICITATION_REQUIRED = -32042
 REQUEST_CANCELLED = -32800
+NOT_FOUND = -32011
+"""Code of the events extension (SEP-3415): there is no such event or subscription; ``kind`` in its data says which."""
+FORBIDDEN = -32012
+"""Code of the events extension: the caller may not have the events, or is not authenticated."""
+RESOURCE_EXHAUSTED = -32013
+"""Code of the events extension: too many subscriptions; ``limit`` in its data names the limit."""
+UNSUPPORTED = -32014
+"""Code of the events extension: the events are not delivered in this way."""
+CALLBACK_FAILED = -32015
+"""Code of the events extension: the callback did not verify a subscription; ``reason`` in its data says why."""
 
 CONNECTION_CLOSED = -32000
 """Code of the error for requests that are under way when their connection or session ends, as in the SDK."""

@@ -2,6 +2,7 @@
 
 from bridge.server.card import ServerCard
 from bridge.server.code.limits import CodeLimits
+from bridge.server.events.options import EventOptions
 from bridge.server.features import Features, namespaced
 from bridge.server.http.app import http_app
 from bridge.server.http.mount import mount
@@ -17,6 +18,7 @@ from bridge.wire.extension import Extension
 
 __all__ = [
     "CodeLimits",
+    "EventOptions",
     "Extension",
     "Features",
     "HttpOptions",

@@ -99,7 +99,7 @@ class _Listener:
     """A listener, and the event loop on which it is called."""
 
     def __init__(self, listener: Callable[[frozenset[Change]], None]) -> None:
-        self._call_soon = _call_soon()
+        self._call_soon = call_soon_here()
         self._listener = listener
         self._lock = Lock()
         self._changes: dict[Change, None] = {}
@@ -120,7 +120,7 @@ class _Listener:
         self._listener(frozenset(changes))
 
 
-def _call_soon() -> Callable[[Callable[[], None]], object]:
+def call_soon_here() -> Callable[[Callable[[], None]], object]:
     """Return a function that schedules a call on this event loop, from any thread and without waiting."""
     if runs_on_asyncio():  # where callbacks, which are no tasks, may listen as well
         return asyncio.get_running_loop().call_soon_threadsafe

@@ -12,6 +12,8 @@ from bridge.protocol.versions import MODERN_VERSIONS
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.calls import Calls
 from bridge.server.changes import Changes
+from bridge.server.events.options import EventOptions
+from bridge.server.events.publisher import EventPublisher
 from bridge.server.features import Features, with_extensions
 from bridge.server.lists.listing import CACHE_SCOPE
 from bridge.server.lists.lists import Lists
@@ -24,7 +26,7 @@ from bridge.server.tasks.options import TaskOptions
 from bridge.tools.lifespan import Lifespan
 from bridge.tools.middleware import ListRequest, checked_middleware, layers_of
 from bridge.tools.spill.usage import Savings
-from bridge.wire.extension import TASKS, extensions_of
+from bridge.wire.extension import EVENTS, TASKS, extensions_of
 from bridge.wire.skills import SKILLS
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ DISCOVERY_TTL_MS = 60_000
 """Milliseconds for which a client may cache the response to ``server/discover``."""
 
 
-class ServerCore(Calls):
+class ServerCore(Calls, EventPublisher):
     """Published features; `bridge.server.Server` documents the arguments."""
 
     session_idle_seconds: float | None = 30 * 60.0
@@ -79,6 +81,7 @@ class ServerCore(Calls):
         limits: Limits | None = None,
         max_calls: int | None = None,
         tasks: TaskOptions | None = None,
+        events: EventOptions | None = None,
         lifespan: Lifespan[Any] | Callable[[], Any] | None = None,
         middleware: Iterable[Middleware] = (),
         tool_search: ServerToolSearch | None = None,
@@ -100,6 +103,7 @@ class ServerCore(Calls):
             "limits": limits,
             "max_calls": max_calls,
             "tasks": tasks,
+            "events": events,
             "middleware": middleware,
             "tool_search": tool_search,
             "extensions": extensions,
@@ -128,13 +132,14 @@ class ServerCore(Calls):
         self._has_warned_of_limits = False
         self._spill = None if policy is None else policy.spill
         self._lists_of: WeakKeyDictionary[CallerView, Lists] = WeakKeyDictionary()
+        self.task_options = tasks or TaskOptions()
+        self.event_options = events or EventOptions()
         self._serve(features)
         # After the lists, which forget their pages before clients are notified.
         self.changes = Changes(self.announced)
         self._users: list[Callable[[], None]] = []
         self.on_session_change: Callable[[Session, Json], Awaitable[None]] | None = None
         """Called with a session of the handshake era and a change of its state, which replicas have to know."""
-        self.task_options = tasks or TaskOptions()
         self.savings = Savings()
         """The tokens that tool search and code mode have saved."""
 
@@ -154,6 +159,7 @@ class ServerCore(Calls):
     def _serve(self, features: Features) -> None:
         page_size = self.options["page_size"]
         self.features = features
+        self.take_events()
         self.kept, served = with_kept_results(features, self._spill, self._find_resource)
         if self.kept is None:
             features.tools.on_change(self._warn_of_limits)
@@ -262,6 +268,8 @@ class ServerCore(Calls):
             capabilities["prompts"] = changes
         if not capabilities.keys().isdisjoint({"resources", "prompts"}):
             capabilities["completions"] = {}
+        if self.offers_events:
+            capabilities["events"] = {}  # as drafts of the extension had it, which clients still read
         if extensions := self.extensions_for(access, modern=modern):
             capabilities["extensions"] = {each.id: each.settings for each in extensions}
         return capabilities
@@ -273,7 +281,8 @@ class ServerCore(Calls):
         use for it.
         """
         found: dict[str, Extension] = {}
-        own = (*((TASKS,) if self.has_tasks else ()), *((SKILLS,) if self.offers_skills else ()))
+        offered = ((TASKS, self.has_tasks), (SKILLS, self.offers_skills), (EVENTS, self.offers_events))
+        own = [extension for extension, is_offered in offered if is_offered]
         for each in (*extensions_of(self.features.extensions), *own):
             if (modern or not each.is_modern) and (each.server is None or self._shows_some_of(each.server, access)):
                 found.setdefault(each.id, each)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
 from bridge.server.combination import combined, one_box
+from bridge.server.sources import all_events, all_skills, changed_events, changed_skills
 from bridge.text import short_repr
 from bridge.tools.box import Box
 from bridge.tools.decoration import Published, Publisher, nothing_in
@@ -19,6 +20,8 @@ from bridge.wire.extension import Extensions, extensions_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from bridge.events.event_type import EventType
+    from bridge.events.source import Events
     from bridge.prompts.box import PromptBox
     from bridge.resources.box import ResourceBox
     from bridge.server.auth.access import Access
@@ -51,7 +54,11 @@ class FeatureSource(Publisher):
 
     def selected(self, keep: Callable[[Published], bool]) -> Features:
         """Return the features, now and later, whose tools, resources and prompts a function selects."""
-        return self.offered.changed(lambda items: filter(keep, items), lambda skill: skill if keep(skill) else None)
+        return self.offered.changed(
+            lambda items: filter(keep, items),
+            lambda skill: skill if keep(skill) else None,
+            lambda event: event if keep(event) else None,
+        )
 
 
 class Narrowed(Protocol):
@@ -77,6 +84,8 @@ class Features(FeatureSource):
     """None if the server has no prompts, and will not have any."""
     skills: Skills | None = None
     """The skills, such as those of a folder, see `bridge.skills.skills_in`; None if there are none."""
+    events: Events | None = None
+    """The types of events, such as those of `bridge.events.event`; None if there are none."""
     tasks: ForwardedTasks | None = None
     """Tasks of other servers, as which calls of these tools may be answered; None if there are none."""
     extensions: Extensions = ()
@@ -184,19 +193,22 @@ class Features(FeatureSource):
             else resources.transformed(namespace.changed, namespace.local, namespace.source),
             prompts=None if prompts is None else prompts.transformed(namespace.changed),
             parts=_changed_parts(offered.parts, namespace.changed),
-            skills=_changed_skills(offered.skills, lambda skill: skill.at(namespace.local)),
+            skills=changed_skills(offered.skills, lambda skill: skill.at(namespace.local)),
+            events=changed_events(offered.events, lambda event: replace(event, name=f"{prefix}_{event.name}")),
         )
 
     def changed(
         self,
         change: Callable[[tuple[Any, ...]], Iterable[Any]],
         change_skill: Callable[[Skill], Skill | None] = lambda skill: skill,
+        change_event: Callable[[EventType], EventType | None] = lambda event: event,
     ) -> Features:
         """Return features with other items in the boxes, which follow these.
 
         Args:
             change: Receives the items of a box in all versions, and returns those in their place.
             change_skill: Returns the skill in place of one; None to leave it out.
+            change_event: The same for a type of event.
 
         Raises:
             DefinitionError: They differ by caller.
@@ -210,7 +222,8 @@ class Features(FeatureSource):
             resources=None if resources is None else resources.transformed(change),
             prompts=None if prompts is None else prompts.transformed(change),
             parts=_changed_parts(self.parts, change),
-            skills=_changed_skills(self.skills, change_skill),
+            skills=changed_skills(self.skills, change_skill),
+            events=changed_events(self.events, change_event),
         )
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -251,6 +264,8 @@ class Features(FeatureSource):
             )
         if not (found or boxes) and sources:
             raise nothing_in(sources[0] if len(sources) == 1 else sources, "tools", "resources", "prompts")
+        if own := _features_of_events(found):
+            given, found = [*given, own], [each for each in found if not _is_event(each)]
         tools = one_box(ToolBox, boxes, [item for item in found if isinstance(item, Tool)])
         tools = ToolBox() if tools is None else tools  # an empty one may get tools later
         if all(isinstance(each, Tool | ToolBox) for each in (*boxes, *found)):
@@ -275,6 +290,20 @@ def _features_of_skills(source: object) -> Features | None:
     from bridge.skills.source import Skills  # noqa: PLC0415 - as above
 
     return Features(skills=source) if isinstance(source, Skills) else None
+
+
+def _is_event(item: Published) -> bool:
+    return type(item).__module__ == "bridge.events.event_type"  # without importing it, which few servers need
+
+
+def _features_of_events(found: Iterable[Published]) -> Features | None:
+    """Return the features of the types of events among items; None if there are none."""
+    types: list[Any] = [each for each in found if _is_event(each)]
+    if not types:
+        return None
+    from bridge.events.source import LocalEvents  # noqa: PLC0415 - only with events
+
+    return Features(events=LocalEvents(types))
 
 
 def is_foreign_server(source: object) -> bool:
@@ -311,7 +340,8 @@ def joined(features: Features, others: list[Features]) -> Features:
     return replace(
         features,
         tasks=tasks[0] if tasks else None,
-        skills=_all_skills([each.skills for each in others if each.skills is not None]),
+        skills=all_skills([each.skills for each in others if each.skills is not None]),
+        events=all_events([each.events for each in others if each.events is not None]),
         pages=next((each.pages for each in others if each.pages is not None), None),
         extensions=_AllExtensions(tuple(each.extensions for each in others)),
         forwarded=next((each.forwarded for each in others if each.forwarded is not None), None),
@@ -334,24 +364,6 @@ class _AllExtensions:
 
     def __iter__(self) -> Iterator[Extension]:
         return (each for source in self.sources for each in extensions_of(source))
-
-
-def _changed_skills(skills: Skills | None, change: Callable[[Skill], Skill | None]) -> Skills | None:
-    """Return skills that follow others, whose files the changed resources have; None for none."""
-    if skills is None:
-        return None
-    from bridge.skills.source import ChangedSkills  # noqa: PLC0415 - only with skills
-
-    return ChangedSkills(skills, change)
-
-
-def _all_skills(skills: list[Any]) -> Skills | None:
-    """Return the skills of several sources; None if none is given."""
-    if len(skills) < 2:  # noqa: PLR2004 - one is used itself
-        return skills[0] if skills else None
-    from bridge.skills.source import CombinedSkills  # noqa: PLC0415 - only with skills
-
-    return CombinedSkills(skills)
 
 
 def _changed_parts(parts: Callable[[], tuple[Part, ...]], change: Callable[..., Any]) -> Any:

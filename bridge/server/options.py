@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.auth import Auth
     from bridge.server.calls import Calls
     from bridge.server.card import ServerCard
+    from bridge.server.events.options import EventOptions
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
     from bridge.server.profiles import Profile
@@ -42,6 +43,7 @@ class ServerOptions(TypedDict, total=False):
     limits: Limits | None
     max_calls: int | None
     tasks: TaskOptions | None
+    events: EventOptions | None
     lifespan: Lifespan[Any] | Callable[[], Any] | None
     middleware: Iterable[Middleware]
     tool_search: ServerToolSearch | None
@@ -126,6 +128,7 @@ _KINDS = {
     "policy": ("bridge.tools.execution", "ExecutionPolicy"),
     "limits": ("bridge.server.limits.limits", "Limits"),
     "tasks": ("bridge.server.tasks.options", "TaskOptions"),
+    "events": ("bridge.server.events.options", "EventOptions"),
     "tool_search": ("bridge.server.lists.search", "ServerToolSearch"),
 }
 """Classes of options and their modules, which most servers do not import."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from bridge.errors import DefinitionError, ToolError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from mcp.server.auth.provider import AccessToken
 
+    from bridge.events.event_type import EventType
     from bridge.resources.box import ResourceBox
     from bridge.server.features import Features
     from bridge.tools.caller import Caller
@@ -43,6 +44,7 @@ LOCAL = "local"
 
 ToolListing: TypeAlias = Literal["all", "search", "auto", "code"]
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_Named = TypeVar("_Named", "Skill", "EventType")
 _EMPTY: Mapping[str, Any] = {}
 _MAX_SHOWN_CHARS = 2000
 _PATTERNS = ("servers", "include", "exclude", "approval")
@@ -156,7 +158,7 @@ class Profile:
     def features_of(self, source: Features) -> Features:
         """Return what the profile has of a server, now and after later changes."""
         select = _Selection(self, source.resources)
-        features = replace(source, caller_features=None).changed(select, select.skill)
+        features = replace(source, caller_features=None).changed(select, select.named, select.named)
         features = replace(features, spills=source.spills or self.spill_chars is not None)
         if source.caller_features is not None:
             features = replace(features, caller_features=_ProfileCallerFeatures(self, source, features))
@@ -194,11 +196,11 @@ class _Selection:
     def __call__(self, items: Iterable[Any]) -> Iterator[Any]:
         return (self._changed(item) for item in items if self._selects(item))
 
-    def skill(self, skill: Skill) -> Skill | None:
-        """Return a skill of the profile; None for any other."""
-        return skill if self._selects(skill) else None
+    def named(self, item: _Named) -> _Named | None:
+        """Return a skill or a type of event of the profile; None for any other."""
+        return item if self._selects(item) else None
 
-    def _selects(self, item: Tool | Prompt | Resource | ResourceTemplate | Skill) -> bool:
+    def _selects(self, item: Tool | Prompt | Resource | ResourceTemplate | Skill | EventType) -> bool:
         profile, server = self._profile, item.server
         if profile.servers is not None and not matches(profile.servers, LOCAL if server is None else server):
             return False

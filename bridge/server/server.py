@@ -16,10 +16,11 @@ from bridge.server.exchange import LocalOrigin
 from bridge.server.features import Features, FeatureSource, namespaced
 from bridge.server.lifespans import lifespans_open
 from bridge.server.observed import dispatch_of
-from bridge.text import short_repr
+from bridge.text import nearest, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+    from datetime import datetime
 
     from starlette.applications import Starlette
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from bridge.server.http.routes import OwnRoute
     from bridge.server.options import HttpOptions, ServerOptions
     from bridge.server.profiles import Profile
+    from bridge.tools.caller import Caller
 
 _Endpoint = TypeVar("_Endpoint", bound="Callable[..., Any]")
 
@@ -54,6 +56,7 @@ class Server(ServerCore, FeatureSource):
         limits: Limits of each caller; None for none. Those of requests apply over HTTP.
         max_calls: Maximum number of calls of all callers that run or wait; None for no maximum.
         tasks: Options for tasks, which calls of tools with ``task=True`` become; None for the defaults.
+        events: Options for events, see `bridge.events.event`; None for the defaults.
         lifespan: Lifespan of the server: a `bridge.tools.Lifespan`, or a function for one. Its value is
             ``InvocationContext.lifespan`` in functions of modules without a lifespan.
         middleware: Middleware around everything that is served, the outermost first; see `bridge.Middleware`.
@@ -116,11 +119,46 @@ class Server(ServerCore, FeatureSource):
             raise DefinitionError(f"{other} cannot be mounted on the server {self.name!r}, which it has mounted itself")
         self._own().add(features)
         self.features = self._own().features
+        self.take_events()
         if self.features.tasks is not None and not had_tasks:
             self.features.tasks.bind(self.name, self.state_keys)
         if isinstance(source, Server):
             source.is_mounted = True
             self._mounted.append(source)
+
+    def emit(
+        self,
+        name: str,
+        data: object,
+        *,
+        event_id: str | None = None,
+        timestamp: datetime | None = None,
+        caller: Caller | None = None,
+    ) -> str:
+        """Emit an event of a type of this process; from any thread.
+
+        It reaches the subscribers of every server of this process that has the type, such as those of profiles.
+
+        Args:
+            name: Name of its type on this server.
+            data: What happened: a mapping, or a dataclass or pydantic model of the payload.
+            event_id: Identifier of the event, if the system where it occurred has one; None for a new one.
+            timestamp: Time at which it occurred, with a time zone; None for now.
+            caller: The only caller who may see it; None for all.
+
+        Returns:
+            The identifier.
+
+        Raises:
+            WireError: The data does not match the schema, or is too large.
+            DefinitionError: There is no such type of this process, or another argument is invalid.
+        """
+        types = {each.name: each for each in self.features.events.local()} if self.features.events else {}
+        if (type_ := types.get(name)) is None:
+            near = nearest(name, types)
+            hint = f"; did you mean {near[0]!r}?" if near else "; make a function its type with @event(…)"
+            raise DefinitionError(f"the server {self.name!r} has no event {name!r}{hint}")
+        return type_.emit(data, event_id=event_id, timestamp=timestamp, caller=caller)
 
     def enable(self, *names: str, tags: Iterable[str] = ()) -> None:
         """Show tools, resources and prompts, and notify the clients; see `bridge.ToolBox.enable`.

@@ -138,5 +138,7 @@ APP_TYPE = "text/html;profile=mcp-app"
 """Media type of an app's page."""
 APPS = Extension(id="io.modelcontextprotocol/ui", client_settings={"mimeTypes": [APP_TYPE]})
 """Apps, without which servers may list their tools without their pages (MCP Apps)."""
+EVENTS = Extension(id="io.modelcontextprotocol/events")
+"""Events (SEP-3415)."""
 TASKS = Extension(id="io.modelcontextprotocol/tasks", needs_client=True, is_modern=True)
 """Tasks (SEP-2663)."""

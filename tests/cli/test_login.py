@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from bridge.client.auth.store import STATE_VARIABLE, LoginStore, login_key
+from bridge.client.auth.store import LoginStore, login_key
+from bridge.private_files import STATE_VARIABLE
 from tests import forks
 from tests.client.auth import authority as authorities
 from tests.client.auth import resource as resources

@@ -25,7 +25,7 @@ from bridge import ClientHandlers, HttpTransport, InvocationContext, McpToolProv
 from bridge.client.auth.assertions import exchange_assertion
 from bridge.client.auth.grants import ClientCredentials, IdentityAssertion, OAuthLogin
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.auth.store import STATE_VARIABLE
+from bridge.private_files import STATE_VARIABLE
 from bridge.tools import Elicitation, ElicitationAnswer, Root, Sampling, SamplingAnswer, UrlElicitation
 from tests.conformance import gateway
 
@@ -57,12 +57,12 @@ async def main(url: str) -> None:
         handlers = ClientHandlers(elicitation=fill_in, sampling=complete, roots=folders)
         if sys.argv[1] == "gateway":
             context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-            if GRANTS.get(scenario) is a_program:
+            if scenario in GRANTS:
                 context["issuer"] = await issuer_of(url)
             entry = gateway.entry(url, scenario, context, protocol=server.protocol)
-            origin = stack.enter_context(gateway.gateway(entry))
-            server = await gateway.connected(origin, server.protocol)
-            handlers, auth = replace(handlers, elicitation=partial(gateway.open_link, origin, fill_in)), None
+            served = stack.enter_context(gateway.gateway(entry, context))
+            server = await gateway.connected(served, server.protocol)
+            handlers, auth = replace(handlers, elicitation=partial(gateway.open_link, served.origin, fill_in)), None
         else:
             auth = await signing(scenario)
         async with McpToolProvider([server], handlers=handlers, auth=auth) as provider:

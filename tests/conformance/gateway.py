@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 import httpx
+import jwt
 
 from bridge import ClientHandlers, HttpTransport, McpToolProvider, ServerConfig
 from bridge.tools import Elicitation, ElicitationAnswer, InvocationContext, UrlElicitation
 from tests.gateway.credentials.connected import ADA, Visitor
 from tests.processes import serving
+from tests.server.auth.issuer import AUDIENCE, CLIENT, issuing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -24,50 +27,87 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 110
 CLIENT_METADATA_URL = "https://conformance-test.local/client-metadata.json"
+GRANTS: Mapping[str, Mapping[str, Any]] = {
+    "auth/client-credentials-basic": {"type": "client_credentials"},
+    "auth/client-credentials-jwt": {"type": "client_credentials"},
+    "auth/wif-jwt-bearer": {"type": "workload_identity", "assertionFile": "assertion"},
+    "auth/enterprise-managed-authorization": {
+        "type": "identity_assertion",
+        "per": "caller",
+        "subjectTokenType": "id_token",
+    },
+}
+"""Authentication at the server, by scenario: of the gateway itself, or of its caller."""
 LOGIN = {"type": "login", "per": "caller"}
-PROGRAM = {"type": "client_credentials"}
-"""The credential of the gateway itself."""
+"""That of the other scenarios with authorization."""
 KEYS = {
     "issuer": "issuer",
     "client_id": "clientId",
     "client_secret": "clientSecret",
     "private_key_pem": "privateKey",
     "signing_algorithm": "signingAlgorithm",
+    "idp_client_id": "idpClientId",
+    "idp_token_endpoint": "idpTokenUrl",
 }
 """Keys of ``mcp.json`` by those of the suite."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running gateway."""
+
+    origin: str
+    token: str
+    """The caller's credential at the gateway."""
 
 
 def entry(url: str, scenario: str, context: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
     """Return the configuration of a server of the suite."""
     if scenario.startswith("auth/"):
-        grant = PROGRAM if scenario.startswith("auth/client-credentials") else LOGIN
-        settings["auth"] = grant | {KEYS[key]: value for key, value in context.items() if key in KEYS}
+        grant = GRANTS.get(scenario, LOGIN)
+        settings["auth"] = {**grant, **{KEYS[key]: value for key, value in context.items() if key in KEYS}}
         if grant is LOGIN and "client_id" not in context:
             settings["auth"]["clientMetadataUrl"] = CLIENT_METADATA_URL
     return {"url": url, **settings}
 
 
 @contextmanager
-def gateway(server: Mapping[str, Any]) -> Iterator[str]:
-    """Run ``bridge serve`` in front of a server; yields its origin."""
-    with TemporaryDirectory() as folder:
-        config, keys = Path(folder, "mcp.json"), Path(folder, "keys")
+def gateway(server: Mapping[str, Any], context: Mapping[str, Any]) -> Iterator[Served]:
+    """Run ``bridge serve`` in front of a server.
+
+    Its caller has a key, or the ID token of the suite's identity provider. That publishes no keys, so the gateway asks
+    another issuer about tokens.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        config, token = folder / "mcp.json", context.get("idp_id_token", ADA)
         config.write_text(json.dumps({"mcpServers": {"suite": server}}), encoding="utf-8")
-        keys.write_text(f"ada {ADA}\n", encoding="utf-8")
-        keys.chmod(0o600)
-        store = ("--credential-store", str(Path(folder, "credentials.db")))
-        options = ("--transport", "http", "--port", "0", "--api-keys", str(keys), *store)
-        with serving("-m", "bridge", "serve", str(config), *options) as process:
-            yield process.origin
+        (folder / "assertion").write_text(context.get("valid_jwt", ""), encoding="ascii")
+        if token is ADA:
+            keys = folder / "keys"
+            keys.write_text(f"ada {ADA}\n", encoding="utf-8")
+            keys.chmod(0o600)
+            identity: tuple[str, ...] = ("--api-keys", str(keys))
+        else:
+            idp = stack.enter_context(issuing())
+            claims = jwt.decode(token, options={"verify_signature": False})
+            idp.active[token] = claims | {"active": True, "aud": AUDIENCE, "client_id": context["idp_client_id"]}
+            client = ("--oauth-client-id", CLIENT[0], "--oauth-client-secret", CLIENT[1])
+            introspection = ("--oauth-introspection-url", f"{idp.url}/introspect", *client)
+            identity = ("--oauth-issuer", claims["iss"], "--resource-url", AUDIENCE, *introspection)
+        store = ("--credential-store", str(folder / "credentials.db"))
+        options = ("--transport", "http", "--port", "0", *identity, *store)
+        process = stack.enter_context(serving("-m", "bridge", "serve", str(config), *options))
+        yield Served(process.origin, token)
 
 
-async def connected(origin: str, protocol: Any) -> ServerConfig:
+async def connected(gateway: Served, protocol: Any) -> ServerConfig:
     """Return the gateway, once its caller has connected the server behind it."""
-    transport = HttpTransport(f"{origin}/mcp", headers={"Authorization": f"Bearer {ADA}"})
+    transport = HttpTransport(f"{gateway.origin}/mcp", headers={"Authorization": f"Bearer {gateway.token}"})
     server = ServerConfig(
         name="gateway", transport=transport, protocol=protocol, required=True, timeout_seconds=DEADLINE_SECONDS
     )
-    handlers = ClientHandlers(elicitation=partial(open_link, origin, None))
+    handlers = ClientHandlers(elicitation=partial(open_link, gateway.origin, None))
     async with McpToolProvider([server], handlers=handlers) as provider:
         for tool in provider.tools:
             if tool.name == "suite_connect":

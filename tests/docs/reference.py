@@ -52,6 +52,7 @@ MODULES = {
     "server": ("Serving", ["bridge.server", "bridge.server.auth", "bridge.server.limits", "bridge.gateway"]),
     "middleware": ("Middleware", ["bridge.middleware"]),
     "skills": ("Skills", ["bridge.skills"]),
+    "events": ("Events", ["bridge.events"]),
     "client": ("Connections", ["bridge.client"]),
     "service": ("More of AI services", ["bridge.service", "bridge.models"]),
     "adapters": ("Other frameworks", ["bridge.adapters"]),

@@ -29,6 +29,7 @@ from bridge import (
     tools_from,
 )
 from bridge.cli import COMMANDS
+from bridge.client.config.bundle_writer import write_bundle
 from bridge.tools.threads import DEFAULT_THREADS
 from tests import forks
 from tests.docs.walkthrough import run_line
@@ -199,6 +200,7 @@ TARGETS = {
     "`directory/`: the Python files in it": ["folder/", "."],
     "`package.module[:object]`": ["tools", "tools:add"],
     "`mcp.json[#server]`": ["mcp.json", "'mcp.json#sums'"],
+    "`server.mcpb`: the server of a [bundle](bundle.md)": ["sums.mcpb", "sums.mcpb#sums"],
     "the URL of an MCP server": ["URL"],
     "`-- command args…`, after all options": ["-- mcp-toolbridge serve tools.py"],
 }
@@ -220,6 +222,9 @@ def directory(tmp_path: Path) -> Path:
     for path in (made / "tools.py", made / "folder" / "tools.py"):
         path.write_text(TOOLS, encoding="utf-8")
     (made / "mcp.json").write_text(json.dumps(CONFIGURATION), encoding="utf-8")
+    start = {"command": "python", "args": ["-m", "bridge", "serve", "tools.py"]}
+    server = {"type": "python", "entry_point": "tools.py", "mcp_config": start}
+    write_bundle(made / "sums.mcpb", {"name": "sums", "version": "1", "server": server}, {"tools.py": TOOLS.encode()})
     return made
 
 

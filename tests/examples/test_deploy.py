@@ -132,7 +132,7 @@ def test_what_is_set_in_an_environment_is_read_by_serve() -> None:
     said: set[str] = set()
     for path in (path for path in DEPLOY.rglob("*") if path.is_file()):
         said |= set(re.findall(r"\bBRIDGE_[A-Z_]+", path.read_text(encoding="utf-8")))
-    state_folder = import_module("bridge.client.auth.store").STATE_VARIABLE
+    state_folder = import_module("bridge.private_files").STATE_VARIABLE
     assert {"BRIDGE_API_KEYS", "BRIDGE_ADMIN_PORT"} <= said <= variables() | {state_folder}
 
 

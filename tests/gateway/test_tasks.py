@@ -198,14 +198,20 @@ def test_a_subscription_announces_the_states_of_tasks_of_servers(gateway: Remote
         states.close()  # type: ignore[attr-defined]  # a generator
 
 
-def test_an_answer_that_does_not_fit_is_refused_by_the_gateway(gateway: RemoteServer) -> None:
+def test_an_answer_that_does_not_fit_is_refused_once_by_the_gateway_and_then_a_decline(gateway: RemoteServer) -> None:
+    wrong = {"action": "accept", "content": {"name": ["Ada"]}}
     with TaskClient(origin_of(gateway)) as client:
         task_id = client.created("one_greet")
         client.state(task_id, "input_required")
-        for _ in range(3):  # the server would take the second one for a decline
-            refused = client.update(task_id, first={"action": "accept", "content": {"name": ["Ada"]}})
-            assert (refused["code"], "name: expected text" in refused["message"]) == (-32602, True)
+        assert client.update(task_id, first={"action": "what"})["code"] == -32602  # no answer at all
+        refused = client.update(task_id, first=wrong)
+        assert (refused["code"], "name: expected text" in refused["message"]) == (-32602, True)
         assert client.get(task_id)["inputRequests"].keys() == {"first"}
+        assert client.update(task_id, first=wrong)["resultType"] == "complete"
+        while client.state(task_id, "input_required")["inputRequests"].keys() != {"last"}:
+            pass
+        client.update(task_id, last={"action": "accept", "content": {"name": "Lovelace"}})
+        assert client.settled(task_id)["result"]["content"] == [{"type": "text", "text": "None Lovelace"}]
 
 
 def test_a_caller_that_does_not_support_tasks_gets_the_result(gateway: RemoteServer) -> None:

@@ -57,6 +57,22 @@ def modules(package: str) -> set[str]:
     return {".".join([package, *file.parts]).removesuffix(".__init__") for file in files}
 
 
+def mentions(package: str, *words: str) -> bool:
+    """True if the source of a package has all of some words."""
+    folder = Path(find_spec(package).submodule_search_locations[0])  # type: ignore[union-attr, index]  # as above
+    texts = [file.read_text("utf-8", "replace") for file in folder.rglob("*.py")]
+    return all(any(word in text for text in texts) for word in words)
+
+
+def newest(package: str) -> dict[str, str]:
+    """Cells of a library about the newest extensions, and about registries and bundles."""
+    return {
+        "serves and imports skills over MCP": yes_or_no(mentions(package, "skills/list", "skills/get")),
+        "serves a card, and finds servers by cards": yes_or_no(mentions(package, "server-card")),
+        "finds servers in a registry, and writes bundles": yes_or_no(mentions(package, "/v0.1/servers", "mcpb")),
+    }
+
+
 def takes(function: Any, *names: str) -> bool:
     return set(names) <= set(inspect.signature(function).parameters)
 
@@ -70,6 +86,7 @@ def features() -> dict[str, dict[str, str]]:
     mounts = {"FastMCP": hasattr(FastMCP, "mount"), "official SDK": hasattr(MCPServer, "mount")}
     return {
         "FastMCP": {
+            **newest("fastmcp"),
             "serves tools, resources and prompts": yes_or_no(offered <= set(dir(FastMCP))),
             "serves apps (`ui://`)": yes_or_no("fastmcp.apps" in fast),
             "lifespans, dependencies, middleware": yes_or_no(
@@ -98,6 +115,7 @@ def features() -> dict[str, dict[str, str]]:
             "uses resources and prompts of servers": uses(Client, "list_resources", "read_resource", "get_prompt"),
         },
         "official SDK": {
+            **newest("mcp"),
             "serves tools, resources and prompts": yes_or_no(offered <= set(dir(MCPServer))),
             "serves apps (`ui://`)": yes_or_no("mcp.server.apps" in official),
             "lifespans, dependencies, middleware": yes_or_no(
@@ -119,6 +137,7 @@ def features() -> dict[str, dict[str, str]]:
             "uses resources and prompts of servers": uses(mcp.Client, "list_resources", "read_resource", "get_prompt"),
         },
         "pydantic-ai": {
+            **newest("pydantic_ai"),
             **dict.fromkeys(
                 (
                     "serves tools, resources and prompts",

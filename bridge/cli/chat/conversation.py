@@ -21,6 +21,7 @@ from bridge.cli.targets.target import split_targets
 from bridge.cli.terminal import is_installed
 from bridge.errors import BridgeError, MemoryStoreError
 from bridge.hosting.process import INTERRUPTED, on_interrupt, print_message
+from bridge.private_files import state_folder
 from bridge.redis import is_redis_url
 from bridge.service.events import InvocationListener
 from bridge.service.memory.chat_memory import ChatMemory
@@ -189,7 +190,6 @@ def _lines(features: Features, options: ConversationOptions) -> LineInput:
             print_message(_EXTRA_HINT)
         return plain
     from bridge.cli.chat.editor import QuestionEditor  # noqa: PLC0415 - an extra
-    from bridge.client.auth.store import state_folder  # noqa: PLC0415 - as above
 
     try:
         return QuestionEditor(features, None if options.no_history else state_folder() / _HISTORY)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -23,6 +24,8 @@ from bridge.cli.terminal import write_json
 from bridge.hosting.process import print_message, redirect_stdout
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bridge.cli.install.client_entries import Entry
     from bridge.cli.targets.target import Target
 
@@ -73,9 +76,10 @@ def command(
     """
     given, client = only_target(ctx, target), CLIENTS[client_name]
     chosen, selected = with_profile(given, profile)
-    _check(chosen, selected)
+    environment = _environment(variables)
+    _check(chosen, selected, environment)
     options = () if selected is None else ("--profile", selected)
-    entry = client.adapted(_with_environment(client_entry(chosen, options), variables))
+    entry = client.adapted(_with_environment(client_entry(chosen, options), environment))
     name = name or profile or re.sub(r"[^A-Za-z0-9_-]+", "-", chosen.name).strip("-") or "server"
     path = (config or client.file()).absolute()
     write_json({client.section: {name: entry}})
@@ -90,8 +94,8 @@ def command(
             print_message(f"restart {client.title} to use it; bridge doctor --client {client.name} checks it")
 
 
-def _check(target: Target, profile: str | None) -> None:
-    """Check that a target has tools and can be read before a client starts it."""
+def _check(target: Target, profile: str | None, variables: Mapping[str, str]) -> None:
+    """Check that a target has tools and can be read before a client starts it, with these variables."""
     if isinstance(target, LocalTarget):
         from bridge.cli.targets.loading import load_features  # noqa: PLC0415 - not needed for other targets
 
@@ -100,19 +104,24 @@ def _check(target: Target, profile: str | None) -> None:
     elif isinstance(target, ConfigTarget):
         from bridge.cli.targets.servers import servers_of  # noqa: PLC0415 - likewise
 
-        servers_of(target, is_alone=False, profile=profile)
+        servers_of(target, is_alone=False, profile=profile, environ={**os.environ, **variables})
 
 
-def _with_environment(entry: Entry, variables: tuple[str, ...]) -> Entry:
-    if not variables:
-        return entry
-    if "url" in entry:
-        raise click.UsageError("--env needs a server that the client starts, not a URL")
+def _environment(variables: tuple[str, ...]) -> dict[str, str]:
+    """Read variables in the form NAME=VALUE."""
     pairs = [variable.partition("=") for variable in variables]
     for variable, (key, equals, _) in zip(variables, pairs, strict=True):
         if not key or not equals:
             raise click.UsageError(f"--env {variable!r} does not have the form NAME=VALUE")
-    return entry | {"env": entry.get("env", {}) | {key: value for key, _, value in pairs}}
+    return {key: value for key, _, value in pairs}
+
+
+def _with_environment(entry: Entry, variables: Mapping[str, str]) -> Entry:
+    if not variables:
+        return entry
+    if "url" in entry:
+        raise click.UsageError("--env needs a server that the client starts, not a URL")
+    return entry | {"env": {**entry.get("env", {}), **variables}}
 
 
 def write_entry(path: Path, section: str | None, name: str, entry: Entry) -> bool:

@@ -23,7 +23,7 @@ from bridge.cli.reporting import CommandError
 from bridge.client.config.document import blank_comments, parse_jsonc
 from bridge.client.config.formats import map_of
 from bridge.errors import ConfigError
-from bridge.private_files import open_private
+from bridge.private_files import open_private, state_folder
 from bridge.text import with_count
 
 if TYPE_CHECKING:
@@ -237,8 +237,6 @@ def only_writer(path: Path) -> Iterator[None]:
         CommandError: Another process holds the lock for too long.
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415 - slow to import, rarely needed
-
-    from bridge.client.auth.store import state_folder  # noqa: PLC0415 - likewise
 
     folder = state_folder() / "locks"
     name = sha256(os.fsencode(os.path.realpath(path))).hexdigest()

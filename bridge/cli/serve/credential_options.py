@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bridge.cli.options import setting, texts_setting
 from bridge.errors import TargetError
-from bridge.private_files import open_private
+from bridge.private_files import open_private, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,8 +101,6 @@ def store_path(given: str | None) -> Path:
     """Return the file of the credentials; by default in the state folder."""
     if given is not None:
         return Path(given)
-    from bridge.client.auth.store import state_folder  # noqa: PLC0415 - imports the SDK
-
     return state_folder() / "credentials.db"
 
 

@@ -19,6 +19,7 @@ from bridge.errors import DefinitionError, TargetError
 from bridge.gateway import Gateway, merged_servers
 from bridge.gateway.profiles import profiles_of
 from bridge.hosting.reload import apply_changes, watch_files
+from bridge.private_files import state_folder
 from bridge.server.features import Features
 
 if TYPE_CHECKING:
@@ -137,8 +138,6 @@ def _process_options(servers: Sequence[ServerConfig], max_starts: int | None, *,
     """Return the options of child processes, which have a folder for definitions if a server may start lazily."""
     definitions = None
     if reload or any(server.start == "lazy" for server in servers):
-        from bridge.client.auth.store import state_folder  # noqa: PLC0415 - imports the SDK
-
         definitions = state_folder() / "definitions"
     return ProcessOptions(max_starts=max_starts or DEFAULT_MAX_STARTS, definitions=definitions)
 

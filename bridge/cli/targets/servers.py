@@ -58,12 +58,14 @@ def servers_of(
     is_alone: bool = True,
     reads_pins: bool = True,
     profile: str | None = None,
+    environ: Mapping[str, str] | None = None,
     on_read: Callable[[ServersConfig], object] = lambda _: None,
 ) -> list[ServerConfig]:
     """Resolve a target to servers.
 
     In a short command about this target only (``is_alone``), inputs of a configuration are requested from the user, and
-    a single server is required. A ``profile`` has to be one of the configuration, which ``on_read`` gets.
+    a single server is required. A ``profile`` has to be one of the configuration, which ``on_read`` gets. Variables of
+    the configuration are those of ``environ``, by default of this process.
 
     Raises:
         ConfigError: The configuration is invalid, or has no profile of that name.
@@ -77,7 +79,7 @@ def servers_of(
             transport = StdioTransport(command, args=tuple(arguments), inherit_env="all")
             return [ServerConfig(name=target.name, transport=transport, required=is_alone)]
         case ConfigTarget():
-            config = read_configuration(target, is_alone=is_alone, reads_pins=reads_pins)
+            config = read_configuration(target, is_alone=is_alone, reads_pins=reads_pins, environ=environ)
             on_read(config)
             if profile is not None:
                 from bridge.gateway.profiles import profile_named  # noqa: PLC0415 - only with profiles
@@ -118,14 +120,16 @@ def _behind_url(target: UrlTarget) -> ServerConfig:
     return parse_config({"mcpServers": {target.name: entry}}, source="--header").servers[target.name]
 
 
-def read_configuration(target: ConfigTarget, *, is_alone: bool, reads_pins: bool = True) -> ServersConfig:
+def read_configuration(
+    target: ConfigTarget, *, is_alone: bool, reads_pins: bool = True, environ: Mapping[str, str] | None = None
+) -> ServersConfig:
     """Read the configuration of a target; inputs are requested from the user as in `servers_of`.
 
     Raises:
         ConfigError: It is invalid.
     """
     inputs = _asked if is_alone and sys.stdin.isatty() else None
-    return load_config(target.path, inputs=inputs, reads_pins=reads_pins)
+    return load_config(target.path, environ=environ, inputs=inputs, reads_pins=reads_pins)
 
 
 def _configured(target: ConfigTarget, config: ServersConfig, *, is_alone: bool) -> list[ServerConfig]:

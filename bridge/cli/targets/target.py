@@ -5,6 +5,7 @@
                                and the skills in it: folders with SKILL.md
     package.module[:object]    a module, also found in the working directory
     mcp.json[#server]          the servers of a configuration, or one of them (`bridge.client.config`)
+    server.mcpb                the server of an MCP Bundle, which is unpacked
     openapi.json, openapi.yaml the operations of an OpenAPI document that --operations names; also by its URL
     http(s)://…                an MCP server, or a host, a catalogue or a card that says where it is
     -- command args…           an MCP server over stdio
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KINDS = (
-    "file.py[:object], directory/, package.module[:object], mcp.json[#server], openapi.json, an http(s):// URL, "
-    "or -- command args…"
+    "file.py[:object], directory/, package.module[:object], mcp.json[#server], server.mcpb, openapi.json, "
+    "an http(s):// URL, or -- command args…"
 )
 """Forms of a target, for messages."""
 
 _LOCAL = re.compile(r"(?P<source>.+?)(?::(?P<attribute>[^\W\d]\w*(?:\.[^\W\d]\w*)*))?", re.DOTALL)
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-_CONFIGURATION = re.compile(r"(?P<file>.+\.jsonc?)(?:#(?P<server>.*))?", re.DOTALL)
+_CONFIGURATION = re.compile(r"(?P<file>.+\.(?:jsonc?|mcpb))(?:#(?P<server>.*))?", re.DOTALL)
 _WITHOUT_SCHEME = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d+(?:/|$)")
 _COMMAND_KEY = "bridge.cli.command"
 _NO_OPENAPI = OpenApiOptions()
@@ -148,7 +149,7 @@ class CommandTarget:
 
 @dataclass(frozen=True, slots=True)
 class ConfigTarget:
-    """A configuration of MCP servers."""
+    """A configuration of MCP servers, or an MCP Bundle with one."""
 
     path: Path
     """The file, absolute."""
@@ -159,6 +160,11 @@ class ConfigTarget:
     def name(self) -> str:
         """Default server name."""
         return self.server or self.path.stem.strip(".") or "servers"
+
+    @property
+    def is_bundle(self) -> bool:
+        """True for an MCP Bundle, which cannot be edited."""
+        return self.path.suffix.lower() == ".mcpb"
 
 
 LocalTarget = FileTarget | ModuleTarget | OpenApiTarget

@@ -6,6 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import anyio
+
+from bridge.client.auth.errors import SignInError
+
 ClientAuthentication: TypeAlias = Literal["client_secret_basic", "client_secret_post"]
 """Method by which a client sends its secret to the authorization server: in a header, or in the body."""
 
@@ -92,6 +96,29 @@ class IdentityAssertion:
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be displayed."""
         return (self.client_secret,) if self.client_secret else ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileAssertion:
+    """Assertion in a file, such as the token of a Kubernetes service account, which its platform renews."""
+
+    path: str
+    """Path of the file; it is read for each request of a token."""
+
+    async def __call__(self, issuer: str, resource: str) -> str:  # noqa: ARG002 - those of an AssertionSource
+        """Return the assertion.
+
+        Raises:
+            SignInError: The file cannot be read, or is no token.
+        """
+        try:
+            text = (await anyio.Path(self.path).read_text(encoding="ascii")).strip()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not ASCII"
+            raise SignInError(f"cannot read the assertion in {self.path!r}: {reason}", is_permanent=False) from None
+        if not text or not text.isprintable():
+            raise SignInError(f"{self.path!r} does not contain a token", is_permanent=False)
+        return text
 
 
 SubjectTokenType: TypeAlias = Literal["access_token", "id_token", "jwt"]

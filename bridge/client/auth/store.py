@@ -30,15 +30,13 @@ from bridge.client.auth.login import Login, SdkTokenStorage
 from bridge.client.auth.server_validation import AllowedAddresses
 from bridge.client.transports.received_data import authority_client
 from bridge.errors import WireError
+from bridge.private_files import state_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
     from bridge.client.auth.grants import OAuthLogin
-
-STATE_VARIABLE = "BRIDGE_STATE_DIR"
-"""Environment variable for the state folder."""
 
 _LOOK_SECONDS = 0.02
 """Seconds between attempts to acquire a lock; the operating system sends no notification."""
@@ -220,18 +218,6 @@ def login_key(server_url: str, client_id: str | None = None) -> str:
     digest = hashlib.sha256(f"{canonical}\n{client_id or ''}".encode()).hexdigest()
     host = "".join(char if char.isalnum() or char in ".-" else "_" for char in parts.hostname or "server")
     return f"{host}-{digest[:24]}"
-
-
-def state_folder() -> Path:
-    """Folder for the state of this package.
-
-    ``$BRIDGE_STATE_DIR``, else ``bridge`` in ``$XDG_STATE_HOME`` (XDG Base Directory Specification; Windows:
-    ``%LOCALAPPDATA%``), else ``~/.local/state/bridge``.
-    """
-    if chosen := os.environ.get(STATE_VARIABLE):
-        return Path(chosen)
-    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_STATE_HOME")
-    return Path(base) / "bridge" if base else Path.home() / ".local" / "state" / "bridge"
 
 
 async def log_out(url: str, grant: OAuthLogin) -> bool:

@@ -10,6 +10,8 @@ from urllib.parse import SplitResult, urlsplit
 from bridge.client.auth.grants import (
     AssertionExchange,
     ClientCredentials,
+    FileAssertion,
+    IdentityAssertion,
     OAuthLogin,
     PerCaller,
     SecretHeader,
@@ -35,6 +37,7 @@ _ONLY_FOR = {
     | {"callback_port"},
     "client_credentials": {"client_id", "client_secret", "client_authentication", "issuer", "signing_algorithm"}
     | {"private_key", "private_key_file"},
+    "workload_identity": {"client_id", "client_secret", "client_authentication", "issuer", "assertion_file"},
     "bearer": {"token"},
 }
 _PER_CALLER = {
@@ -106,8 +109,7 @@ def _read_entry(entry: AuthEntry, kind: str, reader: EntryReader) -> Auth:
     if entry.per is not None:
         own = _OF_CALLERS[kind](entry, texts, reader)
         return Auth(None if own is None else PerCaller(own, entry.anonymous or "refuse"), texts=secrets)
-    grant = (_credentials if kind == "client_credentials" else _login)(entry, texts, reader)
-    return Auth(grant, texts=secrets)
+    return Auth(_OF_ALL[kind](entry, texts, reader), texts=secrets)
 
 
 def _token(token: Expanded, reader: EntryReader) -> Auth:
@@ -124,8 +126,7 @@ def _credentials(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -
     if missing:
         reader.problem(f"client_credentials needs {', '.join(map(repr, missing))}", "auth")
         return None
-    if not texts["issuer"].startswith(("https://", "http://")) or _split(texts["issuer"]) is None:
-        reader.problem("must be the URL of the authorization server", "auth", ".issuer")
+    if not _check_url(texts["issuer"], "issuer", reader):
         return None
     return ClientCredentials(
         client_id=texts["client_id"],
@@ -134,6 +135,24 @@ def _credentials(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -
         issuer=texts["issuer"],
         scopes=tuple(entry.scopes or ()),
         **without_none(client_authentication=entry.client_authentication, signing_algorithm=entry.signing_algorithm),
+    )
+
+
+def _workload(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -> IdentityAssertion | None:
+    file = "" if entry.assertion_file is None else reader.path(entry.assertion_file, "auth", ".assertionFile").value
+    given = {**texts, "assertion_file": entry.assertion_file}
+    if missing := [_written(name) for name in ("client_id", "issuer", "assertion_file") if not given.get(name)]:
+        reader.problem(f"workload_identity needs {', '.join(map(repr, missing))}", "auth")
+        return None
+    if not _check_url(texts["issuer"], "issuer", reader):
+        return None
+    return IdentityAssertion(
+        client_id=texts["client_id"],
+        client_secret=texts.get("client_secret"),
+        issuer=texts["issuer"],
+        assertion=FileAssertion(file),
+        scopes=tuple(entry.scopes or ()),
+        **without_none(client_authentication=entry.client_authentication),
     )
 
 
@@ -216,13 +235,15 @@ def _secret(entry: AuthEntry, texts: dict[str, str], reader: EntryReader) -> Sec
     return SecretHeader(name=found[1], template=found[2])
 
 
+_OF_ALL = {"oauth": _login, "client_credentials": _credentials, "workload_identity": _workload}
 _OF_CALLERS = {"login": _login, "exchange": _exchange, "identity_assertion": _assertion, "secret": _secret}
 
 
 def _check_url(url: str, name: str, reader: EntryReader) -> bool:
     is_url = url.startswith(("https://", "http://")) and _split(url) is not None
     if not is_url:
-        reader.problem("must be the URL of a token endpoint", "auth", f".{_written(name)}")
+        kind = "the authorization server" if name == "issuer" else "a token endpoint"
+        reader.problem(f"must be the URL of {kind}", "auth", f".{_written(name)}")
     return is_url
 
 

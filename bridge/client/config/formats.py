@@ -7,6 +7,7 @@ Canonical keys are camelCase; ``snake_case`` is equivalent.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from bridge.client.config.document import Diagnostics
     from bridge.client.config.variables import InputDefinition
 
+BUNDLE_SUFFIX = ".mcpb"
+"""Suffix of MCP Bundles."""
 _MAPS = ("mcpServers", "servers")
 _PINNING = ("pins", "pinMode")
 _PREFIX = "prefix"
@@ -80,6 +83,11 @@ class Root:
     """Tools that clients of a gateway list; None if not set."""
     profiles: Any = None
     """The profiles, as written; not validated."""
+
+
+def is_bundle(path: str | os.PathLike[str]) -> bool:
+    """True for the name of an MCP Bundle."""
+    return os.fspath(path).lower().endswith(BUNDLE_SUFFIX)
 
 
 def read_root(document: Any, diagnostics: Diagnostics) -> Root:

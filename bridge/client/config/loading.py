@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import ValidationError
 
 from bridge.client.config.document import Diagnostics, json_type_name, parse_jsonc
-from bridge.client.config.formats import canonical_key, is_disabled, normalize_entry, not_an_entry, read_root, with_only
+from bridge.client.config.formats import (
+    canonical_key,
+    is_bundle,
+    is_disabled,
+    normalize_entry,
+    not_an_entry,
+    read_root,
+    with_only,
+)
 from bridge.client.config.profiles import read_profiles
 from bridge.client.config.schema import ServerEntry
 from bridge.client.config.servers import DEFAULT_MAX_CALL_SECONDS, Prefixing, ServerConfig, ServersConfig
@@ -49,12 +57,13 @@ def load_config(
     workspace_folder: str | os.PathLike[str] | None = None,
     reads_pins: bool = True,
 ) -> ServersConfig:
-    """Read a server configuration from a JSON file; comments and trailing commas are allowed.
+    """Read a server configuration from a JSON file, or from an MCP Bundle; comments and trailing commas are allowed.
 
     Args:
-        path: The file.
+        path: The file. A bundle (``.mcpb``) is unpacked.
         environ: Variables for references; the process environment by default.
-        inputs: Values for ``${input:id}``: a mapping by id, or a function that asks the user.
+        inputs: Values for ``${input:id}``, or of a bundle's ``user_config``: a mapping by id, or a function that asks
+            the user.
         workspace_folder: Value of ``${workspaceFolder}`` and base of relative ``cwd`` and ``envFile``; by default the
             file's folder, or its parent if the file is in ``.vscode`` or ``.cursor``.
         reads_pins: Load the lock files that are named; otherwise only their paths are returned.
@@ -66,7 +75,13 @@ def load_config(
         ConfigError: The file cannot be read, or no server in it is usable. It contains all problems.
     """
     source = os.fspath(path)
-    document = parse_jsonc(_read_text(source), source)
+    if is_bundle(source):
+        from bridge.client.config.bundle import bundle_configuration  # noqa: PLC0415 - only for bundles
+
+        bundle = bundle_configuration(source, environ=os.environ if environ is None else environ, source=inputs)
+        document, inputs = bundle.document, bundle.values
+    else:
+        document = parse_jsonc(_read_text(source), source)
     folder = Path(workspace_folder) if workspace_folder is not None else _folder_of(Path(source))
     config = parse_config(
         document, environ=environ, inputs=inputs, workspace_folder=folder, source=source, reads_pins=reads_pins

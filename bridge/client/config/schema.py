@@ -14,7 +14,7 @@ it. A null value means an absent key. The ``auth`` key has these forms:
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -227,6 +227,12 @@ def _words(value: Any) -> Any:
 _Scopes = Annotated[list[str], BeforeValidator(_words, json_schema_input_type=str | list[str])]
 
 
+AuthType: TypeAlias = Literal[
+    "oauth", "client_credentials", "workload_identity", "bearer", "login", "exchange", "identity_assertion", "secret"
+]
+"""Kind of authentication to a server."""
+
+
 class AuthEntry(BaseModel):
     """Authentication to one server."""
 
@@ -234,12 +240,11 @@ class AuthEntry(BaseModel):
         strict=True, frozen=True, extra="forbid", alias_generator=to_camel, hide_input_in_errors=True
     )
 
-    type: (
-        Literal["oauth", "client_credentials", "bearer", "login", "exchange", "identity_assertion", "secret"] | None
-    ) = Field(
+    type: AuthType | None = Field(
         default=None,
-        description="A login in a browser (oauth, the default), the program's own credentials, or a token; with "
-        "'per': 'caller' each caller's login, token exchange, identity assertion or secret.",
+        description="A login in a browser (oauth, the default), the program's own credentials, the identity that its "
+        "platform gives it, or a token; with 'per': 'caller' each caller's login, token exchange, identity assertion "
+        "or secret.",
     )
     per: Literal["caller"] | None = Field(
         default=None, description="Each caller of a gateway has a credential of its own."
@@ -275,6 +280,9 @@ class AuthEntry(BaseModel):
     private_key: str | None = Field(default=None, description="The client's private key as PEM, instead of a secret.")
     private_key_file: str | None = Field(default=None, description="A file with that key.")
     signing_algorithm: str | None = Field(default=None, description="Algorithm of the key; RS256 by default.")
+    assertion_file: str | None = Field(
+        default=None, description="The file in which the platform keeps a workload's token; read for each request."
+    )
     issuer: str | None = Field(default=None, description="The authorization server at which the client is registered.")
     scopes: _Scopes | None = Field(
         default=None, description="Scopes to request; by default those that the server asks for."

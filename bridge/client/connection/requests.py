@@ -58,6 +58,7 @@ _REPEATABLE = frozenset(
         *("completion/complete", "prompts/get", "prompts/list", "resources/list", "resources/read"),
         *("resources/templates/list", "server/discover", "ping", "tools/list", "logging/setLevel"),
         *("skills/list", "skills/get", "resources/directory/read", *TASK_METHODS),
+        *("events/list", "events/poll", "events/subscribe", "events/unsubscribe"),
     }
 )
 """Requests that may be sent again after a lost connection; those of other extensions may have effects."""

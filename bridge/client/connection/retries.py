@@ -38,7 +38,7 @@ _MAX_SESSIONS = 2
 """Maximum sends of other calls, if the server rejects the session and so did not run them."""
 
 _EXIT_CODE_SECONDS = 0.5
-_UNAUTHORIZED = 401
+UNAUTHORIZED = 401
 
 
 class Sending:
@@ -139,8 +139,8 @@ class Sending:
             raise failures.unreadable(self._phase, request.failure) from error
         if isinstance(request.failure, SignInError):
             raise failures.not_allowed(self._phase, request.failure) from error
-        if request.status == _UNAUTHORIZED and not request.is_sent:
-            raise failures.not_allowed(self._phase, UnauthorizedError(_UNAUTHORIZED)) from error
+        if request.status == UNAUTHORIZED and not request.is_sent:
+            raise failures.not_allowed(self._phase, UnauthorizedError(UNAUTHORIZED)) from error
         if isinstance(error, ProtocolError):
             if error.code == HEADER_MISMATCH and session.era == "modern" and not self._has_relisted:
                 await self._relist(session)

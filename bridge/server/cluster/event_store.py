@@ -12,6 +12,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from bridge.protocol.replay import NOT_STORED, event_id_of, order_of, outcome_unknown, quoted
 from bridge.server.http.event_store import MAX_EVENTS, SessionEvents
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from bridge.server.cluster.replica import Replica
     from bridge.server.http.event_store import EventBytes
 
-_READ_MILLISECONDS = 500
+_LOOK_SECONDS = 0.5
 _READ_EVENTS = 16
 _MAX_UNSTORED_RESPONSES = 100
 """Maximum number of responses of a session that wait for Redis to be available again."""
@@ -99,20 +101,24 @@ class RedisEvents(SessionEvents):
             last, fields = await self._find(position)
             newest = await redis.xrevrange(key, count=1)
             follows_from = order_of(newest[0][0] if newest else "0-0")
-            while "answer" not in fields:
-                found: Any = await redis.xread({key: last}, count=_READ_EVENTS, block=_READ_MILLISECONDS)
-                entries = found[0][1] if found else []
-                if not entries:
-                    yield None
-                    if problem := await self._problem(fields.get("replica")):
-                        await self._add(stream, outcome_unknown(stream, problem), is_answer=True)
-                for last, fields in entries:
-                    if "closed" in fields and order_of(last) > follows_from:
-                        return
-                    if fields["text"]:
-                        yield event_id_of(last, stream), fields["text"].encode()
-                    if "answer" in fields:
-                        break
+            async with redis.channels.subscribed(key) as added:
+                while "answer" not in fields:
+                    entries = await redis.xrange(key, f"({last}", count=_READ_EVENTS)
+                    if not entries:
+                        with anyio.move_on_after(_LOOK_SECONDS) as waiting:
+                            await added.get()
+                        if not waiting.cancelled_caught:
+                            continue
+                        yield None
+                        if problem := await self._problem(fields.get("replica")):
+                            await self._add(stream, outcome_unknown(stream, problem), is_answer=True)
+                    for last, fields in entries:
+                        if "closed" in fields and order_of(last) > follows_from:
+                            return
+                        if fields["text"]:
+                            yield event_id_of(last, stream), fields["text"].encode()
+                        if "answer" in fields:
+                            break
 
     async def _problem(self, owner: str | None) -> str | None:
         """Return the reason why a call of a replica will have no further events; None if it may have some."""
@@ -151,7 +157,8 @@ class RedisEvents(SessionEvents):
         async with self._replica.redis.pipeline(transaction=False) as pipeline:
             pipeline.xadd(key, fields, maxlen=MAX_EVENTS, approximate=True)
             pipeline.expire(key, self._expire_seconds)
-            entry, _ = await pipeline.execute()
+            pipeline.publish(key, "")  # for those who follow the call
+            entry, *_ = await pipeline.execute()
         return str(entry)
 
     def _key(self, stream_id: str) -> str:

@@ -44,7 +44,6 @@ GONE_SECONDS = 30
 MAX_WAIT_SECONDS = 0.5
 """Maximum seconds for which a client waits for an optional command of Redis."""
 _ACKNOWLEDGED_SECONDS = 2.0
-_RECEIVE_SECONDS = 1.0
 _SUBSCRIBE_SECONDS = 5.0
 _SETTLING_SECONDS = 3 * HEARTBEAT_SECONDS
 _STARTING_SECONDS = 1.5 * HEARTBEAT_SECONDS
@@ -234,8 +233,6 @@ class Replica:
                 await self.redis.set(self.key("alive", self.id), "1", ex=GONE_SECONDS)
                 failed = self.failed
                 if not self.is_up:
-                    # Pooled connections from before the outage would fail, one after another.
-                    await self.redis.connection_pool.disconnect(inuse_connections=False)
                     await self._catch_up()
                     self.is_up = True
                     if self._may_have_forgotten:
@@ -253,41 +250,36 @@ class Replica:
             await anyio.sleep(HEARTBEAT_SECONDS)
 
     async def _listen(self) -> None:
-        while True:
-            try:
-                await self._listen_once()
-            except self.failures as error:
-                self.failed(error)
-            except Exception:
-                _logger.exception("the channels of the replicas could not be read")
-            await anyio.sleep(HEARTBEAT_SECONDS)
-
-    async def _listen_once(self) -> None:
-        async with self.redis.pubsub() as channels:
-            await channels.subscribe(self.key("to", "all"), self.key("to", self.id))
-            confirmed = 0
+        async with self.redis.channels.subscribed(self.key("to", "all"), self.key("to", self.id)) as received:
             while True:
-                message = await channels.get_message(timeout=_RECEIVE_SECONDS)
-                if message is not None and message["type"] == "message":
-                    await self._receive(message["data"])
-                elif message is not None:
-                    confirmed += 1
-                    if confirmed == len(channels.channels):
+                message = await received.get()
+                try:
+                    if isinstance(message, Exception):
+                        self.failed(message)
+                    elif message is None:
                         await self._catch_up()
                         self._subscribed.set()
+                    else:
+                        await self._receive(message)
+                except self.failures as error:
+                    self.failed(error)
+                    await anyio.sleep(HEARTBEAT_SECONDS)
+                    received.put_nowait(None)  # what failed is made up for
+                except Exception:
+                    _logger.exception("a message of the replicas could not be handled")
 
     async def _catch_up(self) -> None:
         for each in self.on_return:
             await each()
 
-    async def _receive(self, text: str) -> None:
+    async def _receive(self, text: bytes) -> None:
         # Other users of the Redis, and replicas of another version, may publish anything.
         try:
             await self._handle(json.loads(text))
         except self.failures:
             raise
         except Exception:
-            _logger.exception("received an invalid message (%d characters) over a channel of the replicas", len(text))
+            _logger.exception("received an invalid message (%d bytes) over a channel of the replicas", len(text))
 
     async def _handle(self, message: Mapping[str, Any]) -> None:
         if message["from"] == self.id:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.server.methods.completion import Complete
+from bridge.server.methods.events import EventsList, EventsPoll, EventsStream
 from bridge.server.methods.lifecycle import Discover, Initialize, Ping
 from bridge.server.methods.logging import SetLevel
 from bridge.server.methods.prompts import PromptsGet, PromptsList
@@ -52,6 +53,9 @@ METHODS: dict[str, type[Method]] = {
         SkillsList,
         SkillsGet,
         DirectoryRead,
+        EventsList,
+        EventsPoll,
+        EventsStream,
     )
 }
 """All methods by name."""

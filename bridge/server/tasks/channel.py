@@ -14,8 +14,9 @@ from pydantic_core import to_json
 
 from bridge.errors import WireError
 from bridge.protocol.messages import CallRefused, ProtocolError
-from bridge.protocol.versions import INVALID_PARAMS, MISSING_CAPABILITY
+from bridge.protocol.versions import MISSING_CAPABILITY
 from bridge.server.channel import missing_capability
+from bridge.server.tasks.answers import DECLINED, refused_answer
 from bridge.text import clip
 from bridge.tools.channel import Channel, LocalChannel
 from bridge.tools.forms import MisfitError
@@ -206,12 +207,12 @@ class TaskChannel(Channel):
                 fitting(asked.question, answer_from_wire(asked.question, answer))
             except MisfitError as error:
                 if asked.is_again and isinstance(asked.question, Elicitation):
-                    found[key] = {"action": "decline"}
+                    found[key] = DECLINED
                     continue
                 asked.is_again = True
-                raise _refusal(key, error) from None
+                raise refused_answer(key, error) from None
             except WireError as error:
-                raise _refusal(key, error) from None
+                raise refused_answer(key, error) from None
         return found
 
     def answer(self, answers: Mapping[str, Json]) -> None:
@@ -243,10 +244,6 @@ class TaskChannel(Channel):
     def peer(self) -> object | None:
         """Identifies the client across its calls; None if it is unknown."""
         return None if self._request is None else self._request.peer
-
-
-def _refusal(key: str, error: Exception) -> ProtocolError:
-    return ProtocolError(INVALID_PARAMS, f"the answer {key!r} in inputResponses: {error}")
 
 
 class _Asked:

@@ -1,10 +1,11 @@
-"""Lifespan of what a server keeps for its callers: tasks, and large results."""
+"""Lifespan of what a server keeps for its callers: tasks, events, and large results."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import anyio
 from anyio import CancelScope
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def running_tasks(core: ServerCore) -> AsyncIterator[None]:
-    """Context in which a server has its tasks: their store is open, and tasks that still run are ended at its end.
+    """Context in which a server has its tasks and events: their store is open, and tasks are ended at its end.
 
     The store of large results is closed at its end, too.
 
@@ -23,12 +24,25 @@ async def running_tasks(core: ServerCore) -> AsyncIterator[None]:
         TaskStoreError: The store cannot be opened.
     """
     try:
-        async with _tasks(core):
+        async with _tasks(core), _events(core):
             yield
     finally:
         if core.kept is not None:
             with CancelScope(shield=True):
                 await core.kept.spill.aclose()
+
+
+@asynccontextmanager
+async def _events(core: ServerCore) -> AsyncIterator[None]:
+    if core.features.events is None:
+        yield
+        return
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(core.events.run)
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Store of tasks in a SQLite file, which outlives the process.
+"""Store of tasks in a SQLite file, which outlives the process. Events are kept in the same file.
 
 One process uses a file at a time, and holds its lock. Every change is on the disk when it returns.
 """
@@ -60,6 +60,8 @@ class SqliteTaskStore:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._connection: sqlite3.Connection | None = None
+        self._users = 0
+        """Number of those that have opened the file; events are kept in it, too."""
         self._one_thread = CapacityLimiter(1)
 
     def beside(self, name: str) -> SqliteTaskStore:
@@ -118,6 +120,14 @@ class SqliteTaskStore:
         """Close the file; it may be opened again."""
         await self._run(self._close)
 
+    async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do something with the open file: for what is kept beside the tasks.
+
+        Raises:
+            TaskStoreError: The file cannot be used.
+        """
+        return await self._run(lambda: work(self._opened()))
+
     async def _run(self, function: Callable[[], _T]) -> _T:
         """Run a function of the file in a worker thread, one at a time."""
         return await to_thread.run_sync(partial(self._translated, function), limiter=self._one_thread)
@@ -129,17 +139,21 @@ class SqliteTaskStore:
             raise TaskStoreError(f"the tasks in {str(self._path)!r} cannot be used: {_described(error)}") from error
 
     def _open(self) -> list[TaskRecord]:
+        if self._connection is None:
+            self._connect()
+        self._users += 1
+        return [*self._readable(self._opened().execute(_ALL))]
+
+    def _connect(self) -> None:
         _KIND.prepare(self._path, _BUSY_SECONDS)
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(connection)
             connection.execute(_EXPIRED, (time(),))
-            records = [*self._readable(connection.execute(_ALL))]
         except BaseException:
             connection.close()
             raise
         self._connection = connection
-        return records
 
     def _readable(self, rows: Iterable[tuple[bytes, bytes, bytes]]) -> Iterator[TaskRecord]:
         """Return the tasks of rows; malformed rows are logged and stay in the file."""
@@ -165,11 +179,17 @@ class SqliteTaskStore:
         connection.execute("COMMIT")
 
     def _execute(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
+        return self._opened().execute(statement, values).fetchall()
+
+    def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             raise TaskStoreError(f"the store of tasks in {str(self._path)!r} is not open")
-        return self._connection.execute(statement, values).fetchall()
+        return self._connection
 
     def _close(self) -> None:
+        self._users = max(0, self._users - 1)
+        if self._users:
+            return
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -1,11 +1,14 @@
 """Index of tools by words: BM25F over names, titles, descriptions and parameters.
 
-A word of a query stands for its stem, its synonyms and, if no tool has it, for words that differ in a letter. The
-weights of fields are those of `_FIELDS`; each field's length is compared with a fixed typical one, so that a tool's
-entry does not depend on the other tools, and a change of tools costs what has changed.
+A word of a query stands for its stem, its synonyms and, if no tool has it, for words that differ in a letter. Frequent
+words of other languages are translated. Tools that do what a query asks for are preferred to those that do something
+else with the same objects.
+
+The weights of fields are those of `_NAME` and the following. Each field's length is compared with a fixed typical one,
+so that a tool's entry does not depend on the other tools, and a change of tools costs what has changed.
 
 Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), section 3.6. The
-weights were chosen on the first half of the questions of ``tests/benchmarks/tool_search``.
+weights were chosen on the questions of ``tests/benchmarks/tool_search/queries.txt``.
 """
 
 from __future__ import annotations
@@ -17,12 +20,15 @@ from heapq import nlargest
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
+from bridge.tools.search.actions import action_of_query, action_of_tool
+from bridge.tools.search.languages import words_in_english
 from bridge.tools.search.synonyms import SYNONYMS
-from bridge.tools.search.words import stems_of
+from bridge.tools.search.words import STOP_WORDS, stem_of, stems_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from bridge.tools.search.actions import Action
     from bridge.tools.specification import ToolSpecification
 
 
@@ -40,18 +46,20 @@ _NAME = _Field(5.0, 4, 0.6)
 _TITLE = _Field(3.0, 4, 0.6)
 _FIRST_SENTENCE = _Field(2.5, 12, 0.6)
 _DESCRIPTION = _Field(0.6, 40, 0.6)
-_PARAMETERS = _Field(1.5, 5, 0.6)
+_PARAMETERS = _Field(1.3, 5, 0.6)
 _PARAMETER_DESCRIPTIONS = _Field(0.25, 40, 0.6)
 
-_SATURATION = 1.6
+_SATURATION = 2.0
 """BM25's k1: repetitions of a word count less the smaller it is."""
-_SYNONYM_WEIGHT = 0.5
+_SYNONYM_WEIGHT = 0.7
 _NEAR_WEIGHT = 0.8
 """Weight of a word that differs in a letter from one of the query."""
 _NAME_COVERAGE = 0.75
 """Part by which the score grows if a query has all words of a tool's name."""
 _QUERY_COVERAGE = 0.25
 """Exponent of the part of the query that a tool matches."""
+_OTHER_ACTION = 0.8
+"""Factor of a tool that does something else with the same objects."""
 _MIN_NEAR_CHARS = 4
 _SENTENCE = re.compile(r"\s*(.+?)(?:[.!?:](?=\s)|\n|$)", re.DOTALL)
 
@@ -64,6 +72,8 @@ class _Entry:
     weights: dict[str, float]
     """BM25's saturated weight of each stem."""
     name_stems: frozenset[str]
+    action: Action | None
+    """What it does; None if unknown."""
 
 
 class ToolIndex:
@@ -113,7 +123,8 @@ class ToolIndex:
         """Return the score of each tool that matches; the first of equals is the first indexed."""
         total, sums, matched = 0.0, dict[str, float](), dict[str, float]()
         in_names: dict[str, dict[str, float]] = {}
-        for stem in dict.fromkeys(stems_of(query)):
+        words = words_in_english(query)
+        for stem in dict.fromkeys(stem_of(word) for word in words if word not in STOP_WORDS):
             best: dict[str, float] = {}
             rarity = 0.0
             for word, weight, word_rarity in self._matching(stem):
@@ -131,6 +142,11 @@ class ToolIndex:
                 matched[name] = matched.get(name, 0.0) + rarity
         for name, of_name in in_names.items():
             sums[name] *= 1 + _NAME_COVERAGE * sum(of_name.values()) / len(self._entries[name].name_stems)
+        action = action_of_query(words)
+        for name in sums:
+            own = self._entries[name].action
+            if own is not None and action is not None and own != action:
+                sums[name] *= _OTHER_ACTION
         return {name: score * (matched[name] / total) ** _QUERY_COVERAGE for name, score in sums.items()}
 
     def _matching(self, stem: str) -> Iterator[tuple[str, float, float]]:
@@ -167,7 +183,9 @@ class ToolIndex:
             for stem in stems:
                 weights[stem] = weights.get(stem, 0.0) + each
         saturated = {stem: weight / (_SATURATION + weight) for stem, weight in weights.items()}
-        self._entries[tool.name] = _Entry(tool, saturated, frozenset(stems_of(tool.name)))
+        self._entries[tool.name] = _Entry(
+            tool, saturated, frozenset(stems_of(tool.name)), action_of_tool(tool.name, tool.description)
+        )
         for stem, weight in saturated.items():
             if (postings := self._postings.get(stem)) is None:
                 postings = self._postings[stem] = {}

@@ -1,7 +1,7 @@
 """Measure how well tools are found: ``python -m tests.benchmarks.tool_search``.
 
-Prints a table in Markdown: the part of the questions whose tool is the first found, and among the first five, on each
-half of the questions. Weights of ours were chosen on the first half. Peers that are not installed are installed.
+Prints a table in Markdown: the part of the questions whose tool is the first found, and among the first five, on the
+questions on which the search was tuned, and on others. Peers that are not installed are installed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from anyio.from_thread import start_blocking_portal
 from bridge.tools.search.ranking import ToolRanking
 from bridge.tools.specification import ToolSpecification
 from tests.benchmarks.tool_search import searches
-from tests.benchmarks.tool_search.questions import AT, Question, questions, recall, tools
+from tests.benchmarks.tool_search.questions import AT, HELD_BACK, TUNED_ON, questions, recall, tools
 
 Made = Callable[[Sequence[ToolSpecification], Sequence[str]], "searches.Answers"]
 
@@ -51,13 +51,11 @@ SYSTEMS: dict[str, Made] = {
 
 def table() -> str:
     """Measure all, and return the table."""
-    found_in, asked = tools(), questions()
-    kinds = dict.fromkeys(question.kind for question in asked)
-    halves: dict[str, list[Question]] = {
-        "first half": [question for question in asked if question.is_tuned_on],
-        "second half": [question for question in asked if not question.is_tuned_on],
-    }
-    parts = halves | {kind: [each for each in halves["second half"] if each.kind == kind] for kind in kinds}
+    found_in, tuned_on, held_back = tools(), questions(TUNED_ON), questions(HELD_BACK)
+    asked = tuned_on + held_back
+    parts = {"tuned on": tuned_on, "held back": held_back}
+    for kind in dict.fromkeys(question.kind for question in held_back):
+        parts[kind] = [question for question in held_back if question.kind == kind]
     heads = [f"{name} ({len(each)})" for name, each in parts.items()]
     lines = [f"| | {' | '.join(heads)} | ms |", "|---|" + "---|" * len(parts) + "---:|"]
     for name, answer in SYSTEMS.items():

@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from zlib import crc32
 
 from bridge.tools.specification import ToolAnnotations, ToolSpecification
 
-QUESTIONS = Path(__file__).with_name("queries.txt")
+TUNED_ON = Path(__file__).with_name("queries.txt")
+"""Questions on which weights and words of the search were chosen."""
+HELD_BACK = Path(__file__).with_name("held_back.txt")
+"""Questions on which nothing was."""
 RECORDED = Path(__file__).parents[2] / "doctor" / "recorded"
 AT = 5
 """Names that a search returns."""
@@ -26,11 +28,6 @@ class Question(NamedTuple):
     kind: str
     answers: frozenset[str]
 
-    @property
-    def is_tuned_on(self) -> bool:
-        """True for the half on which weights were chosen."""
-        return crc32(self.text.encode()) % 2 == 0
-
 
 class Recall(NamedTuple):
     """Parts of questions whose tool is the first found, and among the first five."""
@@ -40,11 +37,11 @@ class Recall(NamedTuple):
     at_5: float
 
 
-def questions() -> list[Question]:
-    """Read the questions."""
+def questions(file: Path) -> list[Question]:
+    """Read the questions of a file."""
     found: list[Question] = []
     kind = ""
-    for line in QUESTIONS.read_text("utf-8").splitlines():
+    for line in file.read_text("utf-8").splitlines():
         if line.startswith("["):
             kind = line.strip("[]")
         elif line and not line.startswith("#"):

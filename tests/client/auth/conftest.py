@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from bridge import ClientCredentials, HttpTransport, OAuthLogin, ServerConfig
 from bridge.client import Connection
 from bridge.client.auth.sign_in import SignIn
-from bridge.client.auth.store import STATE_VARIABLE, LoginStore, login_key
+from bridge.client.auth.store import LoginStore, login_key
+from bridge.private_files import STATE_VARIABLE
 from tests.client.auth import authority as authorities
 from tests.client.auth import resource as resources
 from tests.client.auth.proofs import Judge

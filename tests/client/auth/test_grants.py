@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -10,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from bridge import ClientCredentials, HttpTransport, OAuthLogin, ServerConfig
-from bridge.client import Connection, IdentityAssertion
+from bridge.client import Connection, FileAssertion, IdentityAssertion
 from bridge.client.auth.assertions import exchange_assertion
 from bridge.client.auth.errors import SignInError
 from bridge.client.auth.sign_in import SignIn
@@ -148,6 +149,22 @@ async def test_a_platform_vouches_for_a_workload(authority: Authority, resource:
         return f"assertion for {issuer} and {url}"
 
     grant = IdentityAssertion(client_id="workload", issuer=authority.origin, assertion=assertion)
+    assert await sum_by(resource.url, grant) == 3
+
+
+async def test_a_platforms_assertion_is_read_from_its_file_for_each_token(
+    authority: Authority, resource: Resource, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    grant = IdentityAssertion(client_id="workload", issuer=authority.origin, assertion=FileAssertion(str(file)))
+    assert grant == replace(grant, assertion=FileAssertion(str(file))), "connections of one grant share its tokens"
+    with pytest.raises(ServerAuthError, match="cannot read the assertion in"):
+        await sum_by(resource.url, grant)
+    for text, problem in (("", "does not contain a token"), ("a\x00b", "does not contain"), ("ü", "not ASCII")):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(ServerAuthError, match=problem):
+            await sum_by(resource.url, grant)
+    file.write_text(f"assertion for {authority.origin} and {resource.url}\n", encoding="utf-8")
     assert await sum_by(resource.url, grant) == 3
 
 

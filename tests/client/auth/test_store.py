@@ -13,8 +13,9 @@ import pytest
 from mcp.shared.auth import OAuthToken
 
 from bridge.client.auth.login import Login
-from bridge.client.auth.store import LoginStore, login_key, state_folder
+from bridge.client.auth.store import LoginStore, login_key
 from bridge.errors import WireError
+from bridge.private_files import state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridge import ClientCredentials, ConfigError, HttpTransport, OAuthLogin
+from bridge.client import FileAssertion, IdentityAssertion
 from bridge.client.config.loading import load_config, parse_config
 
 if TYPE_CHECKING:
@@ -55,6 +56,18 @@ def problems_of(entry: dict[str, Any]) -> list[str]:
             {"auth": {"type": "client_credentials", "clientId": "me", "clientSecret": "${SECRET}", "issuer": ISSUER}},
             ClientCredentials(client_id="me", client_secret="secret-from-a-variable", issuer=ISSUER),
         ),
+        (
+            {
+                "auth": {
+                    "type": "workload_identity",
+                    "clientId": "me",
+                    "issuer": ISSUER,
+                    "assertionFile": "/var/run/token",
+                    "scopes": "a",
+                }
+            },
+            IdentityAssertion(client_id="me", issuer=ISSUER, assertion=FileAssertion("/var/run/token"), scopes=("a",)),
+        ),
     ],
 )
 def test_what_is_said_is_a_grant(entry: dict[str, Any], grant: object) -> None:
@@ -93,6 +106,14 @@ def test_a_secret_of_a_grant_is_shown_nowhere() -> None:
         ),
         (
             {"auth": {"type": "client_credentials", "clientId": "a", "clientSecret": "b", "issuer": "login"}},
+            ["auth.issuer: must be the URL of the authorization server"],
+        ),
+        (
+            {"auth": {"type": "workload_identity", "clientSecret": "b"}},
+            ["auth: workload_identity needs 'clientId', 'issuer', 'assertionFile'"],
+        ),
+        (
+            {"auth": {"type": "workload_identity", "clientId": "a", "issuer": "login", "assertionFile": "b"}},
             ["auth.issuer: must be the URL of the authorization server"],
         ),
         ({"auth": {"clientSecret": "b"}}, ["auth: needs a 'clientId' with the secret"]),

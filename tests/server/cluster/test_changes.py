@@ -71,7 +71,8 @@ class Replica:
 @pytest.mark.anyio
 async def test_a_change_that_every_replica_makes_is_announced_once_by_each(redis: RedisServer) -> None:
     name = f"changing-{uuid4().hex}"
-    first, second = Replica(name, redis.url), Replica(name, redis.url)
+    # With connections of their own, like two processes.
+    first, second = Replica(name, redis.url), Replica(name, f"{redis.url}?client_name=second")
     with anyio.fail_after(DEADLINE_SECONDS):
         async with first.running(), second.running():
             while await first.shared.replica.publish({"kind": "changed", "fingerprint": ""}) < 2:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -9,16 +10,20 @@ import httpx
 import pytest
 from redis.crc import key_slot
 
+from bridge import ExecutionPolicy, InvocationContext, tool
 from bridge.redis import blocking_redis_at, redis_at
 from bridge.server import http_app
 from bridge.server.cluster import Cluster
 from bridge.server.cluster import replica as link_module
 from bridge.server.cluster.replica import Replica
 from bridge.server.http.sessions import Sessions
+from bridge.server.profiles import Profile
 from bridge.server.server import Server
+from bridge.tools import Spill
 from tests.redis_server import redis_server
-from tests.server.cluster.speaking import Talk, message_in, text_of
+from tests.server.cluster.speaking import Talk, call, message_in, text_of
 from tests.server.cluster.tools import TOOLS
+from tests.server.tasks.client import TaskClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,3 +179,31 @@ async def test_a_replica_that_may_not_say_that_it_is_alive_counts_redis_as_out_o
         client: Any = blocking_redis_at(redis.url)
         client.execute_command("ACL", "SETUSER", "default", "+set")
         client.close()
+
+
+def test_a_process_has_two_connections_whatever_it_shares(redis: RedisServer, serving: Callable[..., str]) -> None:
+    @tool(task=True)
+    async def report(context: InvocationContext) -> str:
+        """Write a report."""
+        await context.progress(1, 2)
+        return "a report of many pages, which is kept aside" * 10
+
+    name = f"counted-{uuid4().hex}"
+    policy = ExecutionPolicy(spill=Spill(chars=20))
+    server = Server([*TOOLS, report], name=name, policy=policy)
+    profiles = [Profile(name=f"team-{number}") for number in range(3)]
+    origin = serving(http_app(server, redis_url=f"{redis.url}?client_name={name}", profiles=profiles))
+    with ExitStack() as stack:
+        for path in (f"/mcp/{profile.name}" for profile in profiles):
+            client = stack.enter_context(TaskClient(origin, path=path))
+            tasks = [client.created("report") for _ in range(20)]
+            talk = Talk(f"{origin}{path}")
+            assert text_of(message_in(talk.sum(f"{origin}{path}", 1, 2))) == "3"
+            with talk.streamed(f"{origin}{path}", id=1, **call("slow_sum", token="t", a=1, b=2)) as stream:
+                first, *_ = stream
+            with talk.resumed(f"{origin}{path}", first.id) as resumed:
+                assert text_of(list(resumed)[-1].message) == "3"
+            for task in tasks:
+                client.settled(task)
+        with blocking_redis_at(redis.url) as client:
+            assert sum(each["name"] == name for each in client.client_list()) == 2

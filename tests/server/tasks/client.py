@@ -29,10 +29,13 @@ class TaskClient:
         origin: Origin of the server.
         key: API key; None for none.
         capabilities: Capabilities that it declares.
+        path: Path of the server.
     """
 
-    def __init__(self, origin: str, key: str | None = None, capabilities: dict[str, Any] | None = None) -> None:
-        self._url = f"{origin}/mcp"
+    def __init__(
+        self, origin: str, key: str | None = None, capabilities: dict[str, Any] | None = None, path: str = "/mcp"
+    ) -> None:
+        self._url = f"{origin}{path}"
         self._capabilities = SUPPORTS_TASKS if capabilities is None else capabilities
         self._ids = count(1)
         headers = {} if key is None else {"authorization": f"Bearer {key}"}

@@ -46,7 +46,9 @@ def found(query: str, tools: Iterable[ToolSpecification] = TOOLS) -> list[str]:
         ("wether", "get_weather"),
         ("curency", "getExchangeRate"),
         ("forcast", "get_weather"),
-        ("delete my bookings", "list_bookings"),
+        ("delete my bookings", "cancel_booking"),
+        ("which bookings are there", "list_bookings"),
+        ("lösche meine booking", "cancel_booking"),
         ("clone it", "fork_project"),
         ("email", "send_mail"),
     ],
@@ -78,8 +80,8 @@ def test_rare_words_count_more() -> None:
 
 def test_titles_count_also_those_of_annotations() -> None:
     titled = ToolSpecification(name="t1", title="Invoices")
-    annotated = ToolSpecification(name="t2", annotations=ToolAnnotations(title="Receipts"))
-    assert (found("invoice", [titled, annotated]), found("receipt", [titled, annotated])) == (["t1"], ["t2"])
+    annotated = ToolSpecification(name="t2", annotations=ToolAnnotations(title="Parcels"))
+    assert (found("invoice", [titled, annotated]), found("parcel", [titled, annotated])) == (["t1"], ["t2"])
 
 
 def test_a_tool_of_exactly_the_queried_name_is_the_first() -> None:

@@ -18,7 +18,7 @@ TOOLS = [
     ToolSpecification(name="umbrella", description="Buy one."),
     ToolSpecification(name="send_mail", description="Send a message."),
 ]
-TOPICS = {"wetter": (1.0, 0.0), "weather": (0.9, 0.1), "umbrella": (0.8, 0.3), "mail": (0.0, 1.0)}
+TOPICS = {"időjárás": (1.0, 0.0), "weather": (0.9, 0.1), "umbrella": (0.8, 0.3), "mail": (0.0, 1.0)}
 
 
 def embed(texts: Sequence[str]) -> list[tuple[float, float]]:
@@ -33,17 +33,17 @@ async def ranked(query: str, limit: int = 5, **options: Any) -> list[str]:
 
 async def test_words_alone_rank_without_embeddings() -> None:
     assert await ranked("mail") == ["send_mail"]
-    assert await ranked("Wetter") == []
+    assert await ranked("időjárás") == []
 
 
 async def test_embeddings_find_what_words_do_not() -> None:
-    assert await ranked("Wetter", 2, embed=embed) == ["get_weather", "umbrella"]
+    assert await ranked("időjárás", 2, embed=embed) == ["get_weather", "umbrella"]
 
 
 async def test_words_and_embeddings_are_fused_by_reciprocal_rank() -> None:
     # By words the mail is the only one; by embeddings it is the last of three.
-    assert await ranked("mail about the Wetter", embed=embed) == ["send_mail", "get_weather", "umbrella"]
-    assert (await ranked("mail about the Wetter", embed=embed, words=False))[0] == "get_weather"
+    assert await ranked("mail about the időjárás", embed=embed) == ["send_mail", "get_weather", "umbrella"]
+    assert (await ranked("mail about the időjárás", embed=embed, words=False))[0] == "get_weather"
 
 
 async def test_a_tool_of_the_queried_name_is_the_first() -> None:
@@ -51,7 +51,7 @@ async def test_a_tool_of_the_queried_name_is_the_first() -> None:
 
 
 async def test_less_similar_tools_are_left_out() -> None:
-    assert await ranked("Wetter", embed=embed, min_similarity=0.95) == ["get_weather"]
+    assert await ranked("időjárás", embed=embed, min_similarity=0.95) == ["get_weather"]
 
 
 async def test_queries_may_have_a_function_of_their_own() -> None:

@@ -28,6 +28,8 @@ _FIELDS = ("state", "status", "outcome", "runner", "fence", "again", "runs", "ca
 _MILLISECONDS = 1000
 _COMMAND_SECONDS = 5.0
 _MAX_MAIL = 1000
+_SERVED_MILLISECONDS = 10_000
+"""Time for which a tool counts as served after a process has said so, which it does every second while tasks wait."""
 
 
 class Claim(NamedTuple):
@@ -56,6 +58,21 @@ class SharedRecord(NamedTuple):
     """Time until it expires, by the clock of Redis; None for never."""
 
 
+class Registered(NamedTuple):
+    """All processes, and the tasks that wait for one."""
+
+    is_unknown: bool
+    """True if Redis did not know the process that asks."""
+    runners: list[str]
+    """Processes that run tasks, or did."""
+    waiting: int
+    """Number of waiting tasks."""
+    oldest: float | None
+    """Time at which the oldest of them was created; None without one."""
+    tools: set[str]
+    """Tools of the waiting tasks."""
+
+
 class MalformedTaskError(TaskStoreError):
     """A stored task cannot be read."""
 
@@ -77,6 +94,8 @@ class RedisTaskStore:
     is_shared = True
 
     def __init__(self, url: str) -> None:
+        self.url = url
+        """The URL, on which events are kept, too."""
         # Sessions have connections of their own: they may be on another Redis, and do not wait for large results.
         self._redis = redis_at(url, "a store of tasks on Redis", "tasks")
 
@@ -174,6 +193,14 @@ class RedisTaskStore:
         given = [part for name, answer in answers.items() for part in (name, to_json(answer))]
         await self._run("answer", task_id, *given)
 
+    async def is_first_misfit(self, task_id: str, key: str) -> bool:
+        """Note that an answer does not fit its question; return True if none was noted before."""
+        return bool(await self._run("misfit", task_id, key))
+
+    async def is_served(self, tool: str) -> bool:
+        """Return True if a process that lives runs waiting tasks of a tool."""
+        return bool(await self._run("is_served", _SERVED_MILLISECONDS, tool))
+
     async def cancel(self, cancelled: TaskRecord) -> bool:
         """Cancel a task: by a message to its process, or at once if it waits for one; return True if it did."""
         outcome = await self._run("cancel", cancelled.task.id, record_to_json(cancelled), cancelled.stored_bytes)
@@ -233,12 +260,8 @@ class RedisTaskStore:
         held: Held = await self._run(operation, record.task.id, *claim, *arguments)
         return held
 
-    async def register(self, runner: str) -> tuple[bool, list[str], int, float | None]:
-        """Note that a process runs tasks; return all such processes, the number of waiting tasks, and the oldest.
-
-        The first value is True if Redis did not know the process. The oldest is the time at which it was created; None
-        without one.
-        """
+    async def register(self, runner: str) -> Registered:
+        """Note that a process runs tasks; return what it has to know of the others."""
 
         async def commands() -> list[Any]:
             async with self._redis.pipeline(transaction=False) as pipeline:
@@ -246,11 +269,16 @@ class RedisTaskStore:
                 pipeline.smembers(self.replica.key("runners"))
                 pipeline.zcard(self.replica.key("queue"))
                 pipeline.zrange(self.replica.key("queue"), 0, 0, withscores=True)
+                pipeline.smembers(self.replica.key("queued"))
                 found: list[Any] = await pipeline.execute()
                 return found
 
-        added, runners, waiting, oldest = await self._bounded(commands)
-        return bool(added), sorted(runners), waiting, oldest[0][1] if oldest else None
+        added, runners, waiting, oldest, tools = await self._bounded(commands)
+        return Registered(bool(added), sorted(runners), waiting, oldest[0][1] if oldest else None, tools)
+
+    async def serve(self, tools: Collection[str]) -> None:
+        """Note that a process runs waiting tasks of some tools."""
+        await self._run("serve", _SERVED_MILLISECONDS, to_json(sorted(tools)))
 
     async def held_by(self, runner: str) -> set[str]:
         """Return the ids of the tasks that a process runs."""

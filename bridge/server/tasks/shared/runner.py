@@ -268,21 +268,24 @@ class TaskRunner:
         for task_id in tuple(self._undone):
             await self._store.forget(task_id, self._id)
             self._undone.discard(task_id)
-        is_unknown, runners, waiting, oldest = await self._store.register(self._id)
-        if is_unknown and (self._claimed or self.delegated):
+        found = await self._store.register(self._id)
+        if found.is_unknown and (self._claimed or self.delegated):
             self._has_lost = self._must_resync = True
             await self._note_return()
         if self._has_lost and monotonic() - self._returned_at > _RESTORING_SECONDS:
             await self.delegated.fail_lost()
             self._has_lost = False
         if self._watched is not None:
-            self._watched.queue = waiting, oldest
+            self._watched.queue = found.waiting, found.oldest
+        served = [each for each in found.tools if self._calls.tools.find(each) is not None]
+        if served and self._options.max_running and not self.is_draining:
+            await self._store.serve(served)
         if self._must_resync or monotonic() - self._resynced_at > _RESYNC_SECONDS:
             await self._resync()
         self._skipped.clear()
         for event in (self._woken, self._written, self._mailed):
             event.set()
-        for runner in runners:
+        for runner in found.runners:
             if runner != self._id and await self._store.has_ended(runner):
                 await take_over(self._store, runner, self._watched)
 

@@ -10,6 +10,7 @@ Keys, after the prefix of the server:
     of:RUNNER    set: tasks that a process runs
     mail:RUNNER  list: tasks that have answers for a process, or a cancellation
     runners      set: processes that run tasks, or did
+    served       sorted set: tools whose waiting tasks a process could run, by the time at which one last said so
     kept         sorted set: all tasks, by their expiry
     sizes        hash: account, bytes, and 1 if it has not ended, of each task
     taken        hash: bytes and unfinished tasks of all callers, and of each
@@ -241,6 +242,24 @@ function operations.cancel(id, state, bytes)
     mail(id, found[2])
   end
   return 'ok'
+end
+
+function operations.misfit(id, question)
+  local task = key('task', id)
+  local status = redis.call('HGET', task, 'status')
+  if not status or is_final(status) then return 1 end
+  return redis.call('HSETNX', task, 'misfit:' .. question, '1')
+end
+
+function operations.serve(lasts, tools)
+  for _, tool in ipairs(cjson.decode(tools)) do redis.call('ZADD', key('served'), now, tool) end
+  redis.call('ZREMRANGEBYSCORE', key('served'), '-inf', now - lasts)
+  redis.call('PEXPIRE', key('served'), lasts)
+  return 'ok'
+end
+
+function operations.is_served(lasts, tool)
+  return (redis.call('ZSCORE', key('served'), tool) or 0) + lasts > now and 1 or 0
 end
 
 function operations.forget(id, runner)

@@ -11,11 +11,12 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from time import time
 from typing import TYPE_CHECKING, Any
 
-from bridge.errors import WireError
 from bridge.protocol.messages import ProtocolError
-from bridge.protocol.versions import INVALID_PARAMS, INVALID_REQUEST
+from bridge.protocol.versions import INVALID_REQUEST
+from bridge.server.tasks.answers import checked_answers
 from bridge.server.tasks.restarts import headers_to_keep, may_run_again, read_rerun, rerun_request
 from bridge.server.tasks.shared.dead_processes import cancelled_record, record_end
 from bridge.server.tasks.shared.redis_store import Claim
@@ -23,8 +24,6 @@ from bridge.server.tasks.shared.runner import TaskRunner
 from bridge.server.tasks.store import TaskStoreError
 from bridge.server.tasks.stored_tasks import not_stored, over_maximum, owner_of, store_errors, unknown_task
 from bridge.server.tasks.tasks import Tasks
-from bridge.tools.questions import fitting
-from bridge.wire.questions import answer_from_wire, question_from_wire
 from bridge.wire.tasks import created_task_to_wire
 
 if TYPE_CHECKING:
@@ -40,6 +39,10 @@ if TYPE_CHECKING:
     from bridge.tools.task import Task
     from bridge.tools.tool import Tool
     from bridge.types import Json
+
+_UNSERVED_SECONDS = 5.0
+"""Time within which a process that runs a tool says so."""
+_UNSERVED = "no process that takes tasks of {tool!r} is connected: the task waits for one, such as bridge worker"
 
 
 class SharedTasks(Tasks):
@@ -138,7 +141,10 @@ class SharedTasks(Tasks):
 
     async def get(self, task_id: str, caller: Caller | None) -> Task:
         """Return a task; see `Tasks`."""
-        task = (await self._of_caller(task_id, caller)).record.task
+        found = await self._of_caller(task_id, caller)
+        task = found.record.task
+        if task.status == "working" and not found.claim.runner:
+            return await self._waiting(found.record)
         if task.status != "input_required":
             return task
         with store_errors():
@@ -146,18 +152,20 @@ class SharedTasks(Tasks):
         questions = {key: question for key, question in task.questions.items() if key not in answered}
         return replace(task, status="input_required" if questions else "working", questions=questions)
 
+    async def _waiting(self, record: TaskRecord) -> Task:
+        """Return a task that waits for a process, and says so if there is none."""
+        if time() - record.task.updated_at > _UNSERVED_SECONDS:
+            with store_errors():
+                if not await self._shared.is_served(record.tool):
+                    return replace(record.task, status_message=_UNSERVED.format(tool=record.tool))
+        return record.task
+
     async def update(self, task_id: str, caller: Caller | None, answers: Mapping[str, Json]) -> None:
         """Give a task answers; see `Tasks`."""
         task = (await self._of_caller(task_id, caller)).record.task
-        found = {key: answer for key, answer in answers.items() if key in task.questions}
-        for key, answer in found.items():
-            try:
-                question = question_from_wire(task.questions[key])
-                fitting(question, answer_from_wire(question, answer))
-            except WireError as error:
-                raise ProtocolError(INVALID_PARAMS, f"the answer {key!r} in inputResponses: {error}") from None
-        if found:
-            with store_errors():
+        with store_errors():
+            found = await checked_answers(task.questions, answers, partial(self._shared.is_first_misfit, task_id))
+            if found:
                 await self._shared.answer(task_id, found)
 
     async def cancel(self, task_id: str, caller: Caller | None) -> None:

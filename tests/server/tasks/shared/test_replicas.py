@@ -15,7 +15,7 @@ from bridge import InvocationContext, TaskPolicy, tool
 from bridge.server import Server, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth
 from bridge.server.tasks.options import TaskOptions
-from bridge.server.tasks.shared import runner
+from bridge.server.tasks.shared import runner, shared_tasks
 from bridge.server.tasks.shared.redis_store import RedisTaskStore
 from tests.server import http_server
 from tests.server.tasks.client import TaskClient
@@ -31,8 +31,14 @@ FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 WAIT_SECONDS = 30
 
 
-def named(name: str) -> dict[str, Any]:
+def named(name: Any) -> dict[str, Any]:
     return {"action": "accept", "content": {"name": name}}
+
+
+@tool(task=True)
+async def ask_optional(context: InvocationContext) -> str:
+    """Ask, and tell the action."""
+    return (await context.elicit("first?", FORM, key="first")).action
 
 
 class Tools:
@@ -113,7 +119,7 @@ class Tools:
             names = [await context.elicit(f"{key}?", FORM, key=key) for key in ("first", "last")]
             return " ".join((each.content or {})["name"] for each in names)
 
-        return [where, wait, wait_again, ask, ask_twice, caller, start]
+        return [where, wait, wait_again, ask, ask_optional, ask_twice, caller, start]
 
 
 class Cluster:
@@ -190,6 +196,37 @@ def test_answers_may_reach_any_replica_one_after_another(cluster: Cluster) -> No
     assert client.get(task_id)["inputRequests"].keys() == {"first"}
     client.update(task_id, first=named("Ada"), last=named("Eve"))
     assert other.settled(task_id)["result"]["content"] == [{"type": "text", "text": "Ada Lovelace"}]
+
+
+def test_an_answer_that_fits_at_no_replica_is_refused_once_and_then_a_decline(cluster: Cluster) -> None:
+    _, client = cluster.replica("one")
+    _, other = cluster.replica("other", max_running=0)
+    task_id = client.created("ask_optional")
+    other.state(task_id, "input_required")
+    wrong = named(["Ada"])
+    assert other.update(task_id, first={"action": "what"})["code"] == -32602  # no answer at all
+    refused = other.update(task_id, first=wrong)
+    assert (refused["code"], "name: expected text" in refused["message"]) == (-32602, True)
+    assert client.get(task_id)["inputRequests"].keys() == {"first"}
+    assert client.update(task_id, first=wrong)["resultType"] == "complete"
+    assert other.settled(task_id)["result"]["content"] == [{"type": "text", "text": "decline"}]
+
+
+def test_a_task_that_no_process_takes_says_so(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_tasks, "_UNSERVED_SECONDS", 0)  # within which a process would say that it takes it
+    _, client = cluster.replica("web", max_running=0)
+    task_id = client.created("where")
+    assert client.get(task_id)["statusMessage"] == (
+        "no process that takes tasks of 'where' is connected: the task waits for one, such as bridge worker"
+    )
+    tools, worker = cluster.replica("worker", max_running=1)
+    client.settled(task_id)
+    client.created("wait")
+    assert tools.begun.wait(WAIT_SECONDS)
+    waiting = client.created("where")  # for a place
+    deadline = monotonic() + WAIT_SECONDS
+    while "statusMessage" in worker.get(waiting):
+        assert monotonic() < deadline
 
 
 def test_the_caller_and_headers_without_credentials_travel(cluster: Cluster) -> None:

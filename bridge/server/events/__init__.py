@@ -1,0 +1,1 @@
+"""Events of a server: their log, and their delivery by poll, stream and webhook."""

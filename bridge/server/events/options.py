@@ -1,0 +1,47 @@
+"""Options of events: how long they are kept, how many, and how they are delivered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bridge.tools.checks import require_count, require_seconds
+
+DEFAULT_KEPT_SECONDS = 24 * 3600.0
+"""Default time for which an event is kept."""
+DEFAULT_MAX_EVENTS = 10_000
+"""Default maximum of kept events."""
+DEFAULT_MAX_BYTES = 64 * 1024 * 1024
+"""Default maximum of bytes of kept events."""
+DEFAULT_POLL_SECONDS = 5.0
+"""Default time after which clients are asked to poll again."""
+DEFAULT_HEARTBEAT_SECONDS = 15.0
+"""Default time between two messages of a stream."""
+DEFAULT_MAX_STREAMS = 1024
+"""Default maximum of open streams."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventOptions:
+    """Options for the events of one server. They are kept where tasks are: see `bridge.server.TaskOptions.store`.
+
+    Callers share the maximum of streams: a caller may open as many as stay free, so that a single one gets half.
+    """
+
+    kept_seconds: float = DEFAULT_KEPT_SECONDS
+    """Seconds for which an event is kept, for clients that continue from a cursor."""
+    max_events: int = DEFAULT_MAX_EVENTS
+    """Maximum of kept events; the oldest are dropped."""
+    max_bytes: int = DEFAULT_MAX_BYTES
+    """Maximum of bytes of kept events; the oldest are dropped. On Redis, only the number is limited."""
+    poll_seconds: float = DEFAULT_POLL_SECONDS
+    """Seconds after which a client is asked to poll again."""
+    heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS
+    """Seconds after which a stream without events sends its position."""
+    max_streams: int = DEFAULT_MAX_STREAMS
+    """Maximum of open streams of all callers."""
+
+    def __post_init__(self) -> None:
+        for name in ("kept_seconds", "poll_seconds", "heartbeat_seconds"):
+            require_seconds(getattr(self, name), name, optional=False)
+        for name in ("max_events", "max_bytes", "max_streams"):
+            require_count(getattr(self, name), name)

@@ -1,0 +1,48 @@
+"""EventPublisher: the part of a server that has events."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridge.events.event_type import Delivery
+    from bridge.server.events.options import EventOptions
+    from bridge.server.events.served import ServedEvents
+    from bridge.server.features import Features
+    from bridge.server.tasks.options import TaskOptions
+    from bridge.tools.caller import Caller
+
+
+class EventPublisher:
+    """Base of a server: its events, which are kept where its tasks are."""
+
+    name: str
+    """Name of the server."""
+    features: Features
+    """The features, with the types of events."""
+    event_options: EventOptions
+    """The options of events."""
+    task_options: TaskOptions
+    """The options of tasks."""
+
+    @cached_property
+    def events(self) -> ServedEvents:
+        """The events."""
+        from bridge.server.events.served import ServedEvents  # noqa: PLC0415 - only with events
+
+        return ServedEvents(self.name, lambda: self.features.events, self.event_options, lambda: self.task_options)
+
+    @property
+    def offers_events(self) -> bool:
+        """True if there may be events."""
+        return self.features.events is not None and self.features.events.are_offered
+
+    def take_events(self) -> None:
+        """Take the events that this process emits from now on, if the server has any."""
+        if self.features.events is not None and self.features.events.local():
+            _ = self.events
+
+    def event_deliveries(self, caller: Caller | None, *, modern: bool) -> tuple[Delivery, ...]:  # noqa: ARG002
+        """Return the ways in which a caller may have events."""
+        return ("push", "poll") if modern else ("poll",)

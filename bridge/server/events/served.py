@@ -1,0 +1,110 @@
+"""ServedEvents: the events of one server, for its methods and its lifespan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import anyio
+
+from bridge.events.event_type import sinks
+from bridge.server.events.log import EventLog
+from bridge.server.events.reader import LocalReader
+from bridge.server.events.store import EventRecord, MemoryEventStore
+from bridge.server.limits.shares import Shares
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.events.event_type import Emission, EventType
+    from bridge.events.occurrence import EventReader
+    from bridge.events.source import Events
+    from bridge.server.auth.access import Access
+    from bridge.server.events.options import EventOptions
+    from bridge.server.events.store import EventStore
+    from bridge.server.tasks.options import TaskOptions
+    from bridge.server.tasks.shared.redis_store import RedisTaskStore
+    from bridge.tools.context import InvocationContext
+
+
+class ServedEvents:
+    """The events of one server; a `bridge.events.event_type.EventSink`.
+
+    Args:
+        name: Name of the server.
+        source: Returns the types of events.
+        options: The options.
+        task_options: Returns the options of tasks, beside which events are kept.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Callable[[], Events | None],
+        options: EventOptions,
+        task_options: Callable[[], TaskOptions],
+    ) -> None:
+        self._name = name
+        self._get_source = source
+        self._task_options = task_options
+        self.options = options
+        self.log = EventLog(self._store)
+        self.shares = Shares(self.options.max_streams)
+        """Open streams."""
+        sinks.add(self)
+
+    def _store(self) -> EventStore:
+        """Return a store beside the tasks, so that one option keeps both."""
+        tasks = self._task_options().store
+        if tasks is None or not tasks.is_durable:
+            return MemoryEventStore(self.options)
+        if tasks.is_shared:
+            from bridge.server.events.redis_store import RedisEventStore  # noqa: PLC0415 - only with Redis
+
+            return RedisEventStore(cast("RedisTaskStore", tasks).url, self._name, self.options)
+        from bridge.server.tasks.sqlite_store import SqliteTaskStore  # noqa: PLC0415 - imports SQLite
+
+        if not isinstance(tasks, SqliteTaskStore):
+            return MemoryEventStore(self.options)
+        from bridge.server.events.sqlite_store import SqliteEventStore  # noqa: PLC0415 - as above
+
+        return SqliteEventStore(tasks, self.options)
+
+    @property
+    def _source(self) -> Events:
+        source = self._get_source()
+        assert source is not None, "they are offered"
+        return source
+
+    def emitted(self, feed: object, emission: Emission) -> None:
+        """Take an event, if it is of a type of this server; in any thread."""
+        for type_ in self._source.local():
+            if type_.feed is feed:
+                self.log.put(
+                    EventRecord(
+                        id=emission.id,
+                        name=type_.name,
+                        timestamp=emission.timestamp,
+                        data=emission.data,
+                        caller=emission.caller,
+                    )
+                )
+
+    async def types(self, context: InvocationContext, access: Access) -> tuple[EventType, ...]:
+        """Return the types that a caller sees.
+
+        Raises:
+            ServerError: They cannot be listed.
+        """
+        return tuple(each for each in await self._source.list(context) if access.shows(each))
+
+    def reader_of(self, type_: EventType) -> EventReader:
+        """Return what reads the events of a type."""
+        return type_.reader or LocalReader(type_, self.log, self.options)
+
+    async def run(self) -> None:
+        """Store and deliver events until cancelled; then store those that are left."""
+        try:
+            await self.log.run()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.log.close()

@@ -1,0 +1,185 @@
+"""Store of events in the SQLite file of a server's tasks, so that cursors outlive the process."""
+
+from __future__ import annotations
+
+import logging
+from secrets import token_hex
+from time import time
+from typing import TYPE_CHECKING, TypeVar
+
+from bridge.server.events.store import (
+    OVERHEAD_BYTES,
+    EventStoreError,
+    Page,
+    Stored,
+    read_cursor,
+    record_from_json,
+    record_to_json,
+    written_cursor,
+)
+from bridge.server.tasks.store import TaskStoreError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Mapping, Sequence
+
+    from bridge.server.events.options import EventOptions
+    from bridge.server.events.store import EventRecord
+    from bridge.server.tasks.sqlite_store import SqliteTaskStore
+
+_T = TypeVar("_T")
+_logger = logging.getLogger("bridge.server")
+
+_SCHEMA = (
+    """
+    CREATE TABLE IF NOT EXISTS event (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, timestamp REAL NOT NULL, size INTEGER NOT NULL, record BLOB NOT NULL
+    )
+    """,
+    "CREATE TABLE IF NOT EXISTS event_store (id TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS event_subscription (id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
+)
+_OVER_BYTES = """
+    DELETE FROM event WHERE number <= (
+        SELECT max(number) FROM (SELECT number, sum(size) OVER (ORDER BY number DESC) AS kept FROM event) WHERE kept > ?
+    )
+"""
+_NEWEST = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0)"
+_OLDEST = "SELECT number, timestamp FROM event ORDER BY number LIMIT 1"
+
+
+class SqliteEventStore:
+    """Keeps events beside tasks; see `bridge.server.events.store.EventStore`.
+
+    Args:
+        tasks: The store of the tasks, whose file has the events as well.
+        options: The options of events.
+    """
+
+    is_shared = False
+
+    def __init__(self, tasks: SqliteTaskStore, options: EventOptions) -> None:
+        self._tasks = tasks
+        self._options = options
+        self._id = ""
+
+    async def open(self) -> None:
+        """Open the file.
+
+        Raises:
+            EventStoreError: It cannot be opened, or another process uses it.
+        """
+        try:
+            await self._tasks.open()
+        except TaskStoreError as error:
+            raise EventStoreError(str(error)) from error
+        await self._run(self._prepare)
+
+    async def append(self, records: Sequence[EventRecord]) -> None:
+        """Add events, and drop the oldest ones over the maxima; they are on the disk when this returns."""
+        rows = [(each.timestamp, record_to_json(each)) for each in records]
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("BEGIN")
+            try:
+                connection.executemany(
+                    "INSERT INTO event (timestamp, size, record) VALUES (?, ?, ?)",
+                    [(timestamp, OVERHEAD_BYTES + len(record), record) for timestamp, record in rows],
+                )
+                self._trim(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+
+        await self._run(work)
+
+    async def newest(self) -> str:
+        """Return the position after the newest event."""
+        return await self._run(lambda connection: written_cursor(self._id, _number(connection, _NEWEST)))
+
+    async def read(self, cursor: str, limit: int) -> Page:
+        """Return events after a position; those that are kept if it is none of this store."""
+        number = read_cursor(cursor, self._id)
+
+        def work(connection: sqlite3.Connection) -> Page:
+            self._trim_old(connection)
+            oldest = connection.execute(_OLDEST).fetchone()
+            first = _number(connection, _NEWEST) + 1 if oldest is None else oldest[0]
+            truncated = number is None or number < first - 1
+            after = first - 1 if truncated or number is None else number
+            statement = "SELECT number, record FROM event WHERE number > ? ORDER BY number LIMIT ?"
+            rows = connection.execute(statement, (after, limit + 1)).fetchall()
+            found = []
+            for at, record in rows[:limit]:
+                try:
+                    found.append(Stored(written_cursor(self._id, at), record_from_json(record)))
+                except ValueError as error:
+                    _logger.error("an event in the file is malformed, and left out: %s", error)  # noqa: TRY400 - as said
+            return Page(found, truncated, len(rows) > limit)
+
+        return await self._run(work)
+
+    async def wait(self, cursor: str) -> None:
+        """Refuse: no other process appends events."""
+        raise NotImplementedError("one process uses a file at a time")
+
+    async def subscriptions(self) -> Mapping[str, bytes]:
+        """Return the stored subscriptions, by identifier."""
+        statement = "SELECT id, record FROM event_subscription"
+        return await self._run(lambda connection: dict(connection.execute(statement).fetchall()))
+
+    async def save_subscription(self, identifier: str, record: bytes) -> None:
+        """Store a subscription, or replace it; it is on the disk when this returns."""
+        statement = "INSERT OR REPLACE INTO event_subscription VALUES (?, ?)"
+        await self._run(lambda connection: connection.execute(statement, (identifier, record)))
+
+    async def delete_subscription(self, identifier: str) -> None:
+        """Delete a subscription, if it exists."""
+        statement = "DELETE FROM event_subscription WHERE id = ?"
+        await self._run(lambda connection: connection.execute(statement, (identifier,)))
+
+    async def leads(self, process: str, seconds: float) -> bool:  # noqa: ARG002 - the protocol's
+        """Return True: there is no other process."""
+        return True
+
+    async def close(self) -> None:
+        """Close the file, unless tasks still use it; it may be opened again."""
+        await self._tasks.close()
+
+    async def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        try:
+            return await self._tasks.run(work)
+        except TaskStoreError as error:
+            raise EventStoreError(str(error)) from error
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        for statement in _SCHEMA:
+            connection.execute(statement)
+        found = connection.execute("SELECT id FROM event_store").fetchone()
+        if found is None:
+            found = (token_hex(8),)
+            connection.execute("INSERT INTO event_store VALUES (?)", found)
+        self._id = found[0]
+
+    def _trim(self, connection: sqlite3.Connection) -> None:
+        newest = _number(connection, _NEWEST)
+        connection.execute("DELETE FROM event WHERE number <= ?", (newest - self._options.max_events,))
+        if _number(connection, "SELECT coalesce(sum(size), 0) FROM event") > self._options.max_bytes:
+            connection.execute(_OVER_BYTES, (self._options.max_bytes,))
+        self._trim_old(connection)
+
+    def _trim_old(self, connection: sqlite3.Connection) -> None:
+        kept_from = time() - self._options.kept_seconds
+        oldest = connection.execute(_OLDEST).fetchone()
+        if oldest is not None and oldest[1] < kept_from:
+            statement = (
+                "DELETE FROM event WHERE number < coalesce((SELECT min(number) FROM event WHERE timestamp >= ?), ?)"
+            )
+            connection.execute(statement, (kept_from, _number(connection, _NEWEST) + 1))
+
+
+def _number(connection: sqlite3.Connection, statement: str) -> int:
+    (number,) = connection.execute(statement).fetchone()
+    assert isinstance(number, int)
+    return number

@@ -1,0 +1,241 @@
+"""``events/list``, ``events/poll`` and ``events/stream`` (extension ``io.modelcontextprotocol/events``, SEP-3415)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import anyio
+
+from bridge.errors import ServerError, ServerRefusedError, ToolError
+from bridge.events.event_type import problem_of
+from bridge.protocol.envelope import invalid_params
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.subscriptions import Subscription
+from bridge.protocol.versions import (
+    FORBIDDEN,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    NOT_FOUND,
+    RESOURCE_EXHAUSTED,
+    UNSUPPORTED,
+)
+from bridge.server.auth.identity import current_access, ending_with_credential
+from bridge.server.channel import context_of
+from bridge.server.events.store import EventStoreError
+from bridge.server.limits.memory import kept_bytes
+from bridge.server.lists.listing import CursorError, Edition, ListKind
+from bridge.server.methods.extensions import produced
+from bridge.server.methods.method import MODERN, Method, required_text
+from bridge.text import clip, nearest
+from bridge.tools.toolbox import ToolBox
+from bridge.wire.events import NOTIFICATIONS, batch_to_wire, event_to_wire, event_type_to_wire, request_from_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.events.event_type import Delivery, EventType
+    from bridge.events.occurrence import EventReader, EventRequest
+    from bridge.server.core import ServerCore
+    from bridge.server.events.served import ServedEvents
+    from bridge.server.exchange import ServedExchange
+    from bridge.tools.context import InvocationContext
+    from bridge.types import Json
+
+MAX_KEPT_BYTES = 64 * 1024
+"""Maximum memory of the parameters of a stream, which are kept while it is open."""
+_NO_BOX = ToolBox()
+
+
+class EventMethod(Method):
+    """Base of the methods for events."""
+
+    delivery: Delivery = "poll"
+    """Way in which the method delivers events."""
+
+    def plan(self, exchange: ServedExchange) -> None:
+        """Read the parameters."""
+        if not self._core.offers_events:
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
+        required_text(exchange.params, "name")
+        exchange.found = request_from_wire(exchange.params)
+
+    @property
+    def _events(self) -> ServedEvents:
+        return self._core.events
+
+    async def run(self, exchange: ServedExchange) -> bytes:
+        """Answer the request."""
+
+        async def answer(context: InvocationContext) -> Json:
+            try:
+                return await self._answer(exchange, context)
+            except ServerRefusedError as error:
+                raise ProtocolError(error.code, error.message, error.data) from error
+            except ServerError as error:
+                raise ToolError(error.brief) from error
+            except EventStoreError as error:
+                raise ToolError("the events cannot be read now; try again later") from error
+
+        return await produced(self._core, exchange, answer)
+
+    async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
+        """Return the result."""
+        raise NotImplementedError
+
+    async def _found(self, exchange: ServedExchange, context: InvocationContext) -> tuple[EventType, EventRequest]:
+        """Return the type of the request and what it asks for.
+
+        Raises:
+            ProtocolError: The caller sees no such type, the arguments do not match, or it is delivered otherwise.
+        """
+        request: EventRequest = exchange.found
+        name = exchange.params["name"]
+        types = {each.name: each for each in await self._events.types(context, exchange.access)}
+        if (type_ := types.get(name)) is None:
+            near = nearest(name, types)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ProtocolError(NOT_FOUND, f"there is no event {clip(name)!r}{hint}", {"kind": "event"})
+        if self.delivery not in type_.delivery:
+            message = f"the event {name!r} is not delivered by {self.delivery}, but by {', '.join(type_.delivery)}"
+            raise ProtocolError(UNSUPPORTED, message, {"feature": "deliveryMode", "value": self.delivery})
+        if type_.reader is None and (problem := problem_of(dict(request.arguments), type_.input_schema)) is not None:
+            raise ProtocolError(INVALID_PARAMS, f"the arguments of the event {name!r} do not match: {problem}")
+        return type_, request
+
+
+class EventsList(EventMethod):
+    """The types of events that a caller sees."""
+
+    name = "events/list"
+
+    def plan(self, exchange: ServedExchange) -> None:  # noqa: ARG002 - the base's
+        """Check that there are events."""
+        if not self._core.offers_events:
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
+
+    async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
+        delivery = self._core.event_deliveries(exchange.origin.caller, modern=exchange.modern)
+        kind: ListKind[EventType] = ListKind(
+            "events", lambda _: (), lambda each: each.name, lambda each, _: event_type_to_wire(each, delivery)
+        )
+        visible = [
+            each
+            for each in await self._events.types(context, exchange.access)
+            if not set(delivery).isdisjoint(each.delivery)
+        ]
+        edition = Edition(None, _NO_BOX, visible, kind, self._core.options["page_size"])
+        cursor = exchange.params.get("cursor")
+        try:
+            return dict(edition.page(0 if cursor is None else edition.position(cursor), modern=exchange.modern))
+        except CursorError as error:
+            raise ProtocolError(INVALID_PARAMS, str(error)) from None
+
+
+class EventsPoll(EventMethod):
+    """Events of one subscription, after a position."""
+
+    name = "events/poll"
+
+    async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
+        type_, request = await self._found(exchange, context)
+        return batch_to_wire(await self._events.reader_of(type_).poll(request, context))
+
+
+class EventsStream(EventMethod):
+    """Events of one subscription, as they occur, until its client ends it."""
+
+    name = "events/stream"
+    eras = MODERN
+    delivery = "push"
+
+    def __init__(self, core: ServerCore) -> None:
+        super().__init__(core)
+        self._open: set[_Sending] = set()
+
+    def plan(self, exchange: ServedExchange) -> None:
+        """Read the parameters.
+
+        Raises:
+            ProtocolError: Too many streams are open, or the parameters are malformed or too large.
+        """
+        super().plan(exchange)
+        shares = self._events.shares
+        if not shares.has_room(exchange.origin.account):
+            message = f"too many streams of events: a caller may open as many as stay free of {shares.places}"
+            raise ProtocolError(RESOURCE_EXHAUSTED, message, {"limit": "streams"})
+        kept = kept_bytes(json.dumps(exchange.params).encode())  # which writes lone surrogates, too
+        if kept > MAX_KEPT_BYTES:
+            raise invalid_params(f"a subscription may take {MAX_KEPT_BYTES} bytes, not {kept}")
+
+    async def run(self, exchange: ServedExchange) -> bytes:
+        """Serve a stream until its client disconnects, it is ended, or its credential is no longer valid."""
+        subscription, sending = Subscription(exchange.id), _Sending()
+        context = self._core.prepared(context_of(exchange))
+        try:
+            with self._events.shares.taking(exchange.origin.account), current_access() as access:
+                type_, request = await self._found(exchange, context)
+
+                def may_see() -> bool:
+                    now = access()
+                    return now is not None and now.shows(type_)
+
+                self._open.add(sending)
+                with sending.scope, ending_with_credential(sending.scope.cancel):
+                    reader = self._events.reader_of(type_)
+                    await _send_all(exchange, subscription, reader, request, context, may_see)
+                if not may_see():
+                    error = {"code": FORBIDDEN, "message": "the access to these events has ended"}
+                    await exchange.send(subscription.notification(f"{NOTIFICATIONS}terminated", {"error": error}))
+        except ServerRefusedError as error:
+            raise ProtocolError(error.code, error.message, error.data) from error
+        except ServerError as error:
+            raise ProtocolError(INTERNAL_ERROR, error.brief) from error
+        except EventStoreError as error:
+            raise ProtocolError(INTERNAL_ERROR, "the events cannot be read now; try again later") from error
+        finally:
+            self._open.discard(sending)
+        return exchange.write({"resultType": "complete", "_meta": subscription.meta})
+
+    def close(self) -> None:
+        """End all streams, each by its result."""
+        for sending in tuple(self._open):
+            sending.scope.cancel()
+
+
+class _Sending:
+    """A stream that may be ended."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+
+
+async def _send_all(
+    exchange: ServedExchange,
+    subscription: Subscription,
+    reader: EventReader,
+    request: EventRequest,
+    context: InvocationContext,
+    may_see: Callable[[], bool],
+) -> None:
+    """Send the events of a subscription as they occur, while its caller may see them."""
+
+    async def send(kind: str, params: Json) -> None:
+        await exchange.send(subscription.notification(f"{NOTIFICATIONS}{kind}", params))
+
+    is_active, cursor = False, request.cursor
+    async with reader.stream(request, context) as stream:
+        while may_see():
+            batch = await stream.next()
+            if not may_see():
+                return
+            if not is_active or batch.truncated:
+                # A client that continues from this cursor must not miss the events that follow it.
+                position = cursor if batch.events else batch.cursor
+                await send("active", {"cursor": position, "truncated": batch.truncated})
+            elif not batch.events:
+                await send("heartbeat", {"cursor": batch.cursor})
+            for event in batch.events:
+                await send("event", event_to_wire(event, has_cursor=True))
+            is_active, cursor = True, batch.cursor
