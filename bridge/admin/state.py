@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from bridge.server.limits.accounts import Accounts
     from bridge.server.server import Server
     from bridge.server.tasks.store import TaskRecord
-    from bridge.telemetry.activity import Activity
-    from bridge.telemetry.operations import ServerOperation
+    from bridge.telemetry.activity import ActiveCall, Activity
     from bridge.types import Json
 
 MAX_ITEMS = 200
@@ -109,7 +108,7 @@ class AdminState:
         return found
 
 
-def _call(operation: ServerOperation) -> Json:
+def _call(operation: ActiveCall) -> Json:
     details, progress = operation.details, operation.progress
     assert details is not None, "others are not kept"
     return {

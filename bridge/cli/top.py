@@ -34,7 +34,7 @@ _ACTIONS = {"cancel": "call", "cancel-task": "task", "restart": "server", "disab
 @click.command(short_help="Show what the server at a URL does, and act on it.")
 @click.argument("url")
 @click.option("--json", "as_json", is_flag=True, help="Write the whole state once, as JSON.")
-@click.option("--once", is_flag=True, help="Write the tables once; also if standard output is no terminal.")
+@click.option("--once", is_flag=True, help="Write the tables once, as is done where standard output is a pipe.")
 @click.option("--interval", type=Number(0.1), default=2.0, metavar="SECONDS", help="Seconds between two states.")
 @click.option("--cancel", metavar="CALL", help="Cancel the call with this id.")
 @click.option("--cancel-task", metavar="TASK", help="Cancel the task whose id begins so.")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
@@ -35,7 +34,7 @@ from bridge.text import clip
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     import httpx2
@@ -72,7 +71,7 @@ class Gateway:
     Publish `features` with a `bridge.server.server.Server` over any transport while the gateway is open.
 
     Args:
-        servers: The servers, with unique names (see `bridge.gateway.gateway.merged_servers`).
+        servers: The servers, with unique names (see `bridge.gateway.merging.merged_servers`).
         local: A `bridge.Server`, features, or another source of local tools, resources and prompts, which keep their
             names; changes apply. None for none.
         prefix: Use of server names as prefixes of tool names; see `bridge.client.provider.McpToolProvider`.
@@ -377,32 +376,3 @@ def _require_listed(servers: Sequence[ServerStatus]) -> None:
         named = "; ".join(f"{each.name!r}: {reason}" for each, reason in zip(missing, reasons, strict=True))
         message = "continuing without %d of %d servers until they are available: %s"
         _logger.warning(message, len(missing), len(servers), clip(named, _MAX_WARNING_CHARS))
-
-
-def merged_servers(groups: Iterable[tuple[str, Iterable[ServerConfig]]]) -> list[ServerConfig]:
-    """Merge the servers of several sources under unique names.
-
-    Identical servers of two sources are merged. If different servers have the same name, the first keeps it, and the
-    source's name is added to the others.
-
-    Args:
-        groups: For each source its name, such as a file's stem, and its servers.
-    """
-    merged: dict[str, ServerConfig] = {}
-    for label, servers in groups:
-        for server in servers:
-            name = next(candidate for candidate in _names(label, server) if _is_free(candidate, server, merged))
-            merged[name] = server if name == server.name else replace(server, name=name)
-    return list(merged.values())
-
-
-def _names(label: str, server: ServerConfig) -> Iterator[str]:
-    yield server.name
-    yield f"{label}-{server.name}"
-    for number in count(2):
-        yield f"{label}-{server.name}-{number}"
-
-
-def _is_free(name: str, server: ServerConfig, merged: dict[str, ServerConfig]) -> bool:
-    present = merged.get(name)
-    return present is None or present == replace(server, name=name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict, deque
 from time import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bridge.redaction import redact_url
 from bridge.text import clip, utc_time
@@ -16,8 +16,7 @@ from bridge.text import clip, utc_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridge.telemetry.operations import ServerOperation
-    from bridge.telemetry.records import CallRecord
+    from bridge.telemetry.records import CallDetails, CallRecord
     from bridge.types import Json
 
 MAX_RECORDS = 500
@@ -26,6 +25,24 @@ MAX_REFUSALS = 200
 """Maximum refused HTTP requests that are kept."""
 MAX_REASON_BYTES = 512
 """Maximum bytes of the reason of a refusal."""
+
+
+class ActiveCall(Protocol):
+    """A call under way."""
+
+    id: str
+    """Id that this process has made."""
+    details: CallDetails | None
+    """The call; None for a request that is not kept."""
+    progress: tuple[float, float | None] | None
+    """Last progress and its total; None for none."""
+    task: object
+    """The task of asyncio that runs it; None if it is not known."""
+
+    @property
+    def age_seconds(self) -> float:
+        """Seconds since its start."""
+        ...
 
 
 class Refusal(NamedTuple):
@@ -47,7 +64,7 @@ class Activity:
     """Receives the records of calls (`bridge.telemetry.records.CallSink`), the calls under way, and refusals."""
 
     def __init__(self) -> None:
-        self.calls: dict[str, ServerOperation] = {}
+        self.calls: dict[str, ActiveCall] = {}
         """Calls under way by id, in the order of their start."""
         self._records: deque[str] = deque(maxlen=MAX_RECORDS)
         self._refusals: deque[Refusal] = deque(maxlen=MAX_REFUSALS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from tests.processes import DEADLINE_SECONDS, ROOT, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.processes import ServerProcess
 

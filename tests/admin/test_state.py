@@ -69,5 +69,5 @@ def test_records_and_refusals_are_bounded_and_records_have_no_arguments() -> Non
 
 def test_latencies_are_those_of_the_calls_of_each_server() -> None:
     records = [{"event": "call", "server": "files", "duration_ms": float(number)} for number in range(100)]
-    others = [{"event": "admin"}, {"event": "call", "server": None, "duration_ms": 1.0}]
+    others: list[dict[str, Any]] = [{"event": "admin"}, {"event": "call", "server": None, "duration_ms": 1.0}]
     assert latencies([*records, *others]) == {"files": {"calls": 100, "p50Ms": 50.0, "p95Ms": 95.0}}

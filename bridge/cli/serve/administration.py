@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from bridge.cli.serve.options import ServeOptions
-    from bridge.cli.targets.loading import Serving
+    from bridge.cli.serve.serving import Serving
     from bridge.hosting.child_process import InheritedSockets, WorkerChannel
     from bridge.server.auth import Auth
     from bridge.server.http.app import BridgeApp
@@ -37,7 +37,7 @@ class Administration:
         self._operators, self._options = operators, options
         self._processes: AdminProcesses | None = None
         self.activity = Activity()
-        """What the server does; for `bridge.cli.serve.telemetry_options.telemetry_enabled`."""
+        """Activity of the server; for `bridge.cli.serve.telemetry_options.telemetry_enabled`."""
 
     def app(
         self,

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.cli.serve.serving import Serving
 from bridge.cli.status import status_as_json
 from bridge.cli.targets.features import in_use
-from bridge.cli.targets.loading import Serving, load_features
+from bridge.cli.targets.loading import load_features
 from bridge.cli.targets.servers import pinned, servers_of
 from bridge.cli.targets.target import ConfigTarget
 from bridge.client.connection.processes import DEFAULT_MAX_STARTS, ProcessOptions

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from bridge.cli.serve.administration import Administration
     from bridge.cli.serve.options import ServeOptions
-    from bridge.cli.targets.loading import Serving
+    from bridge.cli.serve.serving import Serving
     from bridge.cli.targets.target import LocalTarget, Target
     from bridge.server.auth import Auth
     from bridge.server.http.app import BridgeApp

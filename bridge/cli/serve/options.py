@@ -21,11 +21,12 @@ from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.credential_options import CredentialOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
 from bridge.cli.serve.limits_options import LimitsOptions
+from bridge.cli.serve.serving import Serving
 from bridge.cli.serve.spill_options import SpillOptions
 from bridge.cli.serve.task_options import TaskServeOptions
 from bridge.cli.serve.telemetry_options import TelemetryOptions
 from bridge.cli.serve.tool_search_options import ToolSearchOptions
-from bridge.cli.targets.loading import Serving, load_features, server_in, version_of
+from bridge.cli.targets.loading import load_features, server_in, version_of
 from bridge.cli.targets.openapi import lifespan_of
 from bridge.cli.targets.target import existing_targets, given_targets, split_targets
 from bridge.errors import DefinitionError, TargetError

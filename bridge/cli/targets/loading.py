@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sized
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -23,14 +23,11 @@ from bridge.hosting.process import imported_target
 from bridge.text import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Iterator, Mapping, Sequence
     from types import ModuleType
 
     from bridge.cli.targets.target import LocalTarget, ModuleTarget
-    from bridge.client.config.servers import ToolListing
     from bridge.server.features import Features
-    from bridge.server.profiles import Profile
     from bridge.server.server import Server
     from bridge.tools.lifespan import Lifespan
     from bridge.tools.middleware import Middleware
@@ -374,31 +371,3 @@ def _users_code(target: FileTarget | ModuleTarget) -> Iterator[None]:
 
 def _file_of(target: FileTarget | ModuleTarget) -> str:
     return str(target.path) if isinstance(target, FileTarget) else target.module
-
-
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """Features to serve, with their lifespan."""
-
-    features: Features
-    """The tools, resources and prompts."""
-    lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
-    """Context during which they are served; None for none."""
-    last_act: Callable[[], None] = lambda: None
-    """Called, from any thread, if the process ends before the lifespan is closed."""
-    servers: Callable[[], Sequence[Mapping[str, Any]]] = tuple
-    """Status of each upstream server, as in ``bridge status --json``."""
-    has_required: Callable[[], bool] = lambda: False
-    """True once the required servers are listed, while others may still be waited for."""
-    version: str = ""
-    """Version of the served module; empty if unknown."""
-    server: Server | None = None
-    """The server of the module, whose options are used; None if it has none."""
-    tool_listing: ToolListing | None = None
-    """Tools that clients list, as a configuration says; None if none does."""
-    restart: Callable[[str], Awaitable[bool]] | None = None
-    """Restarts an upstream server, by name; returns False if there is none of this name. None without a gateway."""
-    reconfigure: Callable[[], Awaitable[None]] | None = None
-    """Reads the configuration again, and applies it; None without one."""
-    profiles: tuple[Profile, ...] = ()
-    """Profiles that are served in place of the features themselves."""
