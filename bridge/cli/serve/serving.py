@@ -1,4 +1,4 @@
-"""What ``bridge serve`` serves: features of targets, with their lifespan and the servers behind them."""
+"""Features of targets that are served, with their lifespan and the servers behind them."""
 
 from __future__ import annotations
 
