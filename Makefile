@@ -56,7 +56,7 @@ test-browser: $(READY) ## Test the pages of `bridge inspect` and of gateways in 
 	$(BIN)/python -m pip install --quiet --group browser
 	$(BIN)/python -m pytest tests/inspector/browser tests/gateway/credentials/browser tests/admin/browser -m browser
 
-pictures: $(READY) ## Take the pictures of docs/command-line, after `make test-browser`
+pictures: $(READY) ## Take the pictures of the documentation, after `make test-browser`
 	$(BIN)/python -m tests.docs.terminal_pictures
 	$(BIN)/python -m tests.inspector.browser.pictures
 

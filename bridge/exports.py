@@ -221,6 +221,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.client.tasks.remote_task": "RemoteTask",
         "bridge.client.tool_catalog": "RemoteName ServerStatus ToolsChange",
         "bridge.client.transports.memory": "MemoryTransport",
+        "bridge.client.transports.process_limits": "ProcessLimits",
         "bridge.client.transports.transport": "UnusableTransport",
     },
     "bridge.service": {

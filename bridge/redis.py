@@ -26,7 +26,7 @@ _UNFIT = re.compile(r"(.* caused error: \(.)?(BUSY|MISCONF|NOREPLICAS) ", re.DOT
 
 
 class RedisUnreachableError(BridgeError):
-    """Redis is unreachable, or its URL is invalid."""
+    """Redis is unreachable, its URL is invalid, or it is a node of a cluster."""
 
 
 def is_redis_url(text: str) -> bool:
@@ -119,12 +119,31 @@ def unreachable(url: str, error: Exception) -> RedisUnreachableError:
     return RedisUnreachableError(f"Redis at {redacted_url(url)} cannot be used: {error}")
 
 
+async def refuse_cluster(redis: Redis) -> None:
+    """Refuse a Redis or Valkey in cluster mode, if it answers.
+
+    Raises:
+        RedisUnreachableError: It is a node of a cluster.
+    """
+    try:
+        found = await redis.info("cluster")
+    except connection_errors():  # unavailable now, or the user may not ask
+        return
+    if found.get("cluster_enabled"):
+        raise RedisUnreachableError(
+            f"Redis at {redacted_url(redis.url)} is in cluster mode, whose nodes send clients from one to another. All "
+            "data of a server belongs together, so that one node would have it all: use a Redis or Valkey without "
+            "cluster mode, at an address that follows failovers"
+        )
+
+
 async def check_reachable(url: str) -> None:
-    """Check that Redis responds to PING.
+    """Check that Redis responds to PING, and is no node of a cluster.
 
     Raises:
         MissingExtraError: The package ``redis`` is not installed.
-        RedisUnreachableError: Redis does not respond, or the URL is invalid; the message contains no credentials.
+        RedisUnreachableError: Redis does not respond, is a node of a cluster, or the URL is invalid; the message
+            contains no credentials.
     """
     try:
         redis = redis_at(url)
@@ -132,6 +151,7 @@ async def check_reachable(url: str) -> None:
         raise RedisUnreachableError(f"invalid Redis URL: {error}") from None
     try:
         await redis.ping()
+        await refuse_cluster(redis)
     except connection_errors() as error:
         raise unreachable(url, error) from None
     finally:

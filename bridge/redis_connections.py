@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from redis.asyncio import BlockingConnectionPool, Redis
-from redis.exceptions import RedisError
+from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -40,7 +40,9 @@ class SharedRedis(Redis):
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(connection_pool=_pool(url, options))
-        self._address = url, options
+        self.url = url
+        """The URL, with its credentials."""
+        self._options = options
 
     @property
     def channels(self) -> Channels:
@@ -59,20 +61,19 @@ class SharedRedis(Redis):
         """Close the connections, if no other client uses them; a further command opens them again."""
         await super().aclose(close_connection_pool)
         shared = _in_loops.get(asyncio.get_running_loop(), {})
-        url, _ = self._address
-        if url in shared:
-            shared[url].clients.discard(self)
-            if not shared[url].clients:
-                await shared.pop(url).close()
+        if (connections := shared.get(self.url)) is not None:
+            connections.clients.discard(self)
+            if not connections.clients:
+                del shared[self.url]
+                await connections.close()
 
     @property
     def _connections(self) -> _Connections:
-        url, options = self._address
         shared = _in_loops.setdefault(asyncio.get_running_loop(), {})
-        if url not in shared:
-            shared[url] = _Connections(url, options)
-        shared[url].clients.add(self)
-        return shared[url]
+        if (connections := shared.get(self.url)) is None:
+            connections = shared[self.url] = _Connections(self.url, self._options)
+        connections.clients.add(self)
+        return connections
 
 
 _in_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Connections]] = WeakKeyDictionary()
@@ -118,15 +119,24 @@ class _Connections:
                     answer.set_exception(_without_command(found))
                 else:
                     answer.set_result(found)
+            if any(isinstance(found, ReadOnlyError) for found in answers):  # the URL may lead to another primary now
+                await self.disconnect()
 
     async def _answers(self, batch: list[Any]) -> list[Any]:
         if len(batch) == 1:
             ((args, options, _),) = batch
-            return [await self.redis.execute_command(*args, **options)]  # type: ignore[no-untyped-call] # redis-py's
+            try:
+                return [await self.redis.execute_command(*args, **options)]  # type: ignore[no-untyped-call] # redis-py's
+            except ResponseError as error:
+                return [error]
         async with self.redis.pipeline(transaction=False) as pipeline:
             for args, options, _ in batch:
                 pipeline.execute_command(*args, **options)
             return await pipeline.execute(raise_on_error=False)
+
+    async def disconnect(self) -> None:
+        await self.redis.connection_pool.disconnect()
+        await self.channels.disconnect()
 
     async def close(self) -> None:
         await self.channels.close()
@@ -188,6 +198,10 @@ class Channels:
                 await pubsub.aclose()  # type: ignore[no-untyped-call] # redis-py's
             reading.cancel()
             await asyncio.wait([reading])
+        await self._redis.connection_pool.disconnect()
+
+    async def disconnect(self) -> None:
+        """Break the connection, which is then restored."""
         await self._redis.connection_pool.disconnect()
 
     async def _keep_reading(self) -> None:

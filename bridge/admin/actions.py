@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from bridge.server.http.app import BridgeApp
+    from bridge.server.http.probes import HealthState
     from bridge.server.server import Server
     from bridge.telemetry.activity import Activity
     from bridge.types import Json
@@ -51,8 +52,8 @@ class AdminActions:
         app: The application.
         server: The server.
         activity: The calls under way.
+        operations: Reloads the configuration.
         restart: Restarts a server behind a gateway, by name; returns False if there is none of this name.
-        reload: Reads the configuration again; None if there is none.
         drain_pid: Process that ends the server gracefully on SIGTERM.
     """
 
@@ -62,12 +63,12 @@ class AdminActions:
         app: BridgeApp,
         server: Server,
         activity: Activity,
+        operations: HealthState,
         restart: Callable[[str], Awaitable[bool]],
-        reload: Callable[[], Awaitable[None]] | None,
         drain_pid: int,
     ) -> None:
         self._app, self._server, self._activity = app, server, activity
-        self._restart, self._reload, self._drain_pid = restart, reload, drain_pid
+        self._operations, self._restart, self._drain_pid = operations, restart, drain_pid
 
     async def act(self, action: str, target: str) -> Outcome:
         """Do one of `ACTIONS`."""
@@ -118,10 +119,10 @@ class AdminActions:
         return DONE
 
     async def _reloaded(self) -> Outcome:
-        if self._reload is None:
+        if self._operations.reload is None:
             return Outcome(False, "there is no configuration to reload: the server was not started with an mcp.json")
         try:
-            await self._reload()
+            await self._operations.reload()
         except BridgeError as error:
             return Outcome(False, f"the configuration is not used: {error}")
         return DONE

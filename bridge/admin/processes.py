@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 _logger = logging.getLogger("bridge.admin")
+_OF_PARENT = frozenset({"drain", "reload"})
+"""Actions that the parent does for all workers."""
 _STATE, _ACTION = "admin state", "admin action"
 ACTION_SECONDS = 4.0
 """Seconds that a worker may take for an action."""
@@ -56,8 +58,8 @@ class AdminProcesses:
         """Do an action in all processes that have its object."""
         if self._channel is None:
             return joined([await self._actions.act(action, target)], action, target)
-        if action == "drain":  # the parent ends all
-            return await self._actions.act(action, target)
+        if action in _OF_PARENT:
+            return joined([await self._actions.act(action, target)], action, target)
         answers = await anyio.to_thread.run_sync(self._channel.ask_all, _ACTION, [action, target])
         return joined([Outcome(**each) for each in answers.values()], action, target)
 

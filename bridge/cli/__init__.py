@@ -7,6 +7,7 @@ Exit codes:
     1    the tool or the server failed: an error result, a server that has ended, a file that raised on import
     2    wrong usage: an unknown option, a target that does not exist or has no tools, an unknown tool, bad arguments
     130  interrupted (Ctrl-C)
+    143  ended by SIGTERM, and 129 by SIGHUP; a server ends with 0
 """
 
 from __future__ import annotations

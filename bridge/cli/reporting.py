@@ -20,7 +20,7 @@ import bridge
 from bridge.cli.options import option
 from bridge.cli.terminal import wants_colour
 from bridge.errors import ArgumentsError, BridgeError, ResourceNotFoundError, ServerError, TargetError, UnknownToolError
-from bridge.hosting.process import INTERRUPTED, print_message, set_message_format
+from bridge.hosting.process import INTERRUPTED, TerminatedError, print_message, set_message_format
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip, escape_controls, escaped_json, to_json_line, utc_time
 from bridge.types import without_none
@@ -87,8 +87,8 @@ def exit_code_of(command: Callable[[], object]) -> int:
     try:
         code = command()
         sys.stdout.flush()
-    except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
+    except (KeyboardInterrupt, click.Abort, TerminatedError) as error:
+        return error.exit_code if isinstance(error, TerminatedError) else INTERRUPTED
     except BrokenPipeError:
         _discard_stdout()
         return FAILED
@@ -117,12 +117,10 @@ def _unexpected(error: Exception) -> int:
 
 def _of_lifespan(error: Exception) -> UsersCodeError | None:
     """Return the error to report if a lifespan of the user could not be opened; None for another error."""
-    from bridge.tools.lifespan import NOT_OPENED  # noqa: PLC0415 - after an error only
+    from bridge.tools.lifespan import why_not_opened  # noqa: PLC0415 - after an error only
 
-    note = next((note for note in getattr(error, "__notes__", ()) if note.endswith(NOT_OPENED)), None)
-    if note is None:
-        return None
-    return UsersCodeError(f"{note}: {type(error).__name__}: {error}", users_traceback(error))
+    reason = why_not_opened(error)
+    return None if reason is None else UsersCodeError(reason, users_traceback(error))
 
 
 def _reported(error: BridgeError | OSError) -> int:

@@ -88,6 +88,6 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
                     is_open=False,
                     metrics=None if watched.metrics is None else watched.metrics.text,
                     auth=None,
-                    inheritance=None,
+                    sockets=[],
                 )
             serve.serve_app(service, [], pages, ConnectionLimits(), is_debug=options.log_level == "debug")

@@ -30,6 +30,7 @@ from bridge.client.tasks.remote_task import RemoteTask
 from bridge.client.tool_catalog import RemoteName, ServerStatus, ToolsChange
 from bridge.client.transports.http import HttpTransport
 from bridge.client.transports.memory import MemoryTransport
+from bridge.client.transports.process_limits import ProcessLimits
 from bridge.client.transports.stdio import StdioTransport
 from bridge.client.transports.transport import UnusableTransport
 
@@ -53,6 +54,7 @@ __all__ = [
     "MemoryTransport",
     "OAuthLogin",
     "PerCaller",
+    "ProcessLimits",
     "ProcessOptions",
     "ReconnectPolicy",
     "RemoteExecutor",

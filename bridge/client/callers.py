@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.client")
 MAX_IDLE_CONNECTIONS = 1000
 """Maximum idle connections of the callers of one server."""
+MAX_IDLE_PROCESSES = 50
+"""Maximum idle processes of the callers of one server."""
 
 
 class CallerAuth(ReadyAuth):
@@ -177,8 +179,9 @@ class _Watches:
 
 
 class _Pool(KeyedConnections[CallerAuth]):
-    def __init__(self, server: str, connect: Callable[[CallerAuth], Connection]) -> None:
-        super().__init__(server, connect, owner_of=lambda auth: auth.owner)
+    def __init__(self, config: ServerConfig, connect: Callable[[CallerAuth], Connection]) -> None:
+        super().__init__(config.name, connect, owner_of=lambda auth: auth.owner)
+        self._config = config
         self._watches: WeakKeyDictionary[Connection, _Watches] = WeakKeyDictionary()
 
     def watches_of(self, connection: Connection) -> _Watches:
@@ -197,7 +200,12 @@ class _Pool(KeyedConnections[CallerAuth]):
     @property
     def max_idle(self) -> int:
         """Maximum idle connections."""
-        return MAX_IDLE_CONNECTIONS
+        return MAX_IDLE_CONNECTIONS if self._config.process_per is None else MAX_IDLE_PROCESSES
+
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds after which an idle connection is closed."""
+        return super().idle_seconds if self._config.process_per is None else self._config.idle_seconds
 
 
 class CallerConnections:
@@ -215,10 +223,10 @@ class CallerConnections:
         connect: Callable[[ServerConfig, httpx2.Auth], Connection],
         auths: CallerAuths,
     ) -> None:
-        self._config = config
+        self._config = replace(config, start="eager")
         self._connect = connect
         self._auths = auths
-        self._pool = _Pool(config.name, self._opened)
+        self._pool = _Pool(config, self._opened)
         self._listings: WeakValueDictionary[bytes, CallerListing] = WeakValueDictionary()
         self._followed: WeakSet[Connection] = WeakSet()
         self.era: Era | None = None
@@ -366,6 +374,11 @@ class CallerConnections:
                 stop()
                 raise
             return stop
+
+    @property
+    def is_busy(self) -> bool:
+        """True while connections are used."""
+        return self._pool.is_busy
 
     async def aclose(self) -> None:
         """Close all connections."""

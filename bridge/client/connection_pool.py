@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -44,6 +44,14 @@ HeaderSupplier: TypeAlias = "Callable[[str, InvocationContext], Mapping[str, Any
 """Returns headers or ``_meta`` of a call; called with the server's name and the invocation context."""
 
 K = TypeVar("K", bound=Hashable)
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
 
 Identity: TypeAlias = frozenset[tuple[str, str]]
 
@@ -89,6 +97,11 @@ class KeyedConnections(Generic[K]):
         """Maximum idle connections."""
         return MAX_IDLE_CONNECTIONS
 
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds after which an idle connection is closed."""
+        return MAX_IDLE_SECONDS
+
     @asynccontextmanager
     async def borrowed(self, key: K) -> AsyncIterator[Connection]:
         """Borrow the open connection of a key.
@@ -131,9 +144,14 @@ class KeyedConnections(Generic[K]):
             if closes_idle and not entry.users:
                 self.drop_idle()
 
+    @property
+    def is_busy(self) -> bool:
+        """True while connections are used."""
+        return any(entry.users for entry in self._entries.values())
+
     def drop_idle(self) -> None:
         """Close the connections that were idle for too long, and the oldest ones beyond the maximum."""
-        latest = monotonic() - MAX_IDLE_SECONDS
+        latest = monotonic() - self.idle_seconds
         if self._is_closed or len(self._entries) > self.max_idle:
             idle = [key for key, entry in self._entries.items() if not entry.users]
             for key in idle if self._is_closed else self._surplus(idle):
@@ -241,6 +259,20 @@ def servers_from(servers: Servers) -> list[ServerConfig | Connection]:
                     raise DefinitionError(f"{server!r} is neither a ServerConfig nor a Connection")
             return given
     raise DefinitionError(f"{servers!r} does not name any server: give a configuration, its path, or a URL")
+
+
+def require_unique(servers: Iterable[N]) -> dict[str, N]:
+    """Return servers by name.
+
+    Raises:
+        DefinitionError: Two have the same name.
+    """
+    found: dict[str, N] = {}
+    for server in servers:
+        if server.name in found:
+            raise DefinitionError(f"two servers are named {server.name!r}: rename one")
+        found[server.name] = server
+    return found
 
 
 def _in_file(source: str) -> list[ServerConfig | Connection]:

@@ -6,19 +6,23 @@ Each server is an Upstream (`bridge.client.upstream`), which lists and calls by 
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import anyio
 
+from bridge.client.caller_processes import CallerProcesses
 from bridge.client.callers import CallerConnections
 from bridge.client.connection.connection import Connection
+from bridge.client.connection.handlers import ClientHandlers  # noqa: TC001 - of checked arguments
 from bridge.client.connection.processes import Processes
 from bridge.client.connection.status import ConnectionState, Listeners, ReconnectPolicy
-from bridge.client.connection_pool import HeaderSupplier, all_at_once, servers_from
+from bridge.client.connection_pool import HeaderSupplier, all_at_once, require_unique, servers_from
 from bridge.client.events import RemoteEvents
 from bridge.client.prompts import RemotePrompts
+from bridge.client.replacement import ReplacedServers, open_new
 from bridge.client.resources import RemoteResources
 from bridge.client.skills import RemoteSkills
 from bridge.client.tasks.starting import TaskStarter
@@ -26,6 +30,7 @@ from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
 from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError, UnknownToolError
 from bridge.text import nearest
+from bridge.tools.annotated_checks import checked
 from bridge.tools.middleware import checked_middleware
 from bridge.tools.toolbox import ToolBox
 from bridge.tools.transform import wrapped
@@ -37,7 +42,6 @@ if TYPE_CHECKING:
 
     from bridge.client.callers import CallerAuths
     from bridge.client.config.servers import Prefixing, ServerConfig
-    from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.processes import ProcessOptions
     from bridge.client.connection_pool import Servers
     from bridge.client.tool_catalog import NameMapper, RemoteName, ServerStatus, ToolCatalog, ToolFilter
@@ -47,7 +51,6 @@ if TYPE_CHECKING:
     from bridge.types import Feature
 
 _logger = logging.getLogger("bridge.client")
-
 _NOT_OPEN = "the provider of the servers is not open; use it in `async with provider:`, or call `await provider.open()`"
 
 
@@ -57,8 +60,7 @@ class McpToolProvider(TaskStarter):
     Args:
         servers: A configuration, servers, connections, a URL, or the path of an ``mcp.json`` (``mcp.json#name`` selects
             one of its servers) or of a Python file with tools. A connection that is already open is not closed.
-        handlers: Handlers for server requests (sampling, elicitation); None for none. Connections that are passed in
-            keep their own.
+        handlers: Handlers for server requests (sampling, elicitation), except of connections that are passed in.
         filter: Selects tools among those that the configuration allows; None for all.
         name_mapper: Returns a tool's local name; None for its own name after the configured prefix.
         prefix: When the server's name is prepended to tool names: ``always``, ``on_collision`` (only if another tool
@@ -80,6 +82,7 @@ class McpToolProvider(TaskStarter):
 
     is_dynamic = True  # the tools may change between two calls of a model
 
+    @checked()
     def __init__(
         self,
         servers: Servers = (),
@@ -121,6 +124,7 @@ class McpToolProvider(TaskStarter):
         self._catalog: ToolCatalog = EMPTY
         self._left_out: dict[Feature, Mapping[str, tuple[str, ...]]] = {}
         self._upstreams: dict[str, Upstream] = {}
+        self._replaced = ReplacedServers()
         self._followed: set[Feature] = {"tools", *features}
         self._local = ToolBox() if local is None else local
         self._local.on_change(partial(self._rebuild, "tools"))
@@ -143,11 +147,7 @@ class McpToolProvider(TaskStarter):
         await self._start(list(self._upstreams.values()), wait=wait)
 
     async def settled(self, *names: str) -> None:
-        """Wait until the servers' tools are listed for the first time, or have failed to list.
-
-        Args:
-            names: Names of servers; all by default.
-        """
+        """Wait until the tools of servers, by default of all, are listed for the first time, or have failed to list."""
         await all_at_once(each.settled for name, each in self._upstreams.items() if not names or name in names)
 
     def owners_of(self, name: str) -> frozenset[str]:
@@ -157,7 +157,7 @@ class McpToolProvider(TaskStarter):
     async def aclose(self) -> None:
         """Close all connections. Tools stay listed, but calls fail. May be called from any task."""
         self._is_open = False
-        await all_at_once(upstream.aclose for upstream in self._upstreams.values())
+        await all_at_once([self._replaced.aclose, *(upstream.aclose for upstream in self._upstreams.values())])
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -180,7 +180,7 @@ class McpToolProvider(TaskStarter):
         return tuple(self.tools)
 
     def unknown_tool(self, name: str) -> UnknownToolError:
-        """Create the error for a name that no tool has; it names near tools, and servers that are unavailable."""
+        """Create the error for a name that no tool has; it names near tools, and unavailable servers."""
         near = [local for local, origin in self.origins.items() if origin.tool == name]
         problems = [status.problem.brief for status in self.status() if not status.is_listed and status.problem]
         if self._upstreams and not self._is_open:
@@ -188,11 +188,7 @@ class McpToolProvider(TaskStarter):
         return UnknownToolError(name, near or nearest(name, (tool.name for tool in self.tools), 3), problems)
 
     def set_filter(self, filter: ToolFilter | None) -> None:  # noqa: A002 - LangChain4j's word
-        """Use another filter from now on; listeners are notified of the tools that it adds and removes.
-
-        Args:
-            filter: Selects tools among those that the configuration allows; None for all.
-        """
+        """Use another filter, as for the constructor; listeners are notified of the tools that it adds and removes."""
         before, self._catalog_rules = self._catalog_rules, replace(self._catalog_rules, filter=filter)
         try:
             self._rebuild("tools")
@@ -243,11 +239,7 @@ class McpToolProvider(TaskStarter):
         return {name: upstream.connection for name, upstream in self._upstreams.items()}
 
     async def add(self, servers: Servers, *, wait: bool = True) -> None:
-        """Add servers, and open them if the provider is open.
-
-        Args:
-            servers: As for the constructor.
-            wait: As for `open`.
+        """Add servers, given as for the constructor, and open them if the provider is open; ``wait`` as for `open`.
 
         Raises:
             DefinitionError: A server of that name exists; none was added.
@@ -276,24 +268,39 @@ class McpToolProvider(TaskStarter):
         self._rebuild()
         await all_at_once(upstream.aclose for upstream in removed)
 
-    async def reconfigure(self, servers: Servers, *, wait: bool = True) -> None:
-        """Replace the set of servers; only servers that changed are closed and opened.
+    async def reconfigure(self, servers: Servers, *, wait: bool = True, wait_seconds: float = math.inf) -> None:
+        """Replace the set of servers, as a whole or not at all; only servers that changed are opened again.
+
+        New ones are opened first. Calls that run on old ones go on; their connections are closed after the last call.
 
         Args:
             servers: As for the constructor.
-            wait: As for `open`.
+            wait: Wait until new servers are listed or have failed to list; otherwise only for required ones.
+            wait_seconds: Maximum seconds to wait for servers that are not required.
 
         Raises:
-            ServerError: As for `add`; servers that were removed stay removed.
+            DefinitionError: Two servers have the same name; nothing was changed.
+            ServerError: As for `add`; nothing was changed.
         """
-        wanted = {server.name: server for server in servers_from(servers)}
-        unchanged = {name for name, now in self._upstreams.items() if wanted.get(name) in (now.connection, now.config)}
-        removed = [self._upstreams.pop(name) for name in [*self._upstreams] if name not in unchanged]
-        added = self._adopt([server for name, server in wanted.items() if name not in unchanged])
-        self._upstreams = {name: self._upstreams[name] for name in wanted}
-        self._rebuild()  # once, so that the remaining tools keep their names
-        await all_at_once(upstream.aclose for upstream in removed)
-        await self._start_added(added, wait=wait)
+        wanted, before = require_unique(servers_from(servers)), self._upstreams
+        kept = {name: now for name, now in before.items() if wanted.get(name) in (now.connection, now.config)}
+        added = {name: self._upstream(server) for name, server in wanted.items() if name not in kept}
+        after = {name: kept.get(name) or added[name] for name in wanted}
+        opened = added.values() if self._is_open else ()
+        await open_new(opened, lambda: self._use(after), wait_seconds=wait_seconds if wait else 0)
+        for upstream in (each for name, each in before.items() if name not in kept):
+            self._replaced.add(upstream)
+        for upstream in added.values():
+            upstream.follow(*self._followed)
+
+    def _use(self, upstreams: dict[str, Upstream]) -> None:
+        before, self._upstreams = self._upstreams, upstreams
+        try:
+            self._rebuild()  # once, so that the remaining tools keep their names
+        except BaseException:
+            self._upstreams = before
+            self._rebuild()
+            raise
 
     def status(self) -> tuple[ServerStatus, ...]:
         """Current status of each server."""
@@ -314,51 +321,44 @@ class McpToolProvider(TaskStarter):
         return self._state_listeners.add(listener)
 
     def _adopt(self, servers: Sequence[ServerConfig | Connection]) -> list[Upstream]:
-        names = [*self._upstreams, *(server.name for server in servers)]
-        if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
-            raise DefinitionError(f"two servers are named {twice!r}: rename one")
-        connections = [server if isinstance(server, Connection) else self._connect(server) for server in servers]
-        added = [
-            Upstream(
-                connection,
-                connect=self._connect,
-                callers=self._callers(connection.config),
-                reconnect=self._reconnect,
-                headers_supplier=self._headers_supplier,
-                meta_supplier=self._meta_supplier,
-                validates_results=self._validates_results,
-                uris=self.resources.uris,
-                changed=self._list_changed,
-                updated=partial(self.resources.notify, connection.name),
-                watched=partial(self.resources.watched, connection.name),
-                state_changed=partial(self._state_listeners.notify, connection.name),
-            )
-            for connection in connections
-        ]
-        for upstream in added:
-            self._upstreams[upstream.name] = upstream
-            upstream.follow(*self._followed)
+        require_unique([*self._upstreams.values(), *servers])
+        added = [self._upstream(server) for server in servers]
+        self._upstreams |= {upstream.name: upstream for upstream in added}
         return added
 
+    def _upstream(self, server: ServerConfig | Connection) -> Upstream:
+        connection = server if isinstance(server, Connection) else self._connect(server)
+        upstream = Upstream(
+            connection,
+            connect=self._connect,
+            callers=self._callers(connection.config),
+            reconnect=self._reconnect,
+            headers_supplier=self._headers_supplier,
+            meta_supplier=self._meta_supplier,
+            validates_results=self._validates_results,
+            uris=self.resources.uris,
+            changed=self._list_changed,
+            updated=partial(self.resources.notify, connection.name),
+            watched=partial(self.resources.watched, connection.name),
+            state_changed=partial(self._state_listeners.notify, connection.name),
+        )
+        upstream.follow(*self._followed)
+        return upstream
+
     def _callers(self, config: ServerConfig) -> CallerConnections | None:
-        auths = None if self._caller_auths is None else self._caller_auths(config)
+        auths: CallerAuths | None = CallerProcesses()
+        if config.process_per is None:
+            auths = None if self._caller_auths is None else self._caller_auths(config)
         return None if auths is None else CallerConnections(config, self._connect, auths)
 
     def _connect(self, config: ServerConfig, auth: httpx2.Auth | None = None) -> Connection:
-        own, processes = auth if auth is not None or self._auth is None else self._auth(config), self._processes
-        return Connection(config, handlers=self._handlers, reconnect=self._reconnect, auth=own, processes=processes)
+        own = auth if auth is not None or self._auth is None else self._auth(config)
+        return Connection(config, self._processes, handlers=self._handlers, reconnect=self._reconnect, auth=own)
 
     async def _start(self, upstreams: list[Upstream], *, wait: bool) -> None:
         self._defers_naming = wait  # to assign names once, not after each server
         try:
-            await all_at_once(upstream.start for upstream in upstreams)
-            if wait:
-                await all_at_once(upstream.require_settled for upstream in upstreams)
-            self._rebuild()
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await all_at_once(upstream.aclose for upstream in upstreams)
-            raise
+            await open_new(upstreams, self._rebuild, wait_seconds=math.inf if wait else None)
         finally:
             self._defers_naming = False
 

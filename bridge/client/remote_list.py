@@ -49,6 +49,7 @@ class RemoteList:
         fetch: Lists the items and keeps them.
         changed: Called when the items have changed.
         idle: Called regularly while nothing happens.
+        idle_seconds: Seconds between two such calls.
 
     Attributes:
         problem: The error of the last list; None after a success.
@@ -63,6 +64,7 @@ class RemoteList:
         fetch: Callable[[], Awaitable[Fetched]],
         changed: Callable[[], None],
         idle: Callable[[], None] = lambda: None,
+        idle_seconds: float = MAX_IDLE_SECONDS,
     ) -> None:
         self.problem: ServerError | None = None
         self.is_listed = False
@@ -71,7 +73,7 @@ class RemoteList:
         self._reconnect = reconnect
         self._fetch = fetch
         self._changed = changed
-        self._idle = idle
+        self._idle, self._idle_seconds = idle, idle_seconds
         self._connection: Connection | None = None
         self._expires_at: float | None = None
         self._failures = 0
@@ -188,7 +190,7 @@ class RemoteList:
         """Wait until the items must be listed."""
         while not self._wanted.is_set():
             seconds = self._seconds_to_wait()
-            await self._reconnect.wait(self._wanted, MAX_IDLE_SECONDS if seconds is None else seconds)
+            await self._reconnect.wait(self._wanted, self._idle_seconds if seconds is None else seconds)
             if seconds is not None:
                 self.want()
             self._idle()

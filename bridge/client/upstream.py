@@ -92,9 +92,7 @@ class Upstream:
         self._headers_supplier = headers_supplier if connection.config.transport.takes_headers else None
         self._meta_supplier = meta_supplier
         self._items = ListedItems(self, self.config, uris, validates_results=validates_results)
-        self._updated = updated
-        self._watched = watched
-        self._state_changed = state_changed
+        self._updated, self._watched, self._state_changed = updated, watched, state_changed
         self._connect = connect
         self.callers = callers
         self._pool = ConnectionPool(connection.config, connect)
@@ -110,9 +108,10 @@ class Upstream:
             feature: RemoteList(
                 feature,
                 reconnect=reconnect,
-                fetch=fetchers[feature],
+                fetch=partial(self._fetch, fetchers[feature]),
                 changed=partial(changed, feature),
                 idle=self._drop_idle,
+                idle_seconds=self.config.idle_seconds,
             )
             for feature in FEATURES
         }
@@ -181,8 +180,7 @@ class Upstream:
     async def aclose(self) -> None:
         """Close all connections, except a connection that was open before."""
         self.is_open = False
-        for each in self.lists.values():
-            each.cancel()
+        self.mute()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pool.aclose)
             if self.callers is not None:
@@ -191,7 +189,10 @@ class Upstream:
                 await self.connection.aclose()
         for each in self.lists.values():
             await each.aclose()
-        for stop in self._stop_listening:
+
+    def mute(self) -> None:
+        """Pass on no more changes of lists, resources and states."""
+        for stop in (*(each.cancel for each in self.lists.values()), *self._stop_listening):
             stop()
         self._stop_listening = ()
 
@@ -199,6 +200,11 @@ class Upstream:
         self._pool.drop_idle()
         if self.callers is not None:
             self.callers.drop_idle()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while calls run or wait."""
+        return self.connection.is_busy or self._pool.is_busy or (self.callers is not None and self.callers.is_busy)
 
     @property
     def era(self) -> Era | None:
@@ -236,8 +242,7 @@ class Upstream:
     @property
     def completes(self) -> bool:
         """True if the server has completions, or may have them."""
-        info = self.connection.server_info
-        return info is None or "completions" in info.capabilities
+        return (info := self.connection.server_info) is None or "completions" in info.capabilities
 
     def call_tool(
         self, name: str, arguments: Mapping[str, Any], *, context: InvocationContext, options: CallOptions
@@ -354,9 +359,10 @@ class Upstream:
         assert self.callers is not None, "each caller has a connection"
         return await self.callers.watch(context.caller, context.headers, uri, listener)
 
+    async def _fetch(self, fetch: Callable[[], Awaitable[Fetched]]) -> Fetched:
+        return Fetched(False, None) if self._lists_nothing_for_all else await fetch()
+
     async def _fetch_tools(self) -> Fetched:
-        if self._lists_nothing_for_all:
-            return Fetched(False, None)
         listed = await self.connection.list_items(TOOLS)
 
         async def keep() -> None:
@@ -366,8 +372,6 @@ class Upstream:
         return await self._kept("tools", keep, listed)
 
     async def _fetch_resources(self) -> Fetched:
-        if self._lists_nothing_for_all:
-            return Fetched(False, None)
         listed, templates = await self.connection.list_items(RESOURCES), await self.connection.list_items(TEMPLATES)
 
         async def keep() -> None:
@@ -377,14 +381,11 @@ class Upstream:
         return await self._kept("resources", keep, listed, templates)
 
     async def _fetch_prompts(self) -> Fetched:
-        if self._lists_nothing_for_all:
-            return Fetched(False, None)
         listed = await self.connection.list_items(PROMPTS)
 
         async def keep() -> None:
             self.prompts, self._skipped["prompts"] = await self._items.prompts(listed)
-            refused = listed.refused.items()
-            self.refused_prompts = {name: reason for name, reason in refused if self.config.admits_prompt(name)}
+            self.refused_prompts = {n: reason for n, reason in listed.refused.items() if self.config.admits_prompt(n)}
 
         return await self._kept("prompts", keep, listed)
 

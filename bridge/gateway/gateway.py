@@ -31,6 +31,7 @@ from bridge.server.caller_features import CallerView
 from bridge.server.features import Features
 from bridge.skills.source import CombinedSkills
 from bridge.text import clip
+from bridge.tools.annotated_checks import checked
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Gateway:
         DefinitionError: Two servers have the same name, or a header cannot be forwarded.
     """
 
+    @checked(may_be_zero=("start_seconds", "max_held_calls"))
     def __init__(
         self,
         servers: Iterable[ServerConfig] = (),
@@ -268,14 +270,17 @@ class Gateway:
                 await self.broker.store.close()
 
     async def reconfigure(self, servers: Iterable[ServerConfig], *, wait: bool = True) -> None:
-        """Replace the set of servers; only changed servers are restarted.
+        """Replace the set of servers, as a whole or not at all; only changed servers are restarted.
+
+        New ones are opened first. Calls that run on old ones go on, and those are closed after the last of them.
 
         Args:
             servers: See the constructor.
-            wait: Wait until each new server is listed, or has failed.
+            wait: Wait until each new server is listed, or has failed, for the time of the start at most; otherwise only
+                for required ones.
 
         Raises:
-            ServerError: A required server cannot be reached or listed.
+            ServerError: A required server cannot be reached or listed; nothing was changed.
             DefinitionError: Two servers have the same name, or each caller has a credential of its own for one, and
                 this gateway was made without a broker; nothing was changed.
         """
@@ -285,7 +290,7 @@ class Gateway:
                 f"the server {own[0]!r} needs a credential of each caller, and this gateway was started without any "
                 "such server: start it again"
             )
-        await self.provider.reconfigure(servers, wait=wait)
+        await self.provider.reconfigure(servers, wait=wait, wait_seconds=self._start_seconds)
         if self.broker is not None:
             self.broker.keep_servers({each.name for each in servers})
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from bridge.hosting.child_process import InheritedSockets
     from bridge.server.auth.auth import Auth
     from bridge.server.http.app import BridgeApp
     from bridge.server.http.guards import Guard
@@ -48,7 +47,7 @@ def admin_pages(
     is_open: bool,
     metrics: MetricsText | None,
     auth: Auth | None,
-    inheritance: InheritedSockets | None,
+    sockets: list[socket.socket],
     admin: ASGIApp | None = None,
 ) -> serve.AdminPages:
     """Add the pages to the application, or to an admin port.
@@ -67,7 +66,7 @@ def admin_pages(
         is_open: True if authentication was disabled explicitly.
         metrics: Collects the metrics; None if metrics are off.
         auth: Verifies credentials; None without authentication.
-        inheritance: Sockets from a parent process; None in the first one.
+        sockets: Listening sockets of the admin port; if empty, it is bound.
         admin: The administration of the admin port, which has credentials of its own; None for none.
 
     Raises:
@@ -96,7 +95,7 @@ def admin_pages(
         pages[STATUS_PATH] = GuardMiddleware(status, guards=guards)
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
-    sockets = (inheritance.admin_sockets if inheritance is not None else None) or admin_sockets(admin_host, admin_port)
+    sockets = sockets or admin_sockets(admin_host, admin_port)
     return serve.AdminPages(pages={}, admin_app=PageRouter(pages, admin), admin_sockets=sockets)
 
 

@@ -5,6 +5,7 @@ Other users of the machine can see command lines, so a child gets secrets in its
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -60,6 +61,8 @@ class InheritedSockets:
     """Socket on which such a child reports that it serves; the parent reads its end when the child has ended."""
     is_late: bool = False
     """True if other processes already listen, so that this one may accept connections later."""
+    is_reload: bool = False
+    """True if it is to replace another process, and has to end if its configuration has problems."""
 
     @property
     def descriptors(self) -> list[int]:
@@ -68,7 +71,7 @@ class InheritedSockets:
 
     def to_text(self) -> str:
         """Serialise for the child's environment."""
-        return json.dumps({**self._numbers(), "is_late": self.is_late})
+        return json.dumps({**self._numbers(), "is_late": self.is_late, "is_reload": self.is_reload})
 
     def _numbers(self) -> dict[str, list[int]]:
         channels = {"channel": self.channel, "opened": self.opened}
@@ -86,7 +89,7 @@ def inherited_sockets() -> InheritedSockets | None:
     if text is None:
         return None
     given: dict[str, Any] = json.loads(text)
-    is_late = given.pop("is_late")
+    is_late, is_reload = given.pop("is_late"), given.pop("is_reload")
     opened = {name: [_opened(number) for number in numbers] for name, numbers in given.items()}
     return InheritedSockets(
         sockets=opened["sockets"],
@@ -94,6 +97,7 @@ def inherited_sockets() -> InheritedSockets | None:
         channel=next(iter(opened["channel"]), None),
         opened=next(iter(opened["opened"]), None),
         is_late=is_late,
+        is_reload=is_reload,
     )
 
 
@@ -167,11 +171,30 @@ class WorkerChannel:
         self._waiting: set[str] = set()
         """The URIs in ``_updates``."""
         self._notify: Callable[[str], None] = _ignore
+        self._on_reloaded: Callable[[str | None], object] = _ignore
         Thread(target=self._listen, name="bridge-worker", daemon=True).start()
 
     def opened(self, processes: int) -> None:
         """Report that requests are served, and the number of servers that this process starts as processes."""
         self._tell({"say": "opened", "processes": processes})
+
+    async def reload(self) -> None:
+        """Let new workers replace all of them, and wait until those serve; this one then drains.
+
+        Raises:
+            HostingError: They could not start; the log has the reason.
+        """
+        loop = asyncio.get_running_loop()
+        reloaded: asyncio.Future[str | None] = loop.create_future()
+
+        def end(error: str | None) -> None:
+            if not reloaded.done():
+                reloaded.set_result(error)
+
+        self._on_reloaded = lambda error: loop.call_soon_threadsafe(end, error)
+        self._tell({"give": "reload"})
+        if (error := await reloaded) is not None:
+            raise HostingError(error)
 
     def share_updates(self, server: Server) -> None:
         """Notify the clients of all workers of new content of resources, whichever worker announces it.
@@ -241,6 +264,8 @@ class WorkerChannel:
                         self._given.put(replies)
                     case {"updated": uri}:
                         self._notify(uri)
+                    case {"reloaded": error}:
+                        self._on_reloaded(error)
         self._end(signal.SIGTERM)  # the parent has ended
 
     def _end(self, number: int) -> None:
@@ -249,5 +274,5 @@ class WorkerChannel:
             os.kill(os.getpid(), number)
 
 
-def _ignore(_uri: str) -> None:
-    """Do nothing: this worker has no resources, or shares its updates through Redis."""
+def _ignore(_news: str | None) -> None:
+    """Do nothing: this worker has no resources, or shares its updates through Redis, or did not ask for a reload."""

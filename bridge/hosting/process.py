@@ -49,35 +49,49 @@ class HostingError(BridgeError):
     """A server process cannot run; the message gives the reason."""
 
 
-def run_interruptible(function: Callable[..., Awaitable[T]], *args: object) -> T:
-    """Run a coroutine function in an event loop that Ctrl-C always ends.
+class TerminatedError(BaseException):
+    """A command has received a signal that ends it, and has closed what was open."""
 
-    Python's own loops miss a signal that arrives just when they begin to wait.
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
+        """Exit code of the process, as shells count."""
+
+
+def run_interruptible(function: Callable[..., Awaitable[T]], *args: object) -> T:
+    """Run a coroutine function in an event loop that Ctrl-C, SIGTERM and SIGHUP always end.
+
+    Python's own loops miss a signal that arrives just when they begin to wait, and do not handle the other two: what
+    is open would not be closed, and no function of `atexit` would run.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed.
+        TerminatedError: Another signal has ended it.
     """
     import asyncio  # noqa: PLC0415 - commands that need no loop start faster
 
     async def run() -> T:
-        loop, task, was_interrupted = asyncio.get_running_loop(), asyncio.current_task(), False
+        loop, task, ended_by = asyncio.get_running_loop(), asyncio.current_task(), None
         assert task is not None
 
-        def interrupt() -> None:
-            nonlocal was_interrupted
-            if _interrupt_handlers:
+        def end(number: int) -> None:
+            nonlocal ended_by
+            if number == signal.SIGINT and _interrupt_handlers:
                 _interrupt_handlers[-1]()
                 return
-            was_interrupted = True
+            ended_by = number
             task.cancel()
 
         with suppress(NotImplementedError, RuntimeError):  # Windows, and threads
-            loop.add_signal_handler(signal.SIGINT, interrupt)
+            for number in (signal.SIGINT, signal.SIGTERM, *hangup_signals()):
+                loop.add_signal_handler(number, end, number)
         try:
             return await function(*args)
         except asyncio.CancelledError:
-            if was_interrupted:
+            if ended_by == signal.SIGINT:
                 raise KeyboardInterrupt from None
+            if ended_by is not None:
+                raise TerminatedError(ended_by) from None
             raise
 
     return asyncio.run(run())
@@ -116,17 +130,27 @@ def hangup_signals() -> list[signal.Signals]:
     return [] if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN else [hangup]
 
 
+def has_terminal() -> bool:
+    """True if the process belongs to a terminal, which sends SIGHUP when it is closed."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | getattr(os, "O_NOCTTY", 0)))
+    except OSError:
+        return False
+    return True
+
+
 class ShutdownSignals:
     """Signal handling of a server: the first signal starts the shutdown, a second one after SIGTERM ends the process.
 
     A second Ctrl-C only shortens the shutdown. SIGHUP is SIGTERM, and never the second signal: service managers send it
-    after SIGTERM.
+    after SIGTERM. Without a terminal it reloads, if the server can.
 
     Args:
         begin: Called on the first signal, in the main thread, between any two instructions.
         hurry: Called on a second SIGINT.
         last_act: Called before the process ends immediately, from any thread.
         times: Durations of the shutdown.
+        reload: Called on SIGHUP without a terminal; None if the server cannot reload.
     """
 
     def __init__(
@@ -135,7 +159,9 @@ class ShutdownSignals:
         hurry: Callable[[], None],
         last_act: Callable[[], None],
         times: DrainTimes,
+        reload: Callable[[], None] | None = None,
     ) -> None:
+        self._reload = None if reload is None or has_terminal() else reload
         self.first: int | None = None
         """The first signal."""
         self._begin = begin
@@ -164,6 +190,9 @@ class ShutdownSignals:
     def _handle(self, number: int, _: FrameType | None) -> None:
         if number not in {signal.SIGINT, signal.SIGTERM}:
             if self.first is not None:
+                return
+            if self._reload is not None:
+                self._reload()
                 return
             number = signal.SIGTERM
         if self.first is None:

@@ -1,4 +1,4 @@
-"""Restart on file changes, and configuration watching.
+"""Restart on file changes, and reloading of configurations.
 
 With reload, a parent process watches files and replaces a serving child when they change. The sockets are bound once
 and inherited, so no connection is refused. The old child serves until the new one does; files with errors are only
@@ -12,19 +12,24 @@ import select
 import signal
 import socket
 import subprocess
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from importlib import import_module
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import anyio
 
 from bridge.errors import BridgeError, MissingExtraError
 from bridge.hosting.child_process import child_command, require_inheritable_sockets
-from bridge.hosting.process import hangup_signals, print_message
+from bridge.hosting.process import hangup_signals, has_terminal, print_message
 from bridge.hosting.serve import RELOAD_GRACEFUL_SECONDS
+from bridge.hosting.service_manager import service_manager
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-    from pathlib import Path
     from types import ModuleType
 
     from bridge.hosting.child_process import InheritedSockets
@@ -46,8 +51,11 @@ def run_with_reload(directories: Sequence[str], sockets: InheritedSockets) -> No
         HostingError: The platform does not support it.
     """
     require_inheritable_sockets("--reload")
-    stop = Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, *hangup_signals())}
+    stop, is_wanted = Event(), Event()
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: stop.set())}
+    for number in hangup_signals():
+        wanted = stop if has_terminal() else is_wanted
+        before[number] = signal.signal(number, lambda *_, wanted=wanted: wanted.set())
     changes = _watchfiles().watch(
         *directories,
         watch_filter=_watchfiles().PythonFilter(),
@@ -60,7 +68,9 @@ def run_with_reload(directories: Sequence[str], sockets: InheritedSockets) -> No
         children.start()
         for changed in changes:
             children.replace()
-            if changed:
+            service_manager().sign_of_life()
+            if changed or is_wanted.is_set():
+                is_wanted.clear()
                 print_message("files changed; restarting")
                 children.start()
     finally:
@@ -97,6 +107,7 @@ class _Children:
             return
         if self._opened.recv(1):
             before, self._serving, self._starting = self._serving, self._starting, None
+            service_manager().ready("serving")
             if before is not None:
                 _end(before)
         elif self._is_served():
@@ -146,6 +157,29 @@ def watch_files(files: Collection[Path]) -> AsyncIterator[object]:
     return changes
 
 
+async def watch_all(files: Collection[Path], directories: Collection[str]) -> AsyncIterator[object]:
+    """Watch files, and Python files in directories; changes in quick succession are reported once.
+
+    Raises:
+        MissingExtraError: ``watchfiles`` is not installed.
+    """
+    wanted = {str(file.resolve()) for file in files}
+    places = sorted({*directories, *(str(file.resolve().parent) for file in files)})
+    changes = _watchfiles().awatch(
+        *places,
+        watch_filter=lambda _, path: path in wanted or (path.endswith(".py") and _is_within(path, directories)),
+        debounce=_DEBOUNCE_MILLISECONDS,
+        step=_STEP_MILLISECONDS,
+        recursive=bool(directories),
+    )
+    async for changed in changes:
+        yield changed
+
+
+def _is_within(path: str, directories: Collection[str]) -> bool:
+    return any(Path(path).is_relative_to(directory) for directory in directories)
+
+
 def _watchfiles() -> ModuleType:
     try:
         return import_module("watchfiles")
@@ -159,7 +193,45 @@ async def apply_changes(changes: AsyncIterator[object], apply: Callable[[], Awai
     Its errors are logged, and the previous configuration stays in use.
     """
     async for _ in changes:
-        try:
-            await apply()
-        except BridgeError as error:
-            _logger.error("the changed configuration is not used: %s", error)  # noqa: TRY400 - no traceback needed
+        with suppress(BridgeError):  # it is logged
+            await Reloading(apply)()
+
+
+class Reloading:
+    """Reloads a configuration, one time after another; the service manager is notified.
+
+    Args:
+        apply: Replaces the configuration as a whole, or raises a `BridgeError` and changes nothing.
+    """
+
+    def __init__(self, apply: Callable[[], Awaitable[None]]) -> None:
+        self._apply = apply
+        self._lock = anyio.Lock()
+        self.loaded_at = datetime.now(UTC)
+        """Time of the last success."""
+        self.error: str | None = None
+        """Reason for which the last attempt changed nothing; None after a success."""
+
+    async def __call__(self) -> None:
+        """Reload the configuration.
+
+        Raises:
+            BridgeError: It cannot be used; the previous one stays in use.
+        """
+        async with self._lock:
+            service_manager().reloading()
+            try:
+                await self._apply()
+            except BridgeError as error:
+                self.error = str(error)
+                _logger.error("the changed configuration is not used: %s", error)  # noqa: TRY400 - no traceback needed
+                raise
+            else:
+                self.loaded_at, self.error = datetime.now(UTC), None
+                print_message("reloaded the configuration")
+            finally:
+                service_manager().ready("the configuration is not used; see the log" if self.error else "reloaded")
+
+    def status(self) -> dict[str, Any]:
+        """Return the time of the last success, and why the last attempt changed nothing, as JSON."""
+        return {"loadedAt": self.loaded_at.isoformat(timespec="seconds"), "error": self.error}

@@ -21,6 +21,7 @@ from bridge.hosting.connection_limits import ConnectionLimits, ConnectionShares
 from bridge.hosting.process import DrainTimes, HostingError, exit_process
 from bridge.hosting.refusals import refusals
 from bridge.hosting.server import BackgroundServer, HttpServer, Service
+from bridge.hosting.service_manager import service_manager
 from bridge.hosting.sockets import _BACKLOG
 from bridge.hosting.unread_responses import UnreadResponses
 from bridge.server.http.probes import Probes
@@ -118,6 +119,8 @@ def serve_app(
                     _config(pages.admin_app, None, ConnectionLimits(), is_debug=is_debug, is_child=True)
                 )
                 await stack.enter_async_context(background.running(pages.admin_sockets, has_status))
+            watching = asyncio.create_task(service_manager().watch())
+            stack.callback(watching.cancel)
             if is_debug or is_child:
                 await stack.enter_async_context(blocks_reported())
             await server.run_until_ended(sockets)
@@ -126,7 +129,7 @@ def serve_app(
         with server.ending.on_signals():
             anyio.run(serve, backend_options={"loop_factory": config.get_loop_factory()})
     except SystemExit as error:
-        raise HostingError("the server did not start") from error
+        raise HostingError(app.why_not_started or "the server did not start") from error
     if server.ending.first == signal.SIGINT:
         raise KeyboardInterrupt
     if server.ending.first == signal.SIGTERM:

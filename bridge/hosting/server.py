@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import uvicorn
 
+from bridge.errors import BridgeError
 from bridge.hosting.process import DrainTimes, ShutdownSignals
+from bridge.hosting.service_manager import service_manager
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from bridge.server.http.app import BridgeApp
@@ -78,6 +80,8 @@ class Service:
     """Context during which the application is served; None for none. A signal also cancels its start."""
     last_act: Callable[[], None] = lambda: None
     """Called before the process ends immediately, from any thread."""
+    reload: Callable[[], Awaitable[None]] | None = None
+    """Reloads the configuration, or raises a `BridgeError`; called on SIGHUP. None if nothing can be reloaded."""
     is_late: bool = False
     """True if other processes already listen, so that this one accepts connections only when it is ready."""
 
@@ -90,7 +94,9 @@ class HttpServer(BackgroundServer):
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self.ending = ShutdownSignals(self._begin_end, self._hurry, service.last_act, service.times)
+        reload = None if service.reload is None else self._begin_reload
+        self.ending = ShutdownSignals(self._begin_end, self._hurry, service.last_act, service.times, reload)
+        self._reloads: set[asyncio.Task[None]] = set()
         self._service, self._app, self._operations = service, service.app, service.operations
         self._stack = AsyncExitStack()
         self._opening: anyio.CancelScope | None = None
@@ -155,6 +161,7 @@ class HttpServer(BackgroundServer):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain and close."""
+        service_manager().stopping()
         if not (self.ending.is_drain and self._operations.has_started):
             self._app.shutdown()
             await super().shutdown(sockets)
@@ -192,6 +199,21 @@ class HttpServer(BackgroundServer):
         self.should_exit = True
         if self._loop is not None and self._opening is not None:
             self._loop.call_soon_threadsafe(self._opening.cancel)
+
+    def _begin_reload(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._start_reload)
+
+    def _start_reload(self) -> None:
+        if self._operations.has_started and not self.should_exit:
+            task = asyncio.get_running_loop().create_task(self._reload())
+            self._reloads.add(task)
+            task.add_done_callback(self._reloads.discard)
+
+    async def _reload(self) -> None:
+        assert self._service.reload is not None
+        with suppress(BridgeError):  # it is logged
+            await self._service.reload()
 
     def _leave(self) -> None:
         self.should_exit = True

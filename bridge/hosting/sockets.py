@@ -39,6 +39,11 @@ def resolve(host: str, port: int) -> list[Address]:
     return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
 
 
+def addresses_of(sockets: Sequence[socket.socket]) -> list[Address]:
+    """Addresses of bound sockets."""
+    return [(each.family, each.getsockname()) for each in sockets]
+
+
 def are_loopback(addresses: Sequence[Address]) -> bool:
     """True if the addresses are reachable only from this machine."""
     return all(ip_address(address[0].partition("%")[0]).is_loopback for _, address in addresses)

@@ -1,5 +1,8 @@
 """Worker processes: a parent binds the sockets, and several children serve, each with its own event loop.
 
+On a reload, new workers start beside the old ones, which drain when all of the new ones serve. If one of the new ones
+cannot start, the others of them are ended, and the old ones go on.
+
 parent ── binds, starts and restarts workers, forwards signals; serves nothing
   ├── worker 1 ─┐
   ├── worker 2 ─┼─ the same command line, sockets and keys
@@ -23,10 +26,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from bridge.hosting.child_process import child_command, require_inheritable_sockets
-from bridge.hosting.process import hangup_signals, print_message
+from bridge.hosting.process import hangup_signals, has_terminal, print_message
+from bridge.hosting.service_manager import service_manager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from bridge.hosting.child_process import InheritedSockets
 
@@ -42,13 +46,21 @@ _MAX_UNREAD_BYTES = 1024 * 1024
 """Maximum bytes that a worker leaves unread; it gets no further updates of resources until it has read them."""
 
 
-def run_workers(count: int, sockets: InheritedSockets, announce: Callable[[int], None], *, has_keys: bool) -> int:
+def run_workers(
+    count: int,
+    sockets: InheritedSockets,
+    announce: Callable[[int], None],
+    *,
+    has_keys: bool,
+    changes: Callable[[], AsyncIterator[object]] | None = None,
+) -> int:
     """Run this command line in several children and restart those that end, until a signal.
 
     Args:
         count: Number of workers.
         sockets: Listening sockets.
         announce: Called when all workers serve, with the number of servers that each of them starts as processes.
+        changes: Returns changes of files that all workers are replaced after; None for none.
         has_keys: True if state keys are configured; otherwise a key is generated for all workers.
 
     Returns:
@@ -59,7 +71,8 @@ def run_workers(count: int, sockets: InheritedSockets, announce: Callable[[int],
         KeyboardInterrupt: SIGINT ended them.
     """
     require_inheritable_sockets("--workers")
-    workers = _Workers(count, sockets, announce, {} if has_keys else {STATE_KEYS: secrets.token_hex(32)})
+    environment = {} if has_keys else {STATE_KEYS: secrets.token_hex(32)}
+    workers = _Workers(count, sockets, announce, environment, changes)
     code = asyncio.run(workers.run())
     if workers.signalled == signal.SIGINT and code == 0:
         raise KeyboardInterrupt
@@ -68,12 +81,22 @@ def run_workers(count: int, sockets: InheritedSockets, announce: Callable[[int],
 
 class _Workers:
     def __init__(
-        self, count: int, sockets: InheritedSockets, announce: Callable[[int], None], environment: dict[str, str]
+        self,
+        count: int,
+        sockets: InheritedSockets,
+        announce: Callable[[int], None],
+        environment: dict[str, str],
+        changes: Callable[[], AsyncIterator[object]] | None,
     ) -> None:
+        self._changes = changes
+        self._reloading: asyncio.Task[None] | None = None
         self.signalled: int | None = None
         """The first signal."""
         self._count, self._sockets, self._announce, self._environment = count, sockets, announce, environment
         self._running: dict[int, _Worker] = {}
+        """The workers by number; without those that start, or drain, during a reload."""
+        self._all: set[_Worker] = set()
+        self._keeping = asyncio.TaskGroup()
         self._unopened = set(range(1, count + 1))
         self._has_opened = asyncio.Event()
         self._ending = asyncio.Event()
@@ -84,20 +107,59 @@ class _Workers:
         for ending in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(ending, self._signalled, ending)
         for hangup in hangup_signals():
-            loop.add_signal_handler(hangup, self._hung_up)
+            loop.add_signal_handler(hangup, self._hung_up if has_terminal() else self.reload)
+        background = [loop.create_task(service_manager().watch())]
+        if self._changes is not None:
+            background.append(loop.create_task(self._follow(self._changes())))
         # One worker starts first, so that an error in the command line is printed once.
-        async with asyncio.TaskGroup() as keeping:
-            keeping.create_task(self._keep(1))
+        async with asyncio.TaskGroup() as self._keeping:
+            self._keeping.create_task(self._keep(1))
             await _either(self._has_opened, self._ending)
             if not self._ending.is_set():
                 for number in range(2, self._count + 1):
-                    keeping.create_task(self._keep(number))
+                    self._keeping.create_task(self._keep(number))
+        for task in background:
+            task.cancel()
         return self._code
+
+    async def _follow(self, changes: AsyncIterator[object]) -> None:
+        async for _ in changes:
+            self.reload()
+
+    def reload(self) -> None:
+        """Replace all workers; a reload that is under way is given up."""
+        if self._ending.is_set() or self._unopened:
+            return
+        if self._reloading is not None:
+            self._reloading.cancel()
+        self._reloading = self._keeping.create_task(self._replace_all())
+
+    async def _replace_all(self) -> None:
+        service_manager().reloading()
+        started: list[_Worker] = []
+        error: str | None = "the changed configuration cannot be served; the previous workers go on"
+        try:
+            print_message("reloading: starting new workers")
+            while len(started) < self._count:
+                started.append(await self._started(len(started) + 1, is_reload=True))
+            if await _all_open(started):
+                error = None
+                for worker in started:
+                    self._running[worker.number].replace_by(worker)
+                print_message("reloaded: the new workers serve, and the previous ones drain")
+        finally:
+            if error is not None:
+                for worker in started:
+                    worker.tell({"end": signal.SIGTERM})
+                print_message(error, "error")
+            for each in self._running.values():
+                each.tell({"reloaded": error})
+            service_manager().ready(error or "reloaded")
 
     def _signalled(self, number: int) -> None:
         if self.signalled is not None:
             self._code = 128 + number
-            for worker in self._running.values():
+            for worker in self._all:
                 worker.process.send_signal(number)
             return
         self.signalled = number
@@ -109,19 +171,22 @@ class _Workers:
 
     def _end(self, number: int) -> None:
         self._ending.set()
+        service_manager().stopping()
         for each in (*self._sockets.sockets, *self._sockets.admin_sockets):
             each.close()  # otherwise connections would wait here
-        for worker in self._running.values():
+        for worker in self._all:
             worker.tell({"end": number})
 
     async def _keep(self, number: int) -> None:
         """Run one worker and restart it when it ends, until the shutdown."""
-        failures = 0
+        failures, following = 0, None
         while not self._ending.is_set():
             started_at = monotonic()
-            worker = await self._started(number)
-            code = await worker.attended(self)
-            del self._running[number]
+            worker = self._running[number] = following or await self._started(number)
+            code, following = await worker.over
+            if following is not None:
+                failures = 0
+                continue
             if self._ending.is_set():
                 # A signal before its handlers are installed ends a worker immediately.
                 if code not in {0, -signal.SIGTERM, -signal.SIGINT, 130}:
@@ -138,10 +203,11 @@ class _Workers:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), delay_seconds)
 
-    async def _started(self, number: int) -> _Worker:
+    async def _started(self, number: int, *, is_reload: bool = False) -> _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
-            inheritance = replace(self._sockets, channel=theirs, is_late=self._has_opened.is_set())
+            is_late = self._has_opened.is_set()
+            inheritance = replace(self._sockets, channel=theirs, is_late=is_late, is_reload=is_reload)
             command, environment = child_command(inheritance, self._environment)
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -150,10 +216,18 @@ class _Workers:
                 start_new_session=True,  # the parent forwards Ctrl-C
             )
         reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES)
-        worker = self._running[number] = _Worker(number, process, reader, writer)
+        worker = _Worker(number, process, reader, writer)
+        self._all.add(worker)
+        self._keeping.create_task(self._attend(worker))
         if self._ending.is_set():
             worker.tell({"end": signal.SIGTERM})
         return worker
+
+    async def _attend(self, worker: _Worker) -> None:
+        try:
+            await worker.attended(self)
+        finally:
+            self._all.discard(worker)
 
     def opened(self, number: int, processes: int) -> None:
         """Record that a worker serves, and the number of servers that it starts as processes."""
@@ -189,6 +263,10 @@ class _Worker:
         self.number = number
         self.process = process
         self.has_opened = False
+        self.opening: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """True once it serves; False if it has ended before."""
+        self.over: asyncio.Future[tuple[int, _Worker | None]] = asyncio.get_running_loop().create_future()
+        """The exit code; or, while it drains, the worker that has replaced it."""
         self._reader = reader
         self._writer = writer
         self._numbers = count()
@@ -198,6 +276,12 @@ class _Worker:
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message; ignored if the worker has ended."""
         self._writer.write(json.dumps(message).encode() + b"\n")
+
+    def replace_by(self, worker: _Worker) -> None:
+        """Drain, since another worker serves instead."""
+        if not self.over.done():
+            self.over.set_result((0, worker))
+        self.tell({"end": signal.SIGTERM})
 
     def tell_update(self, uri: str) -> None:
         """Send the update of a resource, unless the worker has stopped reading."""
@@ -216,8 +300,8 @@ class _Worker:
         finally:
             del self._asked[number]
 
-    async def attended(self, workers: _Workers) -> int:
-        """Read messages until the worker ends; returns its exit code."""
+    async def attended(self, workers: _Workers) -> None:
+        """Read messages until the worker ends."""
         async with asyncio.TaskGroup() as tasks:
             listening = tasks.create_task(self._listen(workers, tasks))
             code = await self.process.wait()
@@ -226,7 +310,10 @@ class _Worker:
             if not answered.done():
                 answered.set_result(None)
         self._writer.close()
-        return code
+        if not self.opening.done():
+            self.opening.set_result(False)
+        if not self.over.done():
+            self.over.set_result((code, None))
 
     async def _listen(self, workers: _Workers, tasks: asyncio.TaskGroup) -> None:
         with suppress(ConnectionError):
@@ -234,6 +321,7 @@ class _Worker:
                 match json.loads(line):
                     case {"say": "opened", "processes": processes}:
                         self.has_opened = True
+                        self.opening.set_result(True)
                         workers.opened(self.number, processes)
                     case {"ask all": topic, "question": question}:
                         tasks.create_task(self._give_answers(workers, topic, question))
@@ -242,9 +330,21 @@ class _Worker:
                     case {"reply": number, "answer": answer} if number in self._asked:
                         if not self._asked[number].done():
                             self._asked[number].set_result(answer)
+                    case {"give": "reload"}:
+                        workers.reload()
 
     async def _give_answers(self, workers: _Workers, topic: str, question: Any) -> None:
         self.tell({"replies": await workers.answers(topic, question)})
+
+
+async def _all_open(workers: list[_Worker]) -> bool:
+    """Wait until all workers serve; False as soon as one has ended before."""
+    waiting = {worker.opening for worker in workers}
+    while waiting:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not all(each.result() for each in done):
+            return False
+    return True
 
 
 async def _either(*events: asyncio.Event) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -275,23 +275,14 @@ class InspectedServer:
 
 def disabled_summary(name: str) -> Json:
     """Summary of a server that is disabled."""
+    unknown = ("transport", "address", "era", "protocolVersion", "info", "error", "awaited")
     return {
         "name": name,
         "state": "disabled",
-        "transport": None,
-        "address": None,
-        "era": None,
-        "protocolVersion": None,
-        "info": None,
-        "error": None,
-        "problems": [],
-        "awaited": None,
+        **dict.fromkeys(unknown),
         "watched": {},
         "changes": [],
-        "tools": [],
-        "resources": [],
-        "templates": [],
-        "prompts": [],
+        **asdict(Offers()),
     }
 
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from bridge import InvocationContext, ServerConfig, ToolBox, UserMessage, tool, tools_from
+from bridge import InvocationContext, ServerConfig, StdioTransport, ToolBox, UserMessage, tool, tools_from
 from bridge.client import ConnectionState, HttpTransport, McpToolProvider, MemoryTransport, ReconnectPolicy, ToolsChange
 from bridge.errors import DefinitionError, ServerUnavailableError
 from bridge.server.server import Server
 from bridge.tools import ToolProviderRequest
 from tests.client.clock import Clock
+from tests.client.conftest import DEADLINE_SECONDS, stdio_config
+from tests.client.connection.test_processes import until
 from tests.client.foreign import ForeignServer
 from tests.client.test_provider import NOWHERE, memory_config, names, provided
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.client.conftest import RemoteServer
+    from tests.client.reports import Reports
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("deadline")]
 
@@ -206,7 +209,7 @@ async def test_of_a_new_configuration_only_what_changed_is_opened_again() -> Non
         await provider.reconfigure([changed, three, one])
         assert names(provider) == ["minus_sub", "foreign_x", "one_add"]
         assert provider.connections["one"] is before["one"]
-        assert before["two"].state is ConnectionState.CLOSED
+        await until(before["two"], ConnectionState.CLOSED)
         await provider.reconfigure([])
         assert names(provider) == []
 
@@ -217,7 +220,39 @@ async def test_tools_that_stay_keep_their_names_while_other_servers_are_replaced
         seen: list[list[str]] = []
         provider.tools.on_change(lambda: seen.append(names(provider)))
         await provider.reconfigure([one, replace(two, timeout_seconds=5)])
-    assert seen == [["one_add"], ["one_add", "two_sub"]]
+        replaced = provider.connections["two"]
+    assert [each for each in seen if each != ["one_add", "two_sub"]] == []
+    assert replaced.config.timeout_seconds == 5
+
+
+async def test_a_call_goes_on_while_its_server_is_replaced(reports: Reports) -> None:
+    config = stdio_config()
+    async with provided(config) as provider, anyio.create_task_group() as tasks:
+        before = provider.connections["served"]
+        tasks.start_soon(before.call_tool, "hold", {"port": reports.port})
+        await reports.wait_for("started")
+        await provider.reconfigure(replace(config, timeout_seconds=5))
+        after = provider.connections["served"]
+        assert after is not before
+        pids = [(await each.call_tool("pid", {}))["structuredContent"]["result"] for each in (before, after)]
+        assert pids[0] != pids[1]
+        tasks.cancel_scope.cancel()
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await until(before, ConnectionState.CLOSED)
+
+
+async def test_a_new_configuration_with_a_required_server_that_is_not_there_changes_nothing() -> None:
+    one, two = memory_config("one", add), memory_config("two", sub)
+    async with provided(one, two) as provider:
+        before = dict(provider.connections)
+        missing = ServerConfig(name="two", transport=StdioTransport("there-is-no-such-command"), required=True)
+        with pytest.raises(ServerUnavailableError, match="command not found"):
+            await provider.reconfigure([memory_config("three", add), missing])
+        with pytest.raises(DefinitionError, match="two servers are named 'two'"):
+            await provider.reconfigure([two, two])
+        assert names(provider) == ["one_add", "two_sub"]
+        assert dict(provider.connections) == before
+        assert await provider.connections["one"].call_tool("add", {"a": 1, "b": 2})
 
 
 async def test_a_server_that_went_away_keeps_its_tools_and_says_that_it_is_not_there(remote: RemoteServer) -> None:

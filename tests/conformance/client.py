@@ -57,7 +57,7 @@ async def main(url: str) -> None:
         handlers = ClientHandlers(elicitation=fill_in, sampling=complete, roots=folders)
         if sys.argv[1] == "gateway":
             context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-            if scenario in GRANTS:
+            if scenario in GRANTS or "client_secret" in context:
                 context["issuer"] = await issuer_of(url)
             entry = gateway.entry(url, scenario, context, protocol=server.protocol)
             served = stack.enter_context(gateway.gateway(entry, context))
@@ -70,6 +70,8 @@ async def main(url: str) -> None:
                 result = await provider.call(name, arguments)
                 sys.stderr.write(f"{name}: {'failed: ' if result.is_error else ''}{result.text}\n")
             await everything_else(provider.connections[server.name])
+            if scenario.startswith("sep-2640-"):
+                await use_skills(provider, loads=not scenario.endswith("no-prefetch"))
 
 
 # --- who it is -------------------------------------------------------------------------------------------------------
@@ -190,6 +192,14 @@ async def everything_else(connection: Connection) -> None:
     if "prompts" in capabilities:
         for prompt in (await connection.request("prompts/list"))["prompts"]:
             await connection.request("prompts/get", {"name": prompt["name"]})
+
+
+async def use_skills(provider: McpToolProvider, *, loads: bool) -> None:
+    """List skills, and load each with all of its files; one that differs from its entry ends the program."""
+    for skill in await provider.skills.list():
+        for file in skill.files or () if loads else ():
+            content = await provider.skills.read(skill, file.uri)
+            sys.stderr.write(f"{file.uri}: {len(content.content)}\n")
 
 
 # --- what is answered ------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
-"""Resources and prompts for the official conformance suite, and all features together."""
+"""Resources, prompts and skills for the official conformance suite, and all features together."""
 
+from pathlib import Path
 from typing import Any
 
 from fixtures import RED_PIXEL, TOOLS  # type: ignore[import-not-found]  # it stands beside this file
@@ -8,6 +9,7 @@ from task_fixtures import TASK_TOOLS  # type: ignore[import-not-found]  # as abo
 from bridge import Content, File, Image, InvocationContext, ResourceBox, prompt, resource, tool
 from bridge.prompts import PromptBox
 from bridge.server import Features
+from bridge.skills import skills_in
 from bridge.tools import Elicitation
 
 
@@ -105,4 +107,5 @@ PROMPTS = PromptBox(
 
 TOOLS.add(test_trigger_prompt_change)
 TOOLS.add(*TASK_TOOLS)
-FEATURES = Features(tools=TOOLS, resources=RESOURCES, prompts=PROMPTS)
+SKILLS = skills_in(Path(__file__).parent / "skills")
+FEATURES = Features(tools=TOOLS, resources=RESOURCES, prompts=PROMPTS, skills=SKILLS)

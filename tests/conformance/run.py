@@ -34,7 +34,18 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 SUITE = "0.2.0-alpha.12"
 NODE_MAJOR = "26"
-REQUIREMENTS = ("2025-11-25", "2026-07-28")
+REQUIREMENTS = ("2025-11-25", "2026-07-28", "extensions")
+"""Requirement sets of revisions, and `EXTENSIONS`."""
+EXTENSIONS = {
+    "server": ("sep-2640-skills-directory", "sep-2640-skills-enumeration", "sep-2640-skills-manifest"),
+    "client": (
+        "sep-2640-client-no-prefetch",
+        "sep-2640-client-verify-digest",
+        "sep-2640-client-verify-size",
+        "sep-2640-client-verify-frontmatter",
+    ),
+}
+"""Scenarios of extensions that are in no requirement set of the suite, by side."""
 WAYS = {"server": ("asyncio", "uvloop", "command", "redis", "gateway"), "client": ("asyncio", "trio", "gateway")}
 """Served by ``bridge serve``: ``command``. With sessions and tasks on Redis, which has to be installed: ``redis``.
 Through a gateway: ``gateway``; its caller has a credential of its own."""
@@ -193,9 +204,13 @@ class Suite:
 
     def run(self, tested: Tested, requirements: str, scenario: str | None = None) -> dict[str, Outcome]:
         """Run all scenarios of a requirement set in one go, or one alone."""
+        if requirements == "extensions" and scenario is None:
+            found = [self.run(tested, requirements, each) for each in EXTENSIONS[tested.side]]
+            return {name: outcome for outcomes in found for name, outcome in outcomes.items()}
         which = ["--requirements", requirements]
         if scenario:
-            which = ["--scenario", scenario, "--spec-version", requirements, "--force"]
+            revision = REQUIREMENTS[1] if requirements == "extensions" else requirements
+            which = ["--scenario", scenario, "--spec-version", revision, "--force"]
         with tempfile.TemporaryDirectory(prefix="conformance-") as results:
             done = subprocess.run(
                 [self.node, self.entry, tested.side, *tested.options, "--output-dir", results, *which],

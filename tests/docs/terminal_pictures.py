@@ -1,4 +1,4 @@
-"""``python -m tests.docs.terminal_pictures``: pictures of commands in a terminal, for docs/command-line."""
+"""``python -m tests.docs.terminal_pictures``: pictures of commands in a terminal, for the documentation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from tests.markdown import Document
 from tests.processes import ROOT
 
 PAGES = ROOT / "docs" / "command-line"
-COLUMNS = 128
+CLIENTS = ROOT / "docs" / "connect"
+COLUMNS, NARROW = 128, 100
+HOME = "/home/ada"
+"""Home folder in pictures."""
 PICTURES = {
     "chat": (
         PAGES / "chat.md",
@@ -27,39 +30,67 @@ PICTURES = {
     ),
     "doctor": (PAGES / "doctor.md", "doctor notes.py"),
     "list": (PAGES / "list.md", "list --full trips.py"),
+    **{
+        name: (CLIENTS / f"{name}.md", f"install tools.py --client {name} --yes")
+        for name in ("claude-desktop", "claude-code", "cursor", "vscode", "gemini-cli", "windsurf")
+    },
+    "goose": (CLIENTS / "goose.md", "install tools.py --client mcp-json --dry-run"),
+    "chatgpt": (CLIENTS / "chatgpt.md", "serve tools.py --transport http --port 8000"),
 }
 """By name: the page with the files of the command, and its arguments."""
 _TIME = re.compile(r"[0-9.]+ m?s\b")
+_PORT = re.compile(r":\d{4,5}/")
 _FONT = re.compile(r"@font-face \{[^}]*\}\s*")
 """Web fonts that Rich refers to, which a picture should not load."""
+
+
+def path_of(name: str) -> Path:
+    """Return the file of a picture."""
+    return PICTURES[name][0].parent / "pictures" / f"{name}.svg"
 
 
 def picture_of(name: str) -> str:
     """Run a command, and return its output as SVG."""
     page, words = PICTURES[name]
-    with tempfile.TemporaryDirectory() as folder, running_chat_api() as model:
+    columns = COLUMNS if page.parent == PAGES else NARROW
+    with tempfile.TemporaryDirectory() as made, running_chat_api() as model:
+        folder = Path(made).resolve()
         model.will_reply({"add": {"a": 1, "b": 2}}, "It is 3.")
-        (Path(folder) / "servers").symlink_to(ROOT / "servers")
+        (folder / "servers").symlink_to(ROOT / "servers")
         for block in Document(page).blocks("python"):
             if block.title is not None:
-                (Path(folder) / block.title).write_text(block.text, encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-m", "bridge", *shlex.split(words)],
+                (folder / block.title).write_text(block.text, encoding="utf-8")
+        arguments = [word if word != "8000" else "0" for word in shlex.split(words)]
+        with subprocess.Popen(
+            [sys.executable, "-m", "bridge", *arguments],
             cwd=folder,
             env=os.environ
-            | {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "PYTHONPATH": str(ROOT)}
-            | {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "a key"},
+            | {"FORCE_COLOR": "1", "COLUMNS": str(columns), "PYTHONPATH": str(ROOT), "HOME": str(folder)}
+            | {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "a key", "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            check=False,  # doctor ends with 1
-        )
-    console = Console(record=True, width=COLUMNS, file=io.StringIO())
-    shown = _TIME.sub("12 ms", done.stdout)
-    console.print(Text.from_ansi(f"$ bridge {words}\n{shown}".rstrip()))
+        ) as process:
+            assert process.stdout is not None
+            if arguments[0] == "serve":
+                output = process.stdout.readline() + process.stdout.readline()
+                process.terminate()
+            else:
+                output = process.stdout.read()
+    for path, shown in ((str(folder), HOME), (sys.executable, f"{HOME}/.venv/bin/python")):
+        output = output.replace(path, shown)
+    console = Console(record=True, width=columns, file=io.StringIO())
+    output = _PORT.sub(":8000/", _TIME.sub("12 ms", output))
+    console.print(Text.from_ansi(f"$ bridge {words}\n{output}".rstrip()))
     return _FONT.sub("", console.export_svg(title="bridge", unique_id=name))
 
 
+def main() -> None:
+    """Write all pictures."""
+    for name in PICTURES:
+        path_of(name).parent.mkdir(exist_ok=True)
+        path_of(name).write_text(picture_of(name), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    for each in PICTURES:
-        (PAGES / "pictures" / f"{each}.svg").write_text(picture_of(each), encoding="utf-8")
+    main()

@@ -62,7 +62,15 @@ def test_a_worker_runs_the_tasks_of_the_standalone_server() -> None:
     assert settings[1].keys() <= read
 
 
-@pytest.mark.parametrize(("file", "name"), [("compose.yaml", "bridge"), ("credentials/compose.yaml", "gateway")])
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("compose.yaml", "bridge"),
+        ("compose.replicas.yaml", "first"),
+        ("compose.replicas.yaml", "second"),
+        ("credentials/compose.yaml", "gateway"),
+    ],
+)
 def test_a_compose_file_is_one(file: str, name: str) -> None:
     judged_by("check-jsonschema", "--builtin-schema", "vendor.compose-spec", str(DEPLOY / file))
     service = yaml.safe_load((DEPLOY / file).read_text(encoding="utf-8"))["services"][name]
@@ -169,8 +177,9 @@ def test_the_unit_of_systemd_is_one(tmp_path: Path) -> None:
     unit = tmp_path / "bridge.service"
     text = (DEPLOY / "bridge.service").read_text(encoding="utf-8")
     unit.write_text(text.replace("/opt/bridge/bin/bridge", str(program)), encoding="utf-8")
+    shutil.copy(DEPLOY / "bridge.socket", tmp_path)
     done = subprocess.run(
-        ["systemd-analyze", "verify", str(unit)],
+        ["systemd-analyze", "verify", str(unit), str(tmp_path / "bridge.socket")],
         capture_output=True,
         text=True,
         timeout=DEADLINE_SECONDS,

@@ -213,7 +213,6 @@ def test_a_target_that_cannot_be_served_is_said_once_with_its_exit_code(run: Run
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--reload",), "--reload and --workers exclude each other"),
         (("--transport", "sse"), "--transport sse needs a single process"),
     ],
 )

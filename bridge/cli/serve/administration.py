@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from bridge.cli.serve.options import ServeOptions
-    from bridge.cli.serve.serving import Serving
+    from bridge.cli.targets.serving import Serving
     from bridge.hosting.child_process import InheritedSockets, WorkerChannel
     from bridge.server.auth import Auth
     from bridge.server.http.app import BridgeApp
@@ -75,8 +75,8 @@ class Administration:
             app=app,
             server=server,
             activity=self.activity,
+            operations=operations,
             restart=serving.restart or _restart_nothing,
-            reload=serving.reconfigure,
             drain_pid=os.getpid() if inheritance is None else os.getppid(),
         )
         self._processes = AdminProcesses(state, actions, worker)

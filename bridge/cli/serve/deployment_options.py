@@ -73,12 +73,10 @@ class ScalingOptions:
         """True if other replicas cannot decrypt the state that clients carry between the rounds of a call."""
         return self.redis_url is not None and self.workers == 1 and not self.state_keys
 
-    def check(self, ctx: click.Context, *, reload: bool, transport: str) -> None:
+    def check(self, ctx: click.Context, *, transport: str) -> None:
         """Check that the options allow several workers."""
         if self.workers == 1:
             return
-        if reload:
-            raise click.UsageError("--reload and --workers exclude each other: leave one out", ctx)
         if transport == "sse":
             raise click.UsageError("--transport sse needs a single process: leave --workers out", ctx)
 

@@ -8,14 +8,15 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.cli.serve.serving import Serving
 from bridge.cli.status import status_as_json
 from bridge.cli.targets.features import in_use
 from bridge.cli.targets.loading import load_features
 from bridge.cli.targets.servers import pinned, servers_of
+from bridge.cli.targets.serving import Serving
 from bridge.cli.targets.target import ConfigTarget
 from bridge.client.connection.processes import DEFAULT_MAX_STARTS, ProcessOptions
 from bridge.client.transports.process import kill_all_children
+from bridge.client.transports.stdio import StdioTransport
 from bridge.errors import DefinitionError, TargetError
 from bridge.gateway import Gateway, merged_servers
 from bridge.gateway.profiles import profiles_of
@@ -69,6 +70,7 @@ def serve_gateway(
         TargetError: A header cannot be forwarded, or a target has no tools.
     """
     profiles: tuple[Profile, ...] | None = None
+    problems: tuple[str, ...] = ()
 
     def read() -> list[ServerConfig]:
         nonlocal profiles
@@ -82,13 +84,22 @@ def serve_gateway(
         )
         found = _profiles_of(configurations, profile)
         if profiles is not None and found != profiles:
-            _logger.warning("the profiles of the configuration have changed; they apply after a restart")
-        profiles = found if profiles is None else profiles
+            raise TargetError("its profiles have changed: restart the server, or serve with --workers, to use them")
+        profiles = found
         return servers
+
+    async def reload_servers() -> None:
+        nonlocal problems
+        servers = read()
+        if new := [each for each in _problems_of(servers) if each not in problems]:
+            raise TargetError("; ".join(new))
+        await gateway.reconfigure(servers)
+        problems = _problems_of(servers)
 
     features = load_features(local) if local else Features()
     try:
         servers = read()
+        problems = _problems_of(servers)
         gateway = Gateway(
             servers,
             local=features,
@@ -105,16 +116,13 @@ def serve_gateway(
     files |= {Path(lock) for lock in (options.pins, *(server.lock for server in servers)) if lock is not None}
     changes = watch_files(files) if reload and files else None
 
-    async def reconfigure() -> None:
-        await gateway.reconfigure(read(), wait=False)
-
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         async with in_use(features), gateway:
             if changes is None:
                 yield
                 return
-            following = asyncio.create_task(apply_changes(changes, reconfigure))
+            following = asyncio.create_task(apply_changes(changes, reload_servers))
             try:
                 yield
             finally:
@@ -130,9 +138,19 @@ def serve_gateway(
         lambda: gateway.has_required,
         tool_listing=next((server.tool_listing for server in servers if server.tool_listing is not None), None),
         restart=gateway.restart,
-        reconfigure=reconfigure if files else None,
+        reload=reload_servers if files else None,
+        problems=problems,
         profiles=profiles or (),
     )
+
+
+def _problems_of(servers: Sequence[ServerConfig]) -> tuple[str, ...]:
+    """Return what makes servers unusable: errors in their entries, and programs that cannot be found."""
+    found = [str(problem) for server in servers for problem in server.transport.problems]
+    programs = {each.name: each.transport for each in servers if isinstance(each.transport, StdioTransport)}
+    missing = {name: transport.missing_program for name, transport in programs.items()}
+    lost = (f"server {name!r}: command not found: {program!r}" for name, program in missing.items() if program)
+    return (*found, *lost)
 
 
 def _process_options(servers: Sequence[ServerConfig], max_starts: int | None, *, reload: bool) -> ProcessOptions:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +13,10 @@ import click
 
 from bridge.cli.install.client_entries import configuration, url_entry
 from bridge.cli.options import typed_options, usage_errors
+from bridge.cli.serve.check import report_check
 from bridge.cli.serve.options import name_of, server_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import set_draining_source, telemetry_enabled
-from bridge.cli.targets.target import FileTarget, OpenApiTarget, split_targets
+from bridge.cli.targets.target import ConfigTarget, FileTarget, OpenApiTarget, split_targets
 from bridge.errors import DefinitionError, TargetError
 from bridge.hosting import reload, serve
 from bridge.hosting import sockets as sockets_module
@@ -22,6 +25,7 @@ from bridge.hosting.child_process import InheritedSockets, WorkerChannel, inheri
 from bridge.hosting.connection_limits import ConnectionLimits
 from bridge.hosting.process import DrainTimes, print_message
 from bridge.hosting.server import Service
+from bridge.hosting.service_manager import service_manager
 from bridge.server.http.host_origin import AllowedHosts
 from bridge.server.http.probes import HealthState
 from bridge.server.results.costs import costs
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
 
     from bridge.cli.serve.administration import Administration
     from bridge.cli.serve.options import ServeOptions
-    from bridge.cli.serve.serving import Serving
+    from bridge.cli.targets.serving import Serving
     from bridge.cli.targets.target import LocalTarget, Target
     from bridge.server.auth import Auth
     from bridge.server.http.app import BridgeApp
@@ -51,10 +55,59 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
     """
     _check_address(ctx, options)
     options.operations.check(ctx)
-    options.scaling.check(ctx, reload=options.reload, transport=options.transport)
+    options.scaling.check(ctx, transport=options.transport)
     options.tasks.check(ctx, is_shared=options.scaling.has_replicas, reload=options.reload)
     options.spill.check(ctx, has_separate_workers=options.scaling.are_sessions_lost)
-    addresses = sockets_module.resolve(options.host, options.port)
+    manager, inheritance = service_manager(), inherited_sockets()
+    addresses = sockets_module.addresses_of(manager.sockets) or sockets_module.resolve(options.host, options.port)
+    auth = _auth_at(ctx, options, addresses)
+    options.limits.limits(ctx)  # report errors before a child is started
+    options.scaling.secrets(ctx)
+    targets = targets_of(ctx, texts, options)
+    name = name_of(targets, options)
+    local, _ = split_targets(targets)
+    if options.check:
+        _serve_here(ctx, targets, options, auth, [], None)
+        return
+    if inheritance is None:
+        warn_unused_options(ctx, options)
+        options.tasks.reach_store()
+        options.scaling.reach_redis()  # at start only; later outages are tolerated
+        if options.scaling.has_private_state_key:
+            print_message(
+                "bridge serve: other replicas cannot decrypt the state that clients carry between the rounds of a "
+                "call; set the same BRIDGE_STATE_KEYS for all replicas"
+            )
+    sockets = manager.sockets or sockets_module.bind(addresses) if inheritance is None else inheritance.sockets
+    workers = options.scaling.workers
+    if inheritance is not None or not ((options.reload and local) or workers > 1):
+        _serve_here(ctx, targets, options, auth, sockets, inheritance)
+        return
+    admin = manager.admin_sockets or admin_sockets(options.operations.admin_host, options.operations.admin_port)
+    inheritance = InheritedSockets(sockets=sockets, admin_sockets=admin)
+    if workers == 1:
+        reload.run_with_reload(sorted(_directories_of_all(local)), inheritance)
+        return
+
+    def announce(processes: int) -> None:
+        _announce(name, sockets, options)
+        print_message(options.scaling.missing_features())
+        if processes:
+            print_message(options.scaling.number_of_processes(processes))
+        manager.ready(f"{workers} workers serve")
+
+    from bridge.hosting.workers import run_workers  # noqa: PLC0415 - only with several workers
+
+    changes = None
+    if options.reload:
+        files = {target.path for target in targets if isinstance(target, ConfigTarget)}
+        changes = partial(reload.watch_all, files, _directories_of_all(local))
+    has_keys = bool(options.scaling.state_keys)
+    ctx.exit(run_workers(workers, inheritance, announce, has_keys=has_keys, changes=changes))
+
+
+def _auth_at(ctx: click.Context, options: ServeOptions, addresses: Sequence[sockets_module.Address]) -> Auth | None:
+    """Return the authentication; without it, the addresses must not be reachable from other machines."""
     auth = options.auth.auth(ctx)
     if auth is not None and options.no_auth:
         raise click.UsageError("--no-auth and keys or issuers exclude each other: leave one out", ctx)
@@ -65,42 +118,7 @@ def serve_http(ctx: click.Context, texts: tuple[str, ...], options: ServeOptions
             "or listen on 127.0.0.1",
             ctx,
         )
-    options.limits.limits(ctx)  # report errors before a child is started
-    options.scaling.secrets(ctx)
-    targets = targets_of(ctx, texts, options)
-    name = name_of(targets, options)
-    local, _ = split_targets(targets)
-    inheritance = inherited_sockets()
-    if inheritance is None:
-        warn_unused_options(ctx, options)
-        options.tasks.reach_store()
-        options.scaling.reach_redis()  # at start only; later outages are tolerated
-        if options.scaling.has_private_state_key:
-            print_message(
-                "bridge serve: other replicas cannot decrypt the state that clients carry between the rounds of a "
-                "call; set the same BRIDGE_STATE_KEYS for all replicas"
-            )
-    sockets = sockets_module.bind(addresses) if inheritance is None else inheritance.sockets
-    workers = options.scaling.workers
-    if inheritance is not None or not ((options.reload and local) or workers > 1):
-        _serve_here(ctx, targets, options, auth, sockets, inheritance)
-        return
-    admin = admin_sockets(options.operations.admin_host, options.operations.admin_port)
-    inheritance = InheritedSockets(sockets=sockets, admin_sockets=admin)
-    if workers == 1:
-        directories = sorted({directory for target in local for directory in _directories_of(target)})
-        reload.run_with_reload(directories, inheritance)
-        return
-
-    def announce(processes: int) -> None:
-        _announce(name, sockets, options)
-        print_message(options.scaling.missing_features())
-        if processes:
-            print_message(options.scaling.number_of_processes(processes))
-
-    from bridge.hosting.workers import run_workers  # noqa: PLC0415 - only with several workers
-
-    ctx.exit(run_workers(workers, inheritance, announce, has_keys=bool(options.scaling.state_keys)))
+    return auth
 
 
 def _check_address(ctx: click.Context, options: ServeOptions) -> None:
@@ -134,6 +152,24 @@ def _announce_servers(servers: Sequence[Mapping[str, Any]]) -> None:
         print_message(f"{len(ready)} of {len(servers)} servers are ready, with {tools}")
 
 
+def _loaded(
+    ctx: click.Context, targets: list[Target], options: ServeOptions, inheritance: InheritedSockets | None
+) -> Serving:
+    """Load what is served.
+
+    Raises:
+        TargetError: This process is to replace another one, and its configuration has problems.
+    """
+    is_worker = inheritance is not None and inheritance.channel is not None
+    followed = replace(options, reload=False) if is_worker else options  # all workers are replaced together
+    serving = serving_of(targets, followed, options.scaling.secrets(ctx))
+    if inheritance is not None and inheritance.is_reload and serving.problems:
+        raise TargetError("; ".join(serving.problems))
+    if serving.features.pages is not None:
+        _check_public_url(ctx, options)
+    return serving
+
+
 def _serve_here(
     ctx: click.Context,
     targets: list[Target],
@@ -142,9 +178,7 @@ def _serve_here(
     sockets: list[socket.socket],
     inheritance: InheritedSockets | None,
 ) -> None:
-    serving = serving_of(targets, options, options.scaling.secrets(ctx))
-    if serving.features.pages is not None:
-        _check_public_url(ctx, options)
+    serving = _loaded(ctx, targets, options, inheritance)
     name = name_of(targets, options, serving)
     from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - after errors of the targets
 
@@ -155,16 +189,20 @@ def _serve_here(
         has_limited_callers = auth is not None and auth.has_limits
         secrets = options.scaling.secrets(ctx)
         server = server_of(ctx, serving, name, options, secrets, has_limited_callers=has_limited_callers)
-        operations = _health_of(serving, server, has_teams=has_teams)
+        operations = _operations(serving, server, has_teams=has_teams)
         metrics = None if watched.metrics is None else watched.metrics.text
         worker = None
         if inheritance is not None and inheritance.channel is not None:
             worker = WorkerChannel(inheritance.channel, lambda: operations.is_draining, metrics)
             metrics = None if metrics is None else worker.text
+            operations.reload = worker.reload
             if options.scaling.redis_url is None:  # which shares them with all replicas
                 worker.share_updates(server)
         with usage_errors(ctx, ValueError), usage_errors(ctx, DefinitionError):
             app = _app(server, options, auth, serving.profiles)
+            if options.check:
+                report_check(ctx, serving, server)
+                return
             parts = (name, app, server, serving, operations)
             admin = None if administration is None else administration.app(*parts, auth, inheritance, worker)
             pages = admin_pages(
@@ -177,7 +215,7 @@ def _serve_here(
                 is_open=options.no_auth,
                 metrics=metrics,
                 auth=auth,
-                inheritance=inheritance,
+                sockets=(inheritance or service_manager()).admin_sockets,
                 admin=admin,
             )
         unmatched = None if serving.lifespan is None else app.unmatched_names
@@ -193,6 +231,7 @@ def _serve_here(
             if worker is None:
                 _announce(name, sockets, options, serving.profiles)
                 _announce_servers(serving.servers())
+                service_manager().ready("serving")
             else:
                 worker.opened(sum(server["transport"] == "stdio" for server in serving.servers()))
             if unmatched is not None:
@@ -205,6 +244,7 @@ def _serve_here(
             times=DrainTimes(delay_seconds=chosen.drain_delay, timeout_seconds=chosen.drain_timeout),
             lifespan=with_unmatched_warnings(server, serving.lifespan),
             last_act=watched.closed_before(serving.last_act),
+            reload=operations.reload if worker is None else None,
             is_late=inheritance is not None and inheritance.is_late,
         )
         limits = ConnectionLimits(
@@ -214,12 +254,15 @@ def _serve_here(
         serve.serve_app(service, sockets, pages, limits, is_debug=is_debug, is_child=is_child)
 
 
-def _health_of(serving: Serving, server: Server, *, has_teams: bool) -> HealthState:
+def _operations(serving: Serving, server: Server, *, has_teams: bool) -> HealthState:
     """Return the state that the admin pages show."""
     operations = HealthState(servers=serving.servers, has_required=serving.has_required, is_held=True)
     operations.costs = lambda: costs(server)
     if has_teams and (observer := current.observer()) is not None:
         operations.teams = observer.teams
+    if serving.reload is not None:
+        reloading = reload.Reloading(serving.reload)
+        operations.reload, operations.configuration = reloading, reloading.status
     set_draining_source(lambda: operations.is_draining)
     return operations
 
@@ -267,6 +310,10 @@ def _app(server: Server, options: ServeOptions, auth: Auth | None, profiles: Seq
         auth=auth,
         profiles=profiles,
     )
+
+
+def _directories_of_all(targets: Iterable[LocalTarget]) -> set[str]:
+    return {directory for target in targets for directory in _directories_of(target)}
 
 
 def _directories_of(target: LocalTarget) -> list[str]:

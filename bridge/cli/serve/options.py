@@ -21,13 +21,13 @@ from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.credential_options import CredentialOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
 from bridge.cli.serve.limits_options import LimitsOptions
-from bridge.cli.serve.serving import Serving
 from bridge.cli.serve.spill_options import SpillOptions
 from bridge.cli.serve.task_options import TaskServeOptions
 from bridge.cli.serve.telemetry_options import TelemetryOptions
 from bridge.cli.serve.tool_search_options import ToolSearchOptions
 from bridge.cli.targets.loading import load_features, server_in, version_of
 from bridge.cli.targets.openapi import lifespan_of
+from bridge.cli.targets.serving import Serving
 from bridge.cli.targets.target import existing_targets, given_targets, split_targets
 from bridge.errors import DefinitionError, TargetError
 from bridge.hosting.process import print_message
@@ -98,6 +98,10 @@ class ServeOptions:
     reload: bool = setting(
         is_flag=True,
         help="Apply changes of files: configurations are reloaded; over HTTP, Python files near a target are reloaded.",
+    )
+    check: bool = setting(
+        is_flag=True,
+        help="Check options, targets and configurations, start nothing, and exit: with 0 if they can be served.",
     )
     forward_headers: tuple[str, ...] = texts_setting(
         help="Headers of a caller to forward to servers with URLs, except credentials. Repeatable.", heading=_SERVERS

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.cli.install.client_entries import configuration, redacted, serving_entry
 from bridge.cli.options import typed_options
 from bridge.cli.serve.auth_options import AuthOptions
+from bridge.cli.serve.check import report_check
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
 from bridge.cli.serve.options import name_of, server_of, serving_of, targets_of, warn_unused_options
 from bridge.cli.serve.telemetry_options import telemetry_enabled
@@ -86,6 +87,9 @@ def serve_stdio(ctx: click.Context, texts: tuple[str, ...], options: ServeOption
     arguments += [f"--instructions={options.instructions}"] if options.instructions else []
     arguments += [f"--page-size={options.page_size}"] if options.page_size else []
     arguments += [f"--profile={options.profile}"] if options.profile else []
+    if options.check:
+        report_check(ctx, serving, server_of(ctx, serving, name, options))
+        return
     print_message(f"serving {name} over stdio; for a client's configuration:")
     print_message(configuration(name, serving_entry([*map(redacted, targets)], arguments)))
     if is_typed:

@@ -235,14 +235,15 @@ def _usable_server(
     for key in normalized.written:
         if key in unused:
             reader.warning(f"has no effect with {transport.address_key!r}, ignored", key)
-    if entry.idle_seconds is not None and entry.start != "lazy":
-        reader.warning('has no effect without "start": "lazy"', "idleSeconds")
+    if entry.idle_seconds is not None and entry.start != "lazy" and entry.process_per is None:
+        reader.warning('has no effect without "start": "lazy" or "processPer": "caller"', "idleSeconds")
     lock, pins = locks.held(entry, reader)
     given = without_none(
         timeout_seconds=entry.timeout,
         connect_timeout_seconds=entry.connect_timeout_seconds,
         connect_wait_seconds=entry.connect_wait_seconds,
-        start=None if transport is not StdioTransport else entry.start,
+        start=entry.start if transport.is_process else None,
+        process_per=entry.process_per if transport.is_process else None,
         idle_seconds=entry.idle_seconds,
         required=entry.required,
         trusted=entry.trusted,

@@ -121,6 +121,19 @@ class ServerEntry(BaseModel):
         default=None,
         description="Seconds without calls after which a program started when needed is ended; 300 by default.",
     )
+    max_memory_mib: int | None = Field(
+        default=None, gt=0, description="Maximum MiB of memory of the program, and of its children."
+    )
+    max_cpus: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="Maximum CPUs of the program and its children; if the service manager delegates a control group.",
+    )
+    max_cpu_seconds: int | None = Field(
+        default=None, gt=0, description="Seconds of CPU time after which the program is killed, and started again."
+    )
+    process_per: Literal["caller"] | None = Field(
+        default=None, description="Start the program for each caller of a gateway, instead of one for all of them."
+    )
     required: bool | None = Field(default=None, description="Fail at startup if this server is unavailable.")
     trusted: bool | None = Field(
         default=None,

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bridge.client.auth.grants import PerCaller
 from bridge.client.config.document import EXTENSION_RULE
+from bridge.client.transports.transport import Transport
 from bridge.errors import ConfigError, DefinitionError
+from bridge.tools.annotated_checks import check_fields
+from bridge.tools.checks import require_type
 from bridge.wire.extension import EXTENSION_PATTERN, TASKS
 
 if TYPE_CHECKING:
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
 
     from bridge.client.config.profiles import ProfileEntry
     from bridge.client.pins import ServerPins
-    from bridge.client.transports.transport import Transport
     from bridge.types import Json
 
 ProtocolPin: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
@@ -56,7 +58,11 @@ class ServerConfig:
     """``lazy`` if the server's process is started for the first call, and ended after `idle_seconds`; its lists are
     those of the last time. A server that was never listed is started once to list it."""
     idle_seconds: float = DEFAULT_IDLE_SECONDS
-    """Seconds without calls after which the process of a lazily started server is ended, at most twice as many."""
+    """Seconds without calls after which the process of a lazily started server, or of a caller, is ended, at most
+    twice as many."""
+    process_per: Literal["caller"] | None = None
+    """``caller`` if a gateway starts a process for each of its callers, which is ended after `idle_seconds` without
+    calls; callers without an identity share one. None for one process."""
     required: bool = False
     """True if startup fails without this server."""
     trusted: bool = False
@@ -104,13 +110,17 @@ class ServerConfig:
     """The lock file in the configuration; None for none."""
 
     def __post_init__(self) -> None:
-        """Check the identifiers of extensions.
+        """Check the types, and the identifiers of extensions.
 
         Raises:
-            DefinitionError: One is malformed, or is that of tasks; or only processes can be started lazily.
+            DefinitionError: A value has the wrong type, or an identifier is malformed, or is that of tasks; or only
+                processes can be started lazily.
         """
-        if self.start == "lazy" and not self.transport.is_process:
-            raise DefinitionError(f"server {self.name!r}: start='lazy' needs a command to start")
+        check_fields(self, may_be_zero=("connect_wait_seconds",))
+        require_type(self.transport, Transport, "transport of ServerConfig", "a transport, such as HttpTransport(…)")
+        if (self.start == "lazy" or self.process_per is not None) and not self.transport.is_process:
+            name = "start='lazy'" if self.start == "lazy" else "process_per='caller'"
+            raise DefinitionError(f"server {self.name!r}: {name} needs a command to start")
         for identifier in self.extensions:
             if not is_configurable_extension(identifier):
                 raise DefinitionError(f"server {self.name!r}, extension {identifier!r}: extensions {EXTENSION_RULE}")

@@ -57,20 +57,20 @@ class Connection:
 
     Args:
         config: The server: its transport and settings.
+        processes: What child processes share with those of other connections; None for nothing.
         handlers: Handlers of server requests; None for none.
         reconnect: Reconnection delays and health checks.
         auth: Authentication of HTTP requests; None to use the configuration.
-        processes: What child processes share with those of other connections; None for nothing.
     """
 
     def __init__(
         self,
         config: ServerConfig,
+        processes: Processes | None = None,
         *,
         handlers: ClientHandlers | None = None,
         reconnect: ReconnectPolicy | None = None,
         auth: httpx2.Auth | None = None,
-        processes: Processes | None = None,
     ) -> None:
         self.config = config
         self._processes = processes or Processes()
@@ -139,6 +139,11 @@ class Connection:
     def state(self) -> ConnectionState:
         """Current state."""
         return self._events.state
+
+    @property
+    def is_busy(self) -> bool:
+        """True while calls run, or wait for the server."""
+        return self._supervisor is not None and self._supervisor.is_busy
 
     @property
     def last_error(self) -> ServerError | None:
@@ -225,14 +230,7 @@ class Connection:
         self._events.wanted.unwatch(uri)
 
     def on_message(self, listener: Callable[[MessageDirection, str], None]) -> Callable[[], None]:
-        """Register a listener for the JSON-RPC messages of sessions that are opened from now on.
-
-        Args:
-            listener: Called in the event loop with the direction and the message as JSON; its exceptions are logged.
-
-        Returns:
-            A function that removes the listener.
-        """
+        """Call a listener with direction and JSON of each message of sessions opened from now on, as `on_state`."""
         return self._events.message_listeners.add(listener)
 
     async def list_tools(self) -> ToolListing:

@@ -6,6 +6,7 @@ So its items are validated in batches.
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,11 @@ from bridge.wire.tools import object_schema
 if TYPE_CHECKING:
     from bridge.client.connection.list_methods import ListMethod
     from bridge.client.connection.session import Session
+    from bridge.client.connection.status import ConnectionEvents
     from bridge.protocol.param_headers import HeaderNames
     from bridge.types import Json
+
+_logger = logging.getLogger("bridge.client")
 
 MAX_PAGES = 10_000
 """Maximum pages of a list."""
@@ -82,6 +86,21 @@ async def list_all_pages(
         f"its list of {method.noun}s does not end: the page after {cursor!r} repeats its cursor, "
         "or there are too many pages"
     )
+
+
+async def list_again(session: Session, events: ConnectionEvents, server: str) -> None:
+    """List the tools of a new session, and notify listeners if they differ from those of the last one."""
+    if events.tools is None:
+        return
+    try:
+        tools = (await list_all_pages(session)).items
+    except Exception as error:  # noqa: BLE001 - listeners will list the tools and get the error
+        _logger.debug("server %r: the tools cannot be listed again: %r", server, error)
+        events.list_listeners["tools"].notify()
+        return
+    if tools != events.tools:
+        events.tools = tools
+        events.list_listeners["tools"].notify()
 
 
 class _Items:

@@ -18,7 +18,7 @@ import anyio
 from bridge.client.connection.failures import ErrorTranslator, is_refusal
 from bridge.client.connection.handshake import open_session
 from bridge.client.connection.health import HealthMonitor, until_unused
-from bridge.client.connection.listing import list_all_pages
+from bridge.client.connection.listing import list_again
 from bridge.client.connection.processes import CIRCUIT_FAILURES, Circuit, no_start
 from bridge.client.connection.running_call import Deadlines
 from bridge.client.connection.session import Session
@@ -107,6 +107,11 @@ class Supervisor:
         return self._stopping.is_set()
 
     @property
+    def is_busy(self) -> bool:
+        """True while calls run, or wait for a session."""
+        return bool(self._waiters or self._finishing or (self.session is not None and self.session.has_calls))
+
+    @property
     def ready_session(self) -> Session | None:
         """The session, if it can be used immediately."""
         return self.session if self.session is not None and not self.session.ended.is_set() else None
@@ -168,21 +173,6 @@ class Supervisor:
         if self.receiver is not None:
             with anyio.move_on_after(seconds):
                 await self.receiver.settled()
-
-    async def _relist(self, session: Session) -> None:
-        """List the tools after a reconnection, and notify listeners if they differ."""
-        events = self.events
-        if events.tools is None:
-            return
-        try:
-            tools = (await list_all_pages(session)).items
-        except Exception as error:  # noqa: BLE001 - listeners will list the tools and get the error
-            _logger.debug("server %r: the tools cannot be listed again: %r", self.config.name, error)
-            events.list_listeners["tools"].notify()
-            return
-        if tools != events.tools:
-            events.tools = tools
-            events.list_listeners["tools"].notify()
 
     def _notify(self) -> None:
         self._changed.set()
@@ -336,7 +326,7 @@ class Supervisor:
 
     async def _ready(self, session: Session) -> ChangeReceiver:
         if self.connects or self.definitions:
-            await self._relist(session)
+            await list_again(session, self.events, self.config.name)
             session.answers = session.usage.upkeep = 0  # so far, only listings
         session.usage.notes_tasks = self.definitions is not None
         self._is_waking = False

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
 
+from bridge.client.transports.process_limits import NO_LIMITS, ProcessLimits, limited
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
@@ -246,6 +248,7 @@ async def child_process(
     environment: Mapping[str, str],
     cwd: str | None,
     scrub: Callable[[str], str],
+    limits: ProcessLimits = NO_LIMITS,
 ) -> AsyncIterator[ChildProcess]:
     """Start a server as a child process in this block; afterwards it has ended with all descendants.
 
@@ -254,21 +257,22 @@ async def child_process(
     Raises:
         OSError: It cannot be started.
     """
-    with anyio.CancelScope(shield=True):  # a cancelled start would leave an unknown child
-        process = await anyio.open_process(command, env=environment, cwd=cwd, start_new_session=True)
-        _watchdog.add(process.pid)
-        child = ChildProcess(process, name, scrub)
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(child.read_stderr)
-            try:
-                yield child
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await child.end()
-                tasks.cancel_scope.cancel()
-    finally:
-        child.kill()  # if the shielded end was interrupted
+    with limited(command, limits, name, environment) as words:
+        with anyio.CancelScope(shield=True):  # a cancelled start would leave an unknown child
+            process = await anyio.open_process(words, env=environment, cwd=cwd, start_new_session=True)
+            _watchdog.add(process.pid)
+            child = ChildProcess(process, name, scrub)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(child.read_stderr)
+                try:
+                    yield child
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await child.end()
+                    tasks.cancel_scope.cancel()
+        finally:
+            child.kill()  # if the shielded end was interrupted
 
 
 async def _close(stream: ByteSendStream | ByteReceiveStream) -> None:

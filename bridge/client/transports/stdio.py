@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import anyio
 
 from bridge.client.transports.link import Cause, Link, TransportFailedError
+from bridge.client.transports.process_limits import NO_LIMITS, ProcessLimits
 from bridge.client.transports.transport import Transport, secrets_of
 from bridge.protocol.peer import PeerLostError
 from bridge.redaction import HIDDEN, redact_command, scrub
+from bridge.tools.annotated_checks import check_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -44,6 +46,8 @@ class StdioTransport(Transport):
     """The child's working directory; None for this process's."""
     inherit_env: InheritEnvironment = "minimal"
     """Environment variables that the child inherits."""
+    limits: ProcessLimits = NO_LIMITS
+    """Limits of the child."""
     shown: str | None = field(default=None, compare=False)
     """The redacted command line, if it is known better than by heuristics; see `redacted`."""
     expanded: tuple[str, ...] = field(default=(), compare=False)
@@ -54,8 +58,14 @@ class StdioTransport(Transport):
     address_key: ClassVar[str] = "command"
     entry_types: ClassVar[frozenset[str]] = frozenset({"stdio"})
     entry_keys: ClassVar[frozenset[str]] = frozenset(
-        {"args", "env", "envFile", "cwd", "inheritEnv", "start", "idleSeconds"}
+        {
+            *("args", "env", "envFile", "cwd", "inheritEnv", "start", "idleSeconds"),
+            *("maxMemoryMib", "maxCpus", "maxCpuSeconds", "processPer"),
+        }
     )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @classmethod
     def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:
@@ -75,6 +85,9 @@ class StdioTransport(Transport):
             env=_environment(entry, reader),
             cwd=cwd,
             inherit_env=tuple(inherited) if isinstance(inherited, list) else inherited,
+            limits=ProcessLimits(
+                memory_mib=entry.max_memory_mib, cpus=entry.max_cpus, cpu_seconds=entry.max_cpu_seconds
+            ),
             shown=redact_command([command.shown, *(arg.shown for arg in args)]).shown,
             expanded=secrets_of(command, *args),
         )
@@ -83,6 +96,15 @@ class StdioTransport(Transport):
     def kind(self) -> str:
         """Kind of the link."""
         return StdioLink.kind
+
+    @property
+    def missing_program(self) -> str | None:
+        """The program, if it is a name that is not in the ``PATH`` of the child; None otherwise."""
+        from bridge.client.transports.process import child_environment  # noqa: PLC0415 - only when a session is opened
+
+        path = child_environment(self.inherit_env, self.env).get("PATH")
+        is_name = Path(self.command).name == self.command
+        return self.command if is_name and shutil.which(self.command, path=path) is None else None
 
     def redacted(self) -> str:
         """The command line without secrets."""
@@ -133,6 +155,7 @@ class StdioLink(Link):
             environment=child_environment(transport.inherit_env, transport.env),
             cwd=transport.cwd,
             scrub=transport.scrub,
+            limits=transport.limits,
         )
         async with AsyncExitStack() as stack:
             try:
@@ -199,12 +222,16 @@ class StdioLink(Link):
             return Cause(
                 "it ended before the handshake", "it runs no server: serve a file of tools by bridge serve FILE"
             )
-        return Cause("it ended before the handshake", "run the command by hand to see its output")
+        limits = self._transport.limits
+        limited = f", and raise one of its limits ({limits}) if it has reached that" if limits else ""
+        return Cause("it ended before the handshake", f"run the command by hand to see its output{limited}")
 
     def explain_loss(self) -> Cause:
         """Explain the end of the child."""
         ended = "ended" if self.exit_code is not None else "closed its output"
-        return Cause(f"the server's process has {ended}")
+        limits = self._transport.limits
+        hint = f"if it has reached one of its limits ({limits}), raise that" if limits and self.exit_code else None
+        return Cause(f"the server's process has {ended}", hint)
 
 
 def _cause_of_start(error: OSError, transport: StdioTransport) -> Cause:

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.redis import connection_errors, is_outage, response_errors
+from bridge.redis import connection_errors, is_outage, refuse_cluster, response_errors
 from bridge.text import clip
 
 if TYPE_CHECKING:
@@ -151,7 +151,13 @@ class Replica:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Context in which this replica sends heartbeats and receives messages."""
+        """Context in which this replica sends heartbeats and receives messages.
+
+        Raises:
+            RedisUnreachableError: Redis is a node of a cluster.
+        """
+        with anyio.move_on_after(MAX_WAIT_SECONDS):
+            await refuse_cluster(self.redis)
         self._began_at = monotonic()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_heartbeats)

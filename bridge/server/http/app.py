@@ -42,6 +42,8 @@ from bridge.server.observed import dispatch_of
 from bridge.server.running_calls import Drain
 from bridge.server.server import Server
 from bridge.server.tasks.lifespan import running_tasks
+from bridge.tools.annotated_checks import checked
+from bridge.tools.lifespan import why_not_opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 _NAME, _PATH = "bridge", "/mcp"
 
 
+@checked()
 def http_app(
     tools: object,
     *,
@@ -111,18 +114,13 @@ def http_app(
         `bridge.server.running_calls.Drain`). Both are in the app's ``state``, too.
 
     Raises:
-        DefinitionError: ``tools`` contains no tool, or ``auth`` cannot verify a credential.
+        DefinitionError: ``tools`` contains no tool, or ``auth`` cannot verify a credential, or an argument has the
+            wrong type or is too small.
         MissingExtraError: ``redis_url`` is given, and the package ``redis`` is not installed.
         ValueError: Neither transport is enabled, SSE is combined with ``stateless``, an argument is given that nothing
-            uses, or a path, host, origin or limit is invalid.
+            uses, or a path, host or origin is invalid.
     """
     _check_transports(path, sse=sse, streamable=streamable, stateless=stateless, is_shared=redis_url is not None)
-    if max_request_bytes < 1:
-        raise ValueError(f"max_request_bytes must be at least 1, not {max_request_bytes!r}")
-    if max_sessions < 1:
-        raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
-    if session_idle_seconds is not None and not session_idle_seconds > 0:
-        raise ValueError(f"session_idle_seconds must be positive, or None, not {session_idle_seconds!r}")
     server = tools if isinstance(tools, Server) else Server(tools, name=_NAME)
     bodies = shares_of_bodies(max_request_bytes)
     served = served_at(
@@ -178,6 +176,8 @@ class BridgeApp(Starlette):
     """The app that `http_app` makes. ``state.shutdown`` and ``state.drain`` are `shutdown` and `drain`."""
 
     _is_running = False
+    why_not_started: str | None = None
+    """The reason, once a lifespan could not be opened."""
 
     def __init__(
         self,
@@ -328,10 +328,14 @@ class BridgeApp(Starlette):
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(lifespans_open(self._server.features, self._server.lifespan))
-            for needed in {route.lifespan for route in self.own_routes}:
-                if needed is not None:
-                    await stack.enter_async_context(needed.opened())
+            try:
+                await stack.enter_async_context(lifespans_open(self._server.features, self._server.lifespan))
+                for needed in {route.lifespan for route in self.own_routes}:
+                    if needed is not None:
+                        await stack.enter_async_context(needed.opened())
+            except Exception as error:
+                self.why_not_started = why_not_opened(error)
+                raise
             for cluster in [each.cluster for each in self.served if each.cluster is not None]:
                 if not runs_on_asyncio():
                     raise DefinitionError(

@@ -18,7 +18,7 @@ from bridge.server.http.pages import is_below
 from bridge.server.http.responses import NO_STORE, send_error, send_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -71,6 +71,10 @@ class HealthState:
         """Returns what models have to read, for `status`; set once there is a server."""
         self.teams: Callable[[], Mapping[str, Any]] | None = None
         """Returns what each team has called, for `status`; None if no caller has a team."""
+        self.configuration: Callable[[], Mapping[str, Any]] | None = None
+        """Returns when the configuration was loaded, and why the last reload failed; None if it cannot be reloaded."""
+        self.reload: Callable[[], Awaitable[None]] | None = None
+        """Reloads the configuration, or raises a `bridge.errors.BridgeError`; None if it cannot be reloaded."""
         self._has_required = has_required
         self._is_held = is_held
         self._settled = Event()
@@ -137,7 +141,8 @@ class HealthState:
     def status(self) -> dict[str, Any]:
         """Return readiness, the reasons against it, the state of each server, and its costs, as JSON."""
         teams = {} if self.teams is None else {"teams": self.teams()}
-        return self.readiness() | {"servers": list(self._servers()), **self.costs(), **teams}
+        loaded = {} if self.configuration is None else {"configuration": self.configuration()}
+        return self.readiness() | {"servers": list(self._servers()), **self.costs(), **teams, **loaded}
 
 
 class StatusPage:

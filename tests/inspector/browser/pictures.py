@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect, sync_playwright
 
-from tests.inspector.browser.conftest import call, choose, inspected, launched, signed_in
+from tests.inspector.browser.conftest import call, choose, inspected, launched, show_app, signed_in
+from tests.inspector.browser.tour import take_tour
 from tests.inspector.conftest import TRAVEL
 from tests.processes import ROOT
 
@@ -118,7 +119,7 @@ def take_app(page: Page) -> None:
     """An app that asks to call a tool."""
     choose(page, "board")
     page.get_by_label("station").fill("Rome")
-    call(page, "board").get_by_role("button", name="App", exact=True).click()
+    show_app(call(page, "board"))
     app = page.frame_locator("iframe")
     expect(app.locator("#result")).to_have_text('{"departures":4}')
     app.get_by_role("button", name="Refresh").click()
@@ -140,6 +141,7 @@ def main() -> None:
             take_traffic(page)
         with inspected(BOARD) as boards, shown(browser, boards) as page:
             take_app(page)
+        take_tour(browser)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
+from bridge.inspector.servers import disabled_summary
 from tests.inspector.browser.conftest import call, choose, inspected, opened, signed_in
 from tests.inspector.conftest import TRAVEL
 from tests.models import openai_wire
@@ -387,9 +388,9 @@ def test_an_event_that_cannot_be_shown_leaves_the_page_alive(browser: Browser, t
     page.route("**/events", lambda route: route.fulfill(content_type="text/event-stream", body=EVENTS))
     page.goto(travel.partition("?")[0])
     expect(page.get_by_role("alert")).to_contain_text("An event (server) of the inspector cannot be shown")
-    expect(page.get_by_text("later")).to_be_visible()
+    expect(page.get_by_role("link", name="later", exact=True)).to_be_visible()
     context.close()
 
 
-EMPTY = {"state": "ready", "tools": [], "resources": [], "templates": [], "prompts": [], "problems": []}
-EVENTS = f"event: server\ndata: {{NaN}}\n\nevent: server\ndata: {json.dumps({'name': 'later', **EMPTY})}\n\n"
+LATER = json.dumps({**disabled_summary("later"), "state": "ready"})
+EVENTS = f"event: server\ndata: {{NaN}}\n\nevent: server\ndata: {LATER}\n\n"

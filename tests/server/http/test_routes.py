@@ -273,7 +273,7 @@ def test_a_path_of_an_operational_page_is_refused(path: str) -> None:
             is_open=True,
             metrics=None,
             auth=None,
-            inheritance=None,
+            sockets=[],
         )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import anyio
+import anyio.from_thread
 import pytest
 from redis import Redis
 
@@ -17,7 +19,8 @@ from bridge.server.tasks.options import TaskOptions
 from bridge.server.tasks.shared import claimed_task, redis_store
 from bridge.server.tasks.shared.redis_store import RedisTaskStore
 from bridge.server.tasks.shared.shared_tasks import SharedTasks
-from tests.redis_server import RedisServer, redis_server
+from tests.client.proxy import Proxy
+from tests.redis_server import REDIS, VALKEY, RedisServer, redis_server
 from tests.server import http_server
 from tests.server.tasks.client import TaskClient
 
@@ -185,3 +188,71 @@ def test_requests_are_refused_within_a_deadline_while_redis_hangs(
         while client.get(task_id).get("status") != "completed":
             pass
     assert server.runs == 1
+
+
+@contextmanager
+def failing_over(folder: Path, program: str) -> Iterator[tuple[RedisServer, RedisServer, Proxy]]:
+    """A primary, its replica, and the address that leads to one of them."""
+    folders = [folder / name for name in ("primary", "replica")]
+    for each in folders:
+        each.mkdir()
+    with (
+        redis_server(folders[0], program) as primary,
+        redis_server(folders[1], program, "--replicaof", "127.0.0.1", str(primary.port)) as replica,
+        anyio.from_thread.start_blocking_portal() as portal,
+    ):
+        proxy = Proxy(primary.port)
+        with portal.wrap_async_context_manager(proxy.running()):
+            yield primary, replica, proxy
+
+
+def wait_for_replica(primary: RedisServer, replica: RedisServer) -> None:
+    """Wait until a replica has all data of its primary."""
+    with Redis.from_url(primary.url) as one, Redis.from_url(replica.url) as other:
+        deadline = monotonic() + WAIT_SECONDS
+        while True:
+            found: Any = [each.info("replication") for each in (other, one)]
+            is_linked = found[0].get("master_link_status") == "up"
+            if is_linked and found[0]["slave_repl_offset"] == found[1]["master_repl_offset"]:
+                return
+            assert monotonic() < deadline
+
+
+@pytest.mark.parametrize("program", [REDIS, VALKEY])
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "demoted"])
+def test_tasks_go_on_when_redis_fails_over_to_its_replica(tmp_path: Path, program: str, is_killed: bool) -> None:
+    with failing_over(tmp_path, program) as (primary, replica, proxy):
+        url = f"redis://127.0.0.1:{proxy.port}/0"
+        server = TaskServer(url, max_running=1)
+        other = TaskServer(url, server.publisher.name, max_running=0)
+        with (
+            http_server.serving(server.app) as origin,
+            http_server.serving(other.app) as other_origin,
+            TaskClient(origin) as client,
+            TaskClient(other_origin) as other_client,
+        ):
+            server.gate.set()
+            ended = client.created("wait")
+            client.settled(ended)
+            server.gate.clear()
+            server.begun.clear()
+            running = client.created("wait")
+            assert server.begun.wait(WAIT_SECONDS)
+            waiting = other_client.created("wait")
+            wait_for_replica(primary, replica)
+            if is_killed:
+                primary.kill()
+            with Redis.from_url(replica.url) as promoted:
+                promoted.replicaof("NO", "ONE")
+            proxy.target_port = replica.port
+            if not is_killed:  # its clients stay connected, and may only read
+                with Redis.from_url(primary.url) as demoted:
+                    demoted.replicaof("127.0.0.1", str(replica.port))
+            server.gate.set()
+            deadline = monotonic() + WAIT_SECONDS
+            for task_id in (ended, running, waiting):
+                while (state := other_client.get(task_id)).get("status") != "completed":
+                    assert state.get("code") in {None, -32603}
+                    assert state.get("status") in {None, "working"}
+                    assert monotonic() < deadline, state
+        assert server.runs == 3

@@ -17,9 +17,10 @@ from bridge.server.tasks.shared import redis_store
 from bridge.server.tasks.shared.redis_store import LOST, Claim, RedisTaskStore
 from bridge.server.tasks.store import TaskRecord
 from bridge.tools.task import Task
+from tests.redis_server import REDIS, VALKEY, redis_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from tests.redis_server import RedisServer
 
@@ -31,6 +32,13 @@ MAXIMA = 10, 100_000
 def anyio_backend() -> str:
     """redis-py runs on asyncio alone."""
     return "asyncio"
+
+
+@pytest.fixture(scope="module", params=[REDIS, VALKEY])
+def redis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis, and a Valkey."""
+    with redis_server(tmp_path_factory.mktemp("redis"), request.param) as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Features of targets that are served, with their lifespan and the servers behind them."""
+"""Features that are served, with their lifespan and their reload."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Serving:
     """Tools that clients list, as a configuration says; None if none does."""
     restart: Callable[[str], Awaitable[bool]] | None = None
     """Restarts an upstream server, by name; returns False if there is none of this name. None without a gateway."""
-    reconfigure: Callable[[], Awaitable[None]] | None = None
-    """Reads the configuration again, and applies it; None without one."""
+    reload: Callable[[], Awaitable[None]] | None = None
+    """Reloads the configuration as a whole, or raises a `BridgeError`; None if there is none."""
+    problems: tuple[str, ...] = ()
+    """Servers that the configuration makes unusable, each with the reason."""
     profiles: tuple[Profile, ...] = ()
     """Profiles that are served in place of the features themselves."""

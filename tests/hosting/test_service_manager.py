@@ -1,0 +1,229 @@
+"""Notifications to a service manager, sockets that it has bound, and reloads on SIGHUP; of real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from mcp import Client
+
+from tests import forks
+from tests.cli.draining import DEADLINE_SECONDS, SERVED, heard
+from tests.processes import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform != "linux", reason="systemd's protocol"),
+]
+
+LAUNCH = """
+import os, sys
+os.setsid()
+sockets = list(map(int, sys.argv[1].split(",")))
+for number, each in enumerate(sockets):
+    os.dup2(each, 3 + number)
+os.environ["LISTEN_PID"] = str(os.getpid())
+os.execv(sys.executable, [sys.executable, "-m", "bridge", *sys.argv[2:]])
+"""
+
+
+class Manager:
+    """A service manager: it binds a socket, starts a service with it, and receives its notifications."""
+
+    def __init__(self, folder: Path) -> None:
+        self._receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._receiver.bind(str(folder / "notify"))
+        self._receiver.settimeout(DEADLINE_SECONDS)
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/mcp"
+        self.environment = {
+            **os.environ,
+            "NOTIFY_SOCKET": str(folder / "notify"),
+            "LISTEN_FDS": "1",
+            "BRIDGE_LOG_LEVEL": "info",
+        }
+
+    @contextmanager
+    def started(self, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+        """Start a service."""
+        command = [sys.executable, "-c", LAUNCH, str(self.socket.fileno()), "serve", *arguments, "--transport", "http"]
+        variables = {**self.environment, **environment}
+        with subprocess.Popen(
+            command, cwd=ROOT, env=variables, pass_fds=[self.socket.fileno()], stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def received(self, wanted: str) -> dict[str, str]:
+        """Wait for a notification that has an assignment; returns all of its assignments."""
+        while True:
+            assignments = dict(line.split("=", 1) for line in self._receiver.recv(4096).decode().splitlines())
+            name, _, value = wanted.partition("=")
+            if assignments.get(name) == value:
+                return assignments
+
+    def close(self) -> None:
+        self._receiver.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    made = Manager(tmp_path)
+    yield made
+    made.close()
+
+
+def configuration(path: Path, **servers: dict[str, Any]) -> Path:
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+async def tools(url: str) -> list[str]:
+    async with Client(url) as client:
+        return sorted(each.name for each in (await client.list_tools()).tools)
+
+
+ONE = forks.entry("-m", "bridge", "serve", str(ROOT / "servers" / "calculator.py"))
+HELD = forks.entry("-m", "bridge", "serve", SERVED)
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["one process", "workers"])
+async def test_a_service_says_when_it_serves_on_the_given_socket_and_when_it_stops(
+    manager: Manager, options: tuple[str, ...]
+) -> None:
+    with manager.started("servers/calculator.py", *options, WATCHDOG_USEC="600000") as process, anyio.fail_after(60):
+        assert manager.received("READY=1")["STATUS"]
+        assert "add" in await tools(manager.url)
+        for _ in range(3):
+            manager.received("WATCHDOG=1")
+        process.send_signal(signal.SIGTERM)
+        manager.received("STOPPING=1")
+        assert process.wait(60) == 0
+
+
+async def test_no_call_is_lost_while_a_service_is_replaced(manager: Manager) -> None:
+    """The manager keeps the socket: calls wait in its queue until the next process accepts them."""
+    served = ("servers/calculator.py",)
+    begun, restarted = anyio.Event(), anyio.Event()
+    outcomes: list[tuple[bool | None, bool]] = []
+
+    async def call_again_and_again() -> None:
+        calls_after_restart = 0
+        while calls_after_restart < 20:
+            async with Client(manager.url) as client:
+                for number in range(5):
+                    result = await client.call_tool("add", {"a": number, "b": 1})
+                    outcomes.append((result.is_error, result.structured_content == {"result": number + 1}))
+                    calls_after_restart += restarted.is_set()
+            begun.set()
+
+    with anyio.fail_after(120), ExitStack() as services:
+        async with anyio.create_task_group() as tasks:
+            before = services.enter_context(manager.started(*served))
+            manager.received("READY=1")
+            tasks.start_soon(call_again_and_again)
+            await begun.wait()
+            before.send_signal(signal.SIGTERM)
+            assert await anyio.to_thread.run_sync(before.wait) == 0
+            services.enter_context(manager.started(*served))
+            await anyio.to_thread.run_sync(manager.received, "READY=1")
+            restarted.set()
+    assert set(outcomes) == {(False, True)}
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["one process", "workers"])
+async def test_sighup_reloads_a_configuration_as_a_whole_or_not_at_all_and_running_calls_go_on(
+    manager: Manager, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    path = configuration(tmp_path / "mcp.json", held=HELD)
+    with manager.started(str(path), *options) as process, anyio.fail_after(120):
+        manager.received("READY=1")
+        async with heard() as hearing, Client(manager.url) as client, anyio.create_task_group() as calls:
+            endings: list[Any] = []
+
+            async def call() -> None:
+                result = await client.call_tool("hold", {"port": hearing.port})
+                endings.append(result.content[0].text)  # type: ignore[union-attr]  # it is a text
+
+            calls.start_soon(call)
+            running = await hearing.running()
+            configuration(path, held={**HELD, "timeout": 50}, sums={**ONE, "prefix": "sums_"})
+            process.send_signal(signal.SIGHUP)
+            manager.received("RELOADING=1")
+            assert manager.received("READY=1")["STATUS"] == "reloaded"
+            assert "sums_add" in await tools(manager.url)
+            configuration(path, sums={"command": 3}, held=HELD)
+            process.send_signal(signal.SIGHUP)
+            manager.received("RELOADING=1")
+            assert "not" in manager.received("READY=1")["STATUS"]
+            assert "sums_add" in await tools(manager.url)
+            assert endings == []
+            await running.send(b"done")
+        assert endings == ["done"]
+        process.send_signal(signal.SIGTERM)
+        manager.received("STOPPING=1")
+        assert process.wait(60) == 0
+
+
+TERMINAL = """
+import os, pty, sys
+keeping, slave = pty.openpty()
+os.set_inheritable(keeping, True)  # or the terminal would be closed
+os.setsid()
+os.close(os.open(os.ttyname(slave), os.O_RDWR))  # it is now the terminal of this session
+os.execv(sys.executable, [sys.executable, "-m", "bridge", *sys.argv[1:]])
+"""
+
+
+def test_at_a_terminal_sighup_is_its_end(manager: Manager, tmp_path: Path) -> None:
+    path = configuration(tmp_path / "mcp.json", one=ONE)
+    command = [sys.executable, "-c", TERMINAL, "serve", str(path), "--transport", "http", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, env=manager.environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            manager.received("READY=1")
+            process.send_signal(signal.SIGHUP)
+            manager.received("STOPPING=1")
+            assert process.wait(DEADLINE_SECONDS) == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("entry", "code", "said"),
+    [
+        (ONE, 0, "mcp can be served: 1 server, 0 profiles, 0 local tools"),
+        ({"command": "there-is-no-such-command"}, 1, "server 'one': command not found: 'there-is-no-such-command'"),
+    ],
+)
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_check_says_what_would_not_be_served(
+    run: Run, directory: Path, transport: str, entry: dict[str, Any], code: int, said: str
+) -> None:
+    configuration(directory / "mcp.json", one=entry)
+    done = run("serve", "mcp.json", "--transport", transport, "--check")
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "serving" not in done.stderr
+
+
+def test_check_reports_a_file_that_cannot_be_read(run: Run, directory: Path) -> None:
+    (directory / "mcp.json").write_text("{")
+    assert run("serve", "mcp.json", "--transport", "http", "--check").returncode == 1
