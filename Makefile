@@ -90,8 +90,9 @@ figures: ## Measure what charts and tables of the documentation show in one run,
 fuzz: $(READY) ## Send spoiled messages to servers and clients for minutes, over each transport in both eras
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
-load: $(READY) ## Run what takes minutes: many clients, sessions, calls and tools, and where the time goes
-	$(BIN)/python -m tests.benchmarks.load $(LOAD)
+load: $(READY) ## Run what takes minutes: many clients, sessions, calls and tools; and write tables of the documentation
+	$(BIN)/python -m tests.benchmarks.load --figures docs/figures/load.json $(LOAD)
+	$(BIN)/python -m tests.docs.figures
 
 reference: $(READY) ## Write the generated pages of the documentation
 	$(BIN)/python -m tests.docs.reference

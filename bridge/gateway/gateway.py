@@ -18,6 +18,7 @@ from bridge.client.provider import McpToolProvider
 from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import DefinitionError
+from bridge.events.source import CombinedEvents
 from bridge.gateway.caller_features import ConnectExecutor, GatewayCallerFeatures
 from bridge.gateway.extensions import ForwardedExtensions, GatewayExtensions
 from bridge.gateway.features import GatewayResources, merged, missing_notice
@@ -153,6 +154,8 @@ class Gateway:
         self._lifespans, self._mounted_lifespans = features.lifespans, features.mounted_lifespans
         self._middleware, self._parts = features.middleware, features.parts
         self._skills = CombinedSkills([*([] if features.skills is None else [features.skills]), self.provider.skills])
+        self._events = CombinedEvents([*([] if features.events is None else [features.events]), self.provider.events])
+        self.provider.events.local_types = features.events
         self._extensions = GatewayExtensions(self.provider, features.extensions)
         self._local_prompts = self.provider.prompts.local = features.prompts or PromptBox()
         self._local_prompts.on_change(self._rebuild_prompts)
@@ -175,6 +178,7 @@ class Gateway:
             forwarded=ForwardedExtensions(self.provider, self._suspended_calls),
             caller_features=self._caller_features if self.broker is not None else None,
             skills=self._skills,
+            events=self._events,
             lifespans=self._lifespans,
             mounted_lifespans=self._mounted_lifespans,
             middleware=self._middleware,

@@ -164,6 +164,7 @@ class WorkerChannel:
         """Functions that answer questions to all workers, by topic. They run in the thread of the channel."""
         if metrics is not None:
             self.answers[_METRICS] = lambda _: metrics()[0].decode()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._writing = Lock()
         self._asking = Lock()
         self._given: Queue[Mapping[str, Any]] = Queue()
@@ -175,7 +176,11 @@ class WorkerChannel:
         Thread(target=self._listen, name="bridge-worker", daemon=True).start()
 
     def opened(self, processes: int) -> None:
-        """Report that requests are served, and the number of servers that this process starts as processes."""
+        """Report that requests are served, and the number of servers that this process starts as processes.
+
+        Called in the event loop, of which signs of life are sent from now on.
+        """
+        self._loop = asyncio.get_running_loop()
         self._tell({"say": "opened", "processes": processes})
 
     async def reload(self) -> None:
@@ -262,6 +267,9 @@ class WorkerChannel:
                         self._tell({"reply": number, "answer": None if answer is None else answer(question)})
                     case {"replies": replies}:
                         self._given.put(replies)
+                    case {"give": "pulse"} if self._loop is not None:
+                        with suppress(RuntimeError):  # it has been closed
+                            self._loop.call_soon_threadsafe(self._tell, {"say": "pulse"})
                     case {"updated": uri}:
                         self._notify(uri)
                     case {"reloaded": error}:

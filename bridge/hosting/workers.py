@@ -108,7 +108,7 @@ class _Workers:
             loop.add_signal_handler(ending, self._signalled, ending)
         for hangup in hangup_signals():
             loop.add_signal_handler(hangup, self._hung_up if has_terminal() else self.reload)
-        background = [loop.create_task(service_manager().watch())]
+        background = [loop.create_task(service_manager().watch()), loop.create_task(self._watch())]
         if self._changes is not None:
             background.append(loop.create_task(self._follow(self._changes())))
         # One worker starts first, so that an error in the command line is printed once.
@@ -121,6 +121,13 @@ class _Workers:
         for task in background:
             task.cancel()
         return self._code
+
+    async def _watch(self) -> None:
+        """Kill workers whose event loops hang, if the service manager expects signs of life."""
+        while (seconds := service_manager().watchdog_seconds) is not None:
+            for worker in tuple(self._all):
+                worker.check()
+            await asyncio.sleep(seconds)
 
     async def _follow(self, changes: AsyncIterator[object]) -> None:
         async for _ in changes:
@@ -272,10 +279,20 @@ class _Worker:
         self._numbers = count()
         self._asked: dict[int, asyncio.Future[Any]] = {}
         """Questions that the worker has not answered, by number."""
+        self._is_silent = False
 
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message; ignored if the worker has ended."""
         self._writer.write(json.dumps(message).encode() + b"\n")
+
+    def check(self) -> None:
+        """Kill the worker if its event loop has not run since the last check."""
+        if self._is_silent:
+            print_message(f"worker {self.number} does not respond; killing it", "error")
+            self.process.kill()
+        elif self.has_opened:
+            self._is_silent = True
+            self.tell({"give": "pulse"})
 
     def replace_by(self, worker: _Worker) -> None:
         """Drain, since another worker serves instead."""
@@ -323,6 +340,8 @@ class _Worker:
                         self.has_opened = True
                         self.opening.set_result(True)
                         workers.opened(self.number, processes)
+                    case {"say": "pulse"}:
+                        self._is_silent = False
                     case {"ask all": topic, "question": question}:
                         tasks.create_task(self._give_answers(workers, topic, question))
                     case {"updated": uri}:

@@ -15,6 +15,7 @@ from bridge.protocol.versions import INTERNAL_ERROR, LIMIT_EXCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     class Cancellable(Protocol):
         """A call that runs: a task, or a call that was passed on without one."""
@@ -62,22 +63,16 @@ class RunningCalls:
         if call in self._ended:
             self._ended[task] = self._ended.pop(call)
 
-    @contextmanager
-    def entered(self, account: str = "") -> Iterator[None]:
+    def entered(self, account: str = "") -> AbstractContextManager[None]:
         """Context in which the current task runs a call.
 
         Raises:
             ProtocolError: `end` has cancelled the call, on trio; see `reason_of_end` for asyncio.
         """
-        if runs_on_asyncio():
-            task = asyncio.current_task()
-            assert task is not None
-            self.enter(task, account)
-            try:
-                yield
-            finally:
-                self.leave(task)
-            return
+        return _EnteredTask(self, account) if runs_on_asyncio() else self._entered_in_scope(account)
+
+    @contextmanager
+    def _entered_in_scope(self, account: str) -> Iterator[None]:
         with anyio.CancelScope() as scope:
             self.enter(scope, account)
             try:
@@ -199,3 +194,20 @@ class Drain:
                 "call" if ended == 1 else "calls",
                 timeout_seconds,
             )
+
+
+class _EnteredTask:
+    """Context in which the current task runs a call, which takes less time than a generator."""
+
+    __slots__ = ("_account", "_running", "_task")
+
+    def __init__(self, running: RunningCalls, account: str) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._running, self._account, self._task = running, account, task
+
+    def __enter__(self) -> None:
+        self._running.enter(self._task, self._account)
+
+    def __exit__(self, *_: object) -> None:
+        self._running.leave(self._task)

@@ -71,8 +71,8 @@ def test_every_kind_of_parameter_is_described(run: Run, directory: Path) -> None
 def test_json_has_all_that_a_server_lists(run: Run) -> None:
     done = run("list", "calculator.py", "--json")
     listing = json.loads(done.stdout)
-    assert [*listing] == ["tools", "resources", "resourceTemplates", "prompts", "skills"]
-    assert [listing[each] for each in [*listing][1:]] == [[], [], [], []]
+    assert [*listing] == ["tools", "resources", "resourceTemplates", "prompts", "skills", "events"]
+    assert [listing[each] for each in [*listing][1:]] == [[], [], [], [], []]
     tools = listing["tools"]
     assert [tool["name"] for tool in tools] == ["add", "shout", "divide", "crash"]
     assert tools[0] == {

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -22,7 +23,6 @@ from tests.processes import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.cli.conftest import Run
 
@@ -101,6 +101,10 @@ async def tools(url: str) -> list[str]:
         return sorted(each.name for each in (await client.list_tools()).tools)
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 ONE = forks.entry("-m", "bridge", "serve", str(ROOT / "servers" / "calculator.py"))
 HELD = forks.entry("-m", "bridge", "serve", SERVED)
 
@@ -117,6 +121,20 @@ async def test_a_service_says_when_it_serves_on_the_given_socket_and_when_it_sto
         process.send_signal(signal.SIGTERM)
         manager.received("STOPPING=1")
         assert process.wait(60) == 0
+
+
+async def test_a_worker_that_hangs_is_replaced(manager: Manager) -> None:
+    with manager.started("servers/calculator.py", "--workers", "2", WATCHDOG_USEC="3000000") as process:
+        manager.received("READY=1")
+        stopped, _ = children_of(process.pid)
+        os.kill(stopped, signal.SIGSTOP)
+        assert process.stderr is not None
+        for wanted in ("does not respond; killing it", "restarting it"):
+            assert any(wanted in line for line in process.stderr)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            assert "add" in await tools(manager.url)
+        process.send_signal(signal.SIGTERM)
+        assert await anyio.to_thread.run_sync(process.wait, 60) == 0
 
 
 async def test_no_call_is_lost_while_a_service_is_replaced(manager: Manager) -> None:

@@ -12,6 +12,7 @@ from bridge.text import clip
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from bridge.events.event_type import EventType
     from bridge.server.features import Features
     from bridge.skills.skill import Skill
     from bridge.tools.specification import ToolSpecification
@@ -24,7 +25,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 _Row = tuple[str, str]
 
 
-def as_text(features: Features, skills: Sequence[Skill]) -> str:
+def as_text(features: Features, skills: Sequence[Skill], events: Sequence[EventType]) -> str:
     """Return the table: of tools without a heading if there is nothing else."""
     box, files = features.resources, {skill.uri for skill in skills}
     resources = [] if box is None else [(each.uri, each.description) for each in box.resources if each.uri not in files]
@@ -37,6 +38,7 @@ def as_text(features: Features, skills: Sequence[Skill]) -> str:
             for each in features.prompts or ()
         ],
         "Skills:": [(skill.uri, skill.description) for skill in skills],
+        "Events:": [(event.name, event.description) for event in events],
     }
     given = {heading: _rows(items) for heading, items in lists.items() if items}
     if given.keys() <= {"Tools:"}:
