@@ -246,9 +246,7 @@ class McpToolProvider(TaskStarter):
             DefinitionError: A server of that name exists; none was added.
             ServerError: A required server cannot be reached or listed; none was added.
         """
-        await self._start_added(self._adopt(servers_from(servers)), wait=wait)
-
-    async def _start_added(self, added: list[Upstream], *, wait: bool) -> None:
+        added = self._adopt(servers_from(servers))
         if self._is_open:
             try:
                 await self._start(added, wait=wait)
