@@ -173,7 +173,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
     },
     "bridge.server.limits": {"bridge.server.limits.limits": "CallerLimits Limits Rate"},
     "bridge.gateway": {
-        "bridge.gateway.gateway": "merged_servers",
+        "bridge.gateway.merging": "merged_servers",
         "bridge.gateway.in_process": "from_mcp",
     },
     "bridge.middleware": {

@@ -21,6 +21,7 @@ import signal
 import socket
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 _BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STEADY_SECONDS = 60.0
 """Seconds after which a worker's end does not count as a repeated failure."""
-_METRICS_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
 _MAX_UNREAD_BYTES = 1024 * 1024
 """Maximum bytes that a worker leaves unread; it gets no further updates of resources until it has read them."""
 
@@ -249,11 +250,11 @@ class _Workers:
             if worker is not sender and worker.has_opened:
                 worker.tell_update(uri)
 
-    async def metrics(self) -> dict[str, str]:
-        """Metrics of each worker that responds in time."""
-        asked = {number: worker.metrics() for number, worker in self._running.items() if worker.has_opened}
-        texts = await asyncio.gather(*asked.values())
-        return {str(number): text for number, text in zip(asked, texts, strict=True) if text is not None}
+    async def answers(self, topic: str, question: Any) -> dict[str, Any]:
+        """Return the answers of all workers that answer in time, by their numbers."""
+        asked = {number: worker.ask(topic, question) for number, worker in self._running.items() if worker.has_opened}
+        answers = await asyncio.gather(*asked.values())
+        return {str(number): answer for number, answer in zip(asked, answers, strict=True) if answer is not None}
 
 
 class _Worker:
@@ -275,7 +276,9 @@ class _Worker:
         """The exit code; or, while it drains, the worker that has replaced it."""
         self._reader = reader
         self._writer = writer
-        self._asked: asyncio.Future[str] | None = None
+        self._numbers = count()
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        """Questions that the worker has not answered, by number."""
         self._is_silent = False
 
     def tell(self, message: dict[str, Any]) -> None:
@@ -302,14 +305,17 @@ class _Worker:
         if self._writer.transport.get_write_buffer_size() <= _MAX_UNREAD_BYTES:
             self.tell({"updated": uri})
 
-    async def metrics(self) -> str | None:
-        """Request the worker's metrics; None on timeout."""
-        if self._asked is None or self._asked.done():
-            self._asked = asyncio.get_running_loop().create_future()
-            self.tell({"give": "metrics"})
-        with suppress(TimeoutError):
-            return await asyncio.wait_for(asyncio.shield(self._asked), _METRICS_SECONDS)
-        return None
+    async def ask(self, topic: str, question: Any) -> Any:
+        """Ask the worker; None if it does not answer in time."""
+        number = next(self._numbers)
+        answered = self._asked[number] = asyncio.get_running_loop().create_future()
+        self.tell({"ask": topic, "question": question, "number": number})
+        try:
+            return await asyncio.wait_for(answered, _ANSWER_SECONDS)
+        except TimeoutError:
+            return None
+        finally:
+            del self._asked[number]
 
     async def attended(self, workers: _Workers) -> None:
         """Read messages until the worker ends."""
@@ -317,8 +323,9 @@ class _Worker:
             listening = tasks.create_task(self._listen(workers, tasks))
             code = await self.process.wait()
             listening.cancel()
-        if self._asked is not None and not self._asked.done():
-            self._asked.set_result("")
+        for answered in self._asked.values():
+            if not answered.done():
+                answered.set_result(None)
         self._writer.close()
         if not self.opening.done():
             self.opening.set_result(False)
@@ -335,17 +342,18 @@ class _Worker:
                         workers.opened(self.number, processes)
                     case {"say": "pulse"}:
                         self._is_silent = False
-                    case {"give": "metrics of all"}:
-                        tasks.create_task(self._give_metrics(workers))
+                    case {"ask all": topic, "question": question}:
+                        tasks.create_task(self._give_answers(workers, topic, question))
                     case {"updated": uri}:
                         workers.share(self, uri)
+                    case {"reply": number, "answer": answer} if number in self._asked:
+                        if not self._asked[number].done():
+                            self._asked[number].set_result(answer)
                     case {"give": "reload"}:
                         workers.reload()
-                    case {"metrics": text} if self._asked is not None and not self._asked.done():
-                        self._asked.set_result(text)
 
-    async def _give_metrics(self, workers: _Workers) -> None:
-        self.tell({"metrics of all": await workers.metrics()})
+    async def _give_answers(self, workers: _Workers, topic: str, question: Any) -> None:
+        self.tell({"replies": await workers.answers(topic, question)})
 
 
 async def _all_open(workers: list[_Worker]) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from bridge.cli.completion import complete_targets
-from bridge.cli.list import costs
+from bridge.cli.list import costs, overview
 from bridge.cli.list.parameters import FULL, SHORT, one_line, parameter_lines
 from bridge.cli.options import ServerOptions, chosen_target, group_values, server_options
 from bridge.cli.reporting import logging_option
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @click.command(cls=TargetCommand, short_help="List the tools, resources, prompts, skills and events of a TARGET.")
 @click.argument("target", required=False, shell_complete=complete_targets)
 @click.option("--json", "as_json", is_flag=True, help="Write all that a server lists, as MCP's JSON.")
+@click.option("--brief", is_flag=True, help="Show a line for each: its name, its parameters, and a first sentence.")
 @click.option("--full", is_flag=True, help="Show nested fields at all levels, and all choices.")
 @click.option(
     "--tokens", is_flag=True, help="Show what the definitions of the tools cost in each request of a model, estimated."
@@ -48,6 +49,7 @@ def command(
     /,
     target: str | None,
     as_json: bool,
+    brief: bool,
     full: bool,
     tokens: bool,
     profile: str | None,
@@ -58,8 +60,9 @@ def command(
     For a configuration, those of all its servers are listed, each name prefixed with its server's. An unavailable
     server that is not required is only reported.
     """
-    if tokens and full:
-        raise click.UsageError("--tokens and --full exclude each other", ctx)
+    chosen_forms = [name for name, is_chosen in (("brief", brief), ("full", full), ("tokens", tokens)) if is_chosen]
+    if len(chosen_forms) > 1:
+        raise click.UsageError(" and ".join(f"--{each}" for each in chosen_forms) + " exclude each other", ctx)
     options = group_values(ServerOptions, settings)
     chosen, profile = with_profile(chosen_target(ctx, target, options), profile)
 
@@ -71,12 +74,16 @@ def command(
         tools = listing.features.tools
         if tokens:
             data = costs.as_json(tools) if as_json else costs.as_text(tools)
+        elif as_json:
+            data = _as_json(listing)
+        elif brief:
+            data = overview.as_text(listing.features, listing.skills, listing.events)
         else:
-            data = _as_json(listing) if as_json else _as_text(listing, FULL if full else SHORT)
+            data = _as_text(listing, FULL if full else SHORT)
     if isinstance(data, dict):
         write_json(data)
     elif data:
-        write_report(data, style=_styled)
+        write_report(data, style=None if brief else _styled)
 
 
 class Listing(NamedTuple):
