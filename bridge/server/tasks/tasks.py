@@ -281,6 +281,19 @@ class Tasks:
         """
         return (await self._found(task_id, caller)).task
 
+    @property
+    def running(self) -> tuple[TaskRecord, ...]:
+        """The tasks that run in this process, or wait for answers."""
+        return tuple(each.record for each in self._running.values())
+
+    async def cancel_running(self, task_id: str) -> bool:
+        """Cancel a task of any caller, for an operator; return False if it does not run in this process."""
+        running = self._running.get(task_id)
+        if running is None:
+            return False
+        await asyncio.shield(self._changing(running.cancel()))
+        return True
+
     async def update(self, task_id: str, caller: Caller | None, answers: Mapping[str, Json]) -> None:
         """Give a task answers to open questions; others are ignored.
 
