@@ -57,7 +57,7 @@ async def main(url: str) -> None:
         handlers = ClientHandlers(elicitation=fill_in, sampling=complete, roots=folders)
         if sys.argv[1] == "gateway":
             context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-            if scenario in GRANTS:
+            if scenario in GRANTS or "client_secret" in context:
                 context["issuer"] = await issuer_of(url)
             entry = gateway.entry(url, scenario, context, protocol=server.protocol)
             served = stack.enter_context(gateway.gateway(entry, context))

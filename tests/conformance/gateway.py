@@ -39,7 +39,7 @@ GRANTS: Mapping[str, Mapping[str, Any]] = {
 }
 """Authentication at the server, by scenario: of the gateway itself, or of its caller."""
 LOGIN = {"type": "login", "per": "caller"}
-"""That of the other scenarios with authorization."""
+"""Authentication in the other scenarios with authorization."""
 KEYS = {
     "issuer": "issuer",
     "client_id": "clientId",
@@ -120,19 +120,19 @@ async def open_link(
 ) -> ElicitationAnswer:
     """Log in as the person who got a link of the gateway, or fill in a form."""
     if isinstance(question, UrlElicitation):
-        await anyio.to_thread.run_sync(log_in, origin, question.url)
-        return ElicitationAnswer("accept")
+        is_connected = await anyio.to_thread.run_sync(log_in, origin, question.url)
+        return ElicitationAnswer("accept" if is_connected else "decline")
     assert fill_in is not None
     return await fill_in(question, context)
 
 
-def log_in(origin: str, link: str) -> None:
-    """Open a link of the gateway in a browser, and agree to everything."""
+def log_in(origin: str, link: str) -> bool:
+    """Open a link of the gateway in a browser, and agree to everything; return True if the server is connected then."""
     browser = Visitor(origin)
     with browser.client:
         browser.open(link)
         if browser.forms()[0]["action"].endswith("/sign-in"):
             browser.sign_in()
-        browser.send(browser.page.url.path)
-        back = httpx.get(browser.leads_to).headers["location"]
-        browser.open(back)
+        if browser.send(browser.page.url.path).is_error:
+            return False
+        return not browser.open(httpx.get(browser.leads_to).headers["location"]).is_error

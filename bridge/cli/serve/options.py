@@ -20,6 +20,7 @@ from bridge.cli.options import (
 from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.credential_options import CredentialOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
+from bridge.cli.serve.event_options import EventServeOptions
 from bridge.cli.serve.limits_options import LimitsOptions
 from bridge.cli.serve.spill_options import SpillOptions
 from bridge.cli.serve.task_options import TaskServeOptions
@@ -122,6 +123,7 @@ class ServeOptions:
     limits: LimitsOptions = group_setting(LimitsOptions)
     spill: SpillOptions = group_setting(SpillOptions, "Large results")
     tasks: TaskServeOptions = group_setting(TaskServeOptions, "Tasks")
+    events: EventServeOptions = group_setting(EventServeOptions, "Events")
     operations: OperationsOptions = group_setting(OperationsOptions, "Probes and shutdown")
     scaling: ScalingOptions = group_setting(ScalingOptions, "Processes and replicas")
     telemetry: TelemetryOptions = group_setting(TelemetryOptions, "Metrics and logs")
@@ -164,6 +166,7 @@ def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
         "audit_log_max_bytes": (has_audit_log, "--audit-log"),
         "audit_log_kept_files": (has_audit_log, "--audit-log"),
         "pin_mode": (options.upstream.pins is not None, "--pins"),
+        "event_callback_origins": (options.events.event_webhooks, "--event-webhooks"),
     }
     if options.transport != "stdio":
         needed["admin_host"] = (options.operations.admin_port is not None, "--admin-port")
@@ -247,6 +250,7 @@ def server_of(
         "state_keys": state_keys,
         "limits": options.limits.limits(ctx, of_callers=has_limited_callers),
         "tool_search": tool_search,
+        "events": options.events.options(ctx),
     }
     if options.no_card:
         given["card"] = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from bridge.client.auth.assertions import exchange_assertion, issuer_of
@@ -68,17 +69,21 @@ class CredentialBroker(CredentialKeeper):
         """The grants that need the caller in a browser, by the server's name."""
         self._servers: dict[str, ServerAuths] = {}
 
-    @property
-    def client_metadata_url(self) -> str | None:
-        """URL of the client ID metadata document; None if it is not https."""
-        is_https = self.public_url is not None and self.public_url.startswith("https://")
-        return f"{self.public_url}/connect/client.json" if is_https else None
+    def client_metadata_url(self, server: str | None = None) -> str | None:
+        """Return the URL of a client ID metadata document of the gateway; None if it is not https.
+
+        Args:
+            server: The server at which callers log in; None for the gateway without redirects of its servers.
+        """
+        if self.public_url is None or not self.public_url.startswith("https://"):
+            return None
+        return f"{self.public_url}/connect/client{'' if server is None else '/' + quote(server, safe='')}.json"
 
     def auths_of(self, config: ServerConfig) -> ServerAuths | None:
         """Return the credentials of the callers of a server; None if all have the same.
 
         Raises:
-            DefinitionError: The server has no URL, or its grant needs a client ID.
+            DefinitionError: The server has no URL, or its grant needs a client ID, or the issuer that gets a secret.
         """
         per_caller, transport = config.per_caller, config.transport
         self.grants.pop(config.name, None)
@@ -86,16 +91,19 @@ class CredentialBroker(CredentialKeeper):
             self._servers.pop(config.name, None)
             return None
         grant = per_caller.grant
+        if isinstance(grant, OAuthLogin | AssertionExchange) and grant.client_secret and grant.issuer is None:
+            reason = "needs the 'issuer' that gets the 'clientSecret': a server could name any other"
+            raise DefinitionError(f"server {config.name!r}, 'auth': {reason}")
         if isinstance(grant, SecretHeader):
             self.grants[config.name] = CallerSecretGrant(config.name, transport.redacted(), grant)
         elif isinstance(grant, OAuthLogin):
             if grant.client_metadata_url is None and grant.client_id is None:
-                grant = replace(grant, client_metadata_url=self.client_metadata_url)
+                grant = replace(grant, client_metadata_url=self.client_metadata_url(config.name))
             self.grants[config.name] = CallerLoginGrant(self, config.name, transport.url, grant, self.name)
         elif isinstance(grant, AssertionExchange) and grant.client_id is None:
-            if self.client_metadata_url is None:
+            if (client_id := self.client_metadata_url()) is None:
                 raise DefinitionError(f"server {config.name!r}, 'auth': needs a 'clientId', or a public https URL")
-            grant = replace(grant, client_id=self.client_metadata_url)
+            grant = replace(grant, client_id=client_id)
         auths = self._servers[config.name] = ServerAuths(
             self, config.name, transport.url, replace(per_caller, grant=grant)
         )

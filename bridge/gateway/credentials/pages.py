@@ -123,9 +123,10 @@ class ConnectPages:
         return [
             Route(PATH, self._page(self._overview)),
             Route(f"{PATH}/client.json", self._document),
+            Route(f"{PATH}/client/{{server}}.json", self._document_for_server),
             Route(f"{PATH}/link/{{link}}", self._page(self._open_link)),
             Route(f"{PATH}/link/{{link}}", self._form_page(self._use_link), methods=["POST"]),
-            Route(f"{PATH}/callback", self._page(self._finish_login)),
+            Route(f"{PATH}/callback/{{server}}", self._page(self._finish_login)),
             Route(f"{PATH}/sign-in", self._form_page(self._sign_in), methods=["POST"]),
             Route(f"{PATH}/sign-in/{{number:int}}", self._form_page(self._sign_in_at_issuer), methods=["POST"]),
             Route(f"{PATH}/signed-in", self._page(self._finish_sign_in)),
@@ -252,7 +253,8 @@ class ConnectPages:
         form = views.ConsentForm(
             visit.url(f"/link/{link.token}"), visit.browser.form_token, visit.url("/sign-out"), caller.name
         )
-        return views.consent(form, grant.describe(), link.scope, f"{visit.base}{PATH}/callback", problem, status)
+        back = _callback(visit.base, link.key.server)
+        return views.consent(form, grant.describe(), link.scope, back, problem, status)
 
     async def _use_link(self, visit: _Visit, form: _Form) -> Response:
         link = await self._own_link(visit, visit.request.path_params["link"])
@@ -265,7 +267,7 @@ class ConnectPages:
             assert isinstance(grant, LoginGrant)
             await self._verifier.count_login(visit.request.scope)
             state = token_urlsafe()
-            url = await grant.start(link.key, f"{visit.base}{PATH}/callback", state, scope=link.scope)
+            url = await grant.start(link.key, _callback(visit.base, link.key.server), state, scope=link.scope)
         except SignInError as error:
             return await self._consent_page(visit, link, str(error), 400)
         login: Json = {"link": link.token, "browser": visit.browser.id}
@@ -279,6 +281,8 @@ class ConnectPages:
         if login is None or login["browser"] != visit.browser.id:
             raise PageError(400, "This is not a login that this browser has started, or it took too long.")
         link = await self._own_link(visit, login["link"])
+        if visit.request.path_params["server"] != link.key.server:  # RFC 9700 section 4.4.2.2
+            raise PageError(400, "This response belongs to the login at another server.")
         grant = self._broker.grants[link.key.server]
         assert isinstance(grant, LoginGrant)
         try:
@@ -315,18 +319,38 @@ class ConnectPages:
         return RedirectResponse(visit.url(""), 303)
 
     async def _document(self, request: Request) -> Response:
-        """The client ID metadata document, by which authorization servers know the gateway as a client."""
+        """The gateway's client ID metadata document for the issuers of its callers."""
+        return self._metadata(request, "client.json", "signed-in")
+
+    async def _document_for_server(self, request: Request) -> Response:
+        """The document for the authorization server of one server.
+
+        Each server is a client of its own, with a redirect URI of its own, so that an authorization server cannot use
+        the response of another.
+        """
+        server = request.path_params["server"]
+        if not isinstance(self._broker.grants.get(server), LoginGrant):
+            return JSONResponse({"error": "no such server"}, 404)
+        name = quote(server, safe="")
+        return self._metadata(request, f"client/{name}.json", f"callback/{name}")
+
+    def _metadata(self, request: Request, document: str, redirect: str) -> Response:
         try:
             base = self._address.base(request.headers["host"])
         except ToolError as error:
             return JSONResponse({"error": str(error)}, 404)
-        document = {
-            "client_id": f"{base}{PATH}/client.json",
+        metadata = {
+            "client_id": f"{base}{PATH}/{document}",
             "client_name": "bridge gateway",
             "client_uri": base,
-            "redirect_uris": [f"{base}{PATH}/callback", f"{base}{PATH}/signed-in"],
+            "redirect_uris": [f"{base}{PATH}/{redirect}"],
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
             "token_endpoint_auth_method": "none",
         }
-        return JSONResponse(document, headers={"cache-control": "public, max-age=3600"})
+        return JSONResponse(metadata, headers={"cache-control": "public, max-age=3600"})
+
+
+def _callback(base: str, server: str) -> str:
+    """Return the redirect URI of the logins at a server."""
+    return f"{base}{PATH}/callback/{quote(server, safe='')}"

@@ -38,6 +38,8 @@ WAIT_SECONDS = 25.0
 MAX_ROUNDS = 10
 """Maximum questions for credentials during one request."""
 
+_MAX_SCOPES = 10
+_MAX_SCOPE_CHARS = 100
 _PENDING = "connecting"
 _SINCE_URL_ELICITATION = "2025-11-25"
 
@@ -223,7 +225,7 @@ class CredentialQuestions:
         about = grant.describe()
         what = "log in" if needed.kind == "login" else "give a key or token of yours"
         if needed.scope is not None:
-            return f"The server {server!r} ({about.address}) needs you to log in again, for {needed.scope}."
+            return f"The server {server!r} ({about.address}) needs you to log in again, for {_listed(needed.scope)}."
         again = " again: it refused your last one" if needed.refused else ", once"
         return f"The server {server!r} ({about.address}) needs you to {what}{again}."
 
@@ -233,3 +235,11 @@ class CredentialQuestions:
             f"{reason} Nothing was run. Ask the user to open this link in a browser, and then repeat this request: "
             f"{url} (for this user only; it is valid for {self._links.seconds / 60:.0f} minutes and can be used once)"
         )
+
+
+def _listed(scope: str) -> str:
+    """Return scopes as they may be shown: a server could write any text in their place."""
+    scopes = scope.split()
+    shown = ", ".join(f"{each[:_MAX_SCOPE_CHARS]!r}" for each in scopes[:_MAX_SCOPES])
+    more = f" and {len(scopes) - _MAX_SCOPES} more" if len(scopes) > _MAX_SCOPES else ""
+    return f"{'the permission' if len(scopes) == 1 else 'the permissions'} {shown}{more}"

@@ -26,6 +26,8 @@ from bridge.errors import BridgeError, DefinitionError
 from bridge.server.auth.access import scopes_of
 from bridge.server.auth.tokens import VerifiedToken
 from bridge.server.limits.limits import CallerLimits, Rate
+from bridge.tools.annotated_checks import check_fields
+from bridge.tools.checks import require_seconds, require_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -85,6 +87,8 @@ class ApiKey:
     """True if the key is so short that it can be guessed."""
 
     def __post_init__(self, key: str) -> None:
+        require_type(key, str, "the key of an API key", "text")
+        check_fields(self)
         if not _NAME.fullmatch(self.name):
             raise DefinitionError("the name of a key has 1 to 128 ASCII letters, digits and _.@+-")
         if self.team is not None and not _NAME.fullmatch(self.team):
@@ -121,6 +125,11 @@ class ApiKeys:
 
     def __init__(self, *keys: ApiKey) -> None:
         self._keys = _distinct(keys)
+
+    @property
+    def keys(self) -> tuple[ApiKey, ...]:
+        """The keys, which have digests in place of the secrets."""
+        return self._keys
 
     @property
     def names(self) -> frozenset[str]:
@@ -218,6 +227,7 @@ class KeyFile(ApiKeys):
     """
 
     def __init__(self, path: str | PathLike[str], *, check_seconds: float = CHECK_SECONDS) -> None:
+        require_seconds(check_seconds, "check_seconds", optional=False)
         self.path = Path(path)
         self._check_seconds = check_seconds
         self._seen = _mark(self.path)

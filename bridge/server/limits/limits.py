@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import matches
-from bridge.tools.checks import require_count
+from bridge.tools.annotated_checks import check_fields
+from bridge.tools.checks import require_count, require_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,8 +57,10 @@ class Limits:
     """Maximum length of results by tool name or pattern; the smallest that matches applies."""
 
     def __post_init__(self) -> None:
-        for name in ("concurrency", "max_streams", "max_result_bytes"):
-            require_count(getattr(self, name), name, optional=True)
+        check_fields(self)
+        for name in ("tool_rates", "team_rates"):
+            for tool, rate in getattr(self, name).items():
+                require_type(rate, Rate, f"{name}[{tool!r}]", "a Rate")
         for name in ("tool_concurrency", "team_concurrency", "tool_result_bytes"):
             for tool, count in getattr(self, name).items():
                 require_count(count, f"{name}[{tool!r}]")
@@ -110,7 +113,7 @@ class CallerLimits:
     """Maximum running calls in each process."""
 
     def __post_init__(self) -> None:
-        require_count(self.concurrency, "concurrency", optional=True)
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +126,10 @@ class Rate:
     """Length of the period."""
 
     def __post_init__(self) -> None:
-        if self.calls < 1 or not 0 < self.per_seconds < math.inf:
+        are_numbers = {type(self.calls), type(self.per_seconds)} <= {int, float}
+        if not are_numbers or self.calls < 1 or self.calls % 1 or not 0 < self.per_seconds < math.inf:
             raise DefinitionError(
-                f"a rate is at least 1 in a time above 0 and not infinite, not {self.calls}/{self.per_seconds:g}"
+                f"a rate is at least 1 in a time above 0 and not infinite, not {self.calls}/{self.per_seconds}"
             )
 
     @classmethod
@@ -165,6 +169,10 @@ class Meter:
     def count(self, now: float) -> None:
         """Count a call."""
         self._due = max(self._due, now) + self._interval
+
+    def used(self, now: float) -> float:
+        """Return the part of the rate that is used, from 0 to 1."""
+        return round(min(1.0, max(0.0, (self._due - now) / (self._leeway + self._interval))), 3)
 
     def is_unused(self, now: float) -> bool:
         """True if no counted call matters any more."""

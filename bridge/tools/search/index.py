@@ -73,7 +73,7 @@ class _Entry:
     """BM25's saturated weight of each stem."""
     name_stems: frozenset[str]
     action: Action | None
-    """What it does; None if unknown."""
+    """Action of the tool; None if unknown."""
 
 
 class ToolIndex:

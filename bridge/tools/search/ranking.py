@@ -30,8 +30,8 @@ Embed = Callable[[Sequence[str]], "Sequence[Sequence[float]] | Awaitable[Sequenc
 """Returns one vector for each text. A synchronous function runs in a worker thread."""
 
 _MAX_VECTORS = 10_000
-_RANK_OFFSET = 5
-_EMBEDDING_WEIGHT = 0.7
+_RANK_OFFSET = 10
+_EMBEDDING_WEIGHT = 0.5
 """Weight of the ranking by embeddings, beside 1 of that by words."""
 _FUSED_RANKS = 50
 _MAX_EMBEDDED_CHARS = 400

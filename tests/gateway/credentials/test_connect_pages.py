@@ -91,8 +91,8 @@ def test_a_login_leads_to_the_authorization_server_and_back(gateway: Connected) 
     (started,) = gateway.drive.started
     assert browser.leads_to.startswith("https://login.example.com/authorize?")
     assert started["key"] == CredentialKey("key", "ada", "drive")
-    assert started["redirect_uri"] == f"{gateway.origin}/connect/callback"
-    done = browser.open(f"/connect/callback?state={started['state']}&code=7&iss=https://login.example.com")
+    assert started["redirect_uri"] == f"{gateway.origin}/connect/callback/drive"
+    done = browser.open(f"/connect/callback/drive?state={started['state']}&code=7&iss=https://login.example.com")
     assert "drive is connected" in done.text
     assert sent(gateway, "drive") == "ada has token for 7"
 
@@ -101,7 +101,7 @@ def test_a_login_that_the_caller_refuses_connects_nothing(gateway: Connected) ->
     browser = at_consent(gateway, "drive")
     browser.send("/link/" + browser.page.url.path.rpartition("/")[2])
     state = gateway.drive.started[0]["state"]
-    page = browser.open(f"/connect/callback?state={state}&error=access_denied&iss=https://login.example.com")
+    page = browser.open(f"/connect/callback/drive?state={state}&error=access_denied&iss=https://login.example.com")
     assert page.status_code == 400
     assert "access_denied" in page.text
     assert sent(gateway, "drive") == "asked"
@@ -122,7 +122,7 @@ def test_of_two_logins_by_one_link_the_first_to_end_connects(gateway: Connected)
     browser.open(path)
     browser.send(path)
     first, second = (each["state"] for each in gateway.drive.started)
-    end = "/connect/callback?state={}&code={}&iss=https://login.example.com"
+    end = "/connect/callback/drive?state={}&code={}&iss=https://login.example.com"
     assert "is connected" in browser.open(end.format(second, 2)).text
     assert browser.open(end.format(first, 1)).status_code == 404
     assert sent(gateway, "drive") == "ada has token for 2"
@@ -239,12 +239,15 @@ def test_a_cookie_of_a_gateway_on_https_is_bound_to_its_host() -> None:
 
 def test_the_client_id_metadata_document_names_the_redirects() -> None:
     with connected(public_url="https://gateway.example.com") as gateway:
-        document = gateway.visitor().open("/connect/client.json").json()
-    assert document["client_id"] == "https://gateway.example.com/connect/client.json"
-    assert document["redirect_uris"] == [
-        "https://gateway.example.com/connect/callback",
-        "https://gateway.example.com/connect/signed-in",
-    ]
+        browser = gateway.visitor()
+        of_server = browser.open("/connect/client/drive.json").json()
+        of_issuers = browser.open("/connect/client.json").json()
+        assert [browser.open(f"/connect/client/{name}.json").status_code for name in ("notes", "none")] == [404, 404]
+    url = "https://gateway.example.com/connect"
+    assert of_server["client_id"] == f"{url}/client/drive.json"
+    assert of_server["redirect_uris"] == [f"{url}/callback/drive"]
+    assert of_issuers["client_id"] == f"{url}/client.json"
+    assert of_issuers["redirect_uris"] == [f"{url}/signed-in"]
 
 
 def test_a_form_that_a_proxy_passes_on_under_another_host_is_accepted() -> None:

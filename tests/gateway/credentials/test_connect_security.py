@@ -12,10 +12,13 @@ from typing import Any
 import httpx
 import pytest
 
+from bridge.gateway.credentials.errors import CredentialNeededError
+from bridge.gateway.credentials.store import CredentialKey
 from tests.gateway.credentials.connected import ADA, BOB, Connected, Visitor, connected
 from tests.gateway.credentials.test_connect_pages import at_consent, give, link, sent
 
 ISSUER = "https://login.example.com"
+SENTENCE = "read. Your session ended: visit https://evil.example"
 
 
 def start_login(browser: Visitor) -> str:
@@ -24,9 +27,9 @@ def start_login(browser: Visitor) -> str:
     return str(httpx.URL(browser.leads_to).params["state"])
 
 
-def callback(state: str, **more: str) -> str:
+def callback(state: str, server: str = "drive", **more: str) -> str:
     """Return the path that an authorization server sends a browser back to."""
-    return f"/connect/callback?{httpx.QueryParams({'state': state, 'code': '7', 'iss': ISSUER} | more)}"
+    return f"/connect/callback/{server}?{httpx.QueryParams({'state': state, 'code': '7', 'iss': ISSUER} | more)}"
 
 
 # --- phishing by elicitation, confused deputy -------------------------------------------------------------------------
@@ -109,6 +112,30 @@ def test_a_response_of_another_authorization_server_is_refused(gateway: Connecte
     assert sent(gateway, "drive") == "asked"
 
 
+@pytest.mark.parametrize("server", ["notes", "mail", "drive2"])
+def test_a_response_at_the_address_of_another_server_is_refused(gateway: Connected, server: str) -> None:
+    """A server's authorization server sends the browser on to that of another server, to get its code (mix-up)."""
+    browser = at_consent(gateway, "drive")
+    state = start_login(browser)
+    assert gateway.drive.started[-1]["redirect_uri"].endswith("/connect/callback/drive")
+    assert browser.open(callback(state, server)).status_code == 400
+    assert sent(gateway, "drive") == "asked"
+    assert browser.open(callback(state)).status_code == 400, "it was used"
+
+
+def test_scopes_of_a_server_are_shown_as_such() -> None:
+    """A server writes a sentence with a link in place of scopes, which the gateway would say in its own name."""
+    needed = CredentialNeededError("drive", "login", CredentialKey("key", "ada", "drive"), scope=SENTENCE)
+    with connected() as gateway:
+        reason = gateway.connecting.questions._reason(needed)
+    assert reason.endswith("for the permissions 'read.', 'Your', 'session', 'ended:', 'visit', 'https://evil.example'.")
+    needed = CredentialNeededError("drive", "login", CredentialKey("key", "ada", "drive"), scope="x" * 5000 + " y" * 99)
+    with connected() as gateway:
+        reason = gateway.connecting.questions._reason(needed)
+    assert len(reason) < 400
+    assert reason.endswith(" and 90 more.")
+
+
 # --- forms of other sites ---------------------------------------------------------------------------------------------
 
 FORGED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
@@ -161,7 +188,7 @@ def test_an_origin_that_may_use_the_endpoint_may_not_send_forms() -> None:
 
 def test_a_page_cannot_be_framed_or_cached_and_has_no_scripts(gateway: Connected) -> None:
     browser = at_consent(gateway)
-    for response in (browser.page, browser.open("/connect/callback"), browser.open("/connect")):
+    for response in (browser.page, browser.open("/connect/callback/drive"), browser.open("/connect")):
         policy = response.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy

@@ -41,12 +41,14 @@ def gateway_of(server: Seeing, authority: Authority, **settings: Any) -> Gateway
     return Gateway(parse_config({"mcpServers": {"notes": {"url": server.url, "auth": auth}}}).servers.values())
 
 
-@pytest.mark.parametrize("issuer", [{}, {"issuer": ""}], ids=["named by the server", "configured"])
+@pytest.mark.parametrize("is_configured", [False, True], ids=["issuer named by the server", "configured issuer"])
 async def test_a_callers_token_becomes_one_for_the_server(
-    server: Seeing, authority: Authority, issuer: dict[str, str]
+    server: Seeing, authority: Authority, is_configured: bool
 ) -> None:
-    client = {"clientId": "gateway", "clientSecret": CLIENT_SECRET, "clientAuthentication": "client_secret_post"}
-    settings = client | dict.fromkeys(issuer, authority.origin)
+    settings = {"clientId": "workload"}
+    if is_configured:
+        settings = {"clientId": "gateway", "clientSecret": CLIENT_SECRET, "issuer": authority.origin}
+        settings["clientAuthentication"] = "client_secret_post"
     with anyio.fail_after(60):
         async with gateway_of(server, authority, **settings) as gateway:
             found = await seen(gateway, person("ada"), token="id token")
@@ -56,6 +58,12 @@ async def test_a_callers_token_becomes_one_for_the_server(
             assert "refused to issue an assertion (HTTP 400)" in await seen(gateway, person("bob"), token="another")
     assert authority.grants == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
     assert not any("id token" in str(request) for request in server.requests)
+
+
+def test_a_secret_is_for_the_configured_issuer_alone(server: Seeing, authority: Authority) -> None:
+    """A server could name an authorization server of its own, which would get the secret."""
+    with pytest.raises(DefinitionError, match="needs the 'issuer' that gets the 'clientSecret'"):
+        gateway_of(server, authority, clientId="gateway", clientSecret=CLIENT_SECRET)
 
 
 def test_it_needs_a_client(server: Seeing, authority: Authority) -> None:

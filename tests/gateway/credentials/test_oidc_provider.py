@@ -279,7 +279,7 @@ def test_an_identity_assertion_of_another_provider_is_exchanged(tmp_path: Path) 
     with site(tmp_path, trusts=True) as of, ExitStack() as stack:
         assertion = {"type": "identity_assertion", "idpTokenUrl": f"{of.provider.origin}/token"}
         assertion |= {"clientId": "gateway", "clientSecret": SECRET, "idpClientId": "gateway"}
-        assertion |= {"idpClientSecret": SECRET, "subjectTokenType": "access_token"}
+        assertion |= {"idpClientSecret": SECRET, "subjectTokenType": "access_token", "issuer": of.authority.origin}
         with of.gateway(**assertion) as gateway:
             for name in of.people:
                 program = stack.enter_context(of.program(gateway, name))

@@ -146,7 +146,7 @@ def test_a_session_is_notified_of_the_completion_of_its_elicitation(gateway: Con
             browser.sign_in()
             browser.send(f"/{asked['url'].rpartition('/')[2]}")
             state = gateway.drive.started[-1]["state"]
-            browser.open(f"/connect/callback?state={state}&code=1&iss={gateway.drive.origin}")
+            browser.open(f"/connect/callback/drive?state={state}&code=1&iss={gateway.drive.origin}")
             lines = (line for line in stream.iter_lines() if line.startswith("data: {"))
             assert json.loads(next(lines).removeprefix("data: "))["params"] == {"elicitationId": asked["elicitationId"]}
 
