@@ -3,7 +3,7 @@
 import { titleOf, visible } from "./format.js";
 import { html, live, nothing, repeat } from "./lit.js";
 import { hrefTo } from "./route.js";
-import { changed, state } from "./store.js";
+import { changed, drawNow, state } from "./store.js";
 
 /** Kinds of items: name of the kind, key of the list, heading, key of the name. */
 export const KINDS = [
@@ -98,6 +98,7 @@ export function stateDot(server) {
 function openMatch(event) {
   if (event.key !== "Enter" || event.isComposing) return;
   event.preventDefault();
+  drawNow();
   event.target.closest("nav").querySelector(".item-link")?.click();
 }
 

@@ -46,6 +46,11 @@ export function changed() {
   });
 }
 
+/** Draw changes that wait, so that a key acts on what was typed before it. */
+export function drawNow() {
+  if (isWaiting) redraw();
+}
+
 /** Key of a tool, resource, template or prompt. */
 export function itemKey(kind, server, name) {
   return JSON.stringify([kind, server, name]);
