@@ -12,7 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks import bench_peer_features, bench_peers, bench_telemetry, peers
-from tests.benchmarks.load import lab
+from tests.benchmarks.load import breadth, gateway, lab
 from tests.markdown import ROOT
 
 if TYPE_CHECKING:
@@ -281,6 +281,8 @@ TABLES = (
 _PERFORMANCE = ROOT / "docs" / "performance.md"
 LOAD_TABLES = (
     *(LoadTable(page=_PERFORMANCE, first=heading) for heading in lab.HEADINGS),
+    LoadTable(page=_PERFORMANCE, first=breadth.HEADING),
+    LoadTable(page=_PERFORMANCE, first=gateway.SESSIONS_HEADING),
     LoadTable(page=ROOT / "docs" / "deploying" / "scale.md", first="in Redis"),
 )
 
