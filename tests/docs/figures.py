@@ -208,7 +208,7 @@ class LoadTable:
         rows = stored.get(self.first)
         if rows is None:
             return self.page.read_text(encoding="utf-8")
-        head, *lines = rows
+        head, *lines = ([*row, *[""] * (len(rows[0]) - len(row))] for row in rows)
         return _put(
             self.page, self.first, "\n".join([_row(head), "|---|" + "--:|" * (len(head) - 1), *map(_row, lines)])
         )
@@ -282,7 +282,7 @@ _PERFORMANCE = ROOT / "docs" / "performance.md"
 LOAD_TABLES = (
     *(LoadTable(page=_PERFORMANCE, first=heading) for heading in lab.HEADINGS),
     LoadTable(page=_PERFORMANCE, first=breadth.HEADING),
-    LoadTable(page=_PERFORMANCE, first=gateway.SESSIONS_HEADING),
+    *(LoadTable(page=_PERFORMANCE, first=heading) for heading in gateway.HEADINGS),
     LoadTable(page=ROOT / "docs" / "deploying" / "scale.md", first="in Redis"),
 )
 
