@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = (
-    *("new", "serve", "list", "call", "task", "read", "prompt", "inspect", "chat", "worker", "doctor", "status"),
+    *("new", "serve", "list", "call", "task", "read", "prompt", "inspect", "chat", "worker", "doctor", "status", "top"),
     *("login", "logout", "credentials", "pin", "install", "bundle", "search", "add", "publish"),
 )
 """Commands in the order of the help; each is ``command`` of the module of its name."""

@@ -28,15 +28,24 @@ from bridge.telemetry.conventions import (
 from bridge.telemetry.gen_ai import GenAi
 from bridge.telemetry.instruments import Instruments, OperationSeries, Peer, failure_labels
 from bridge.telemetry.operations import ClientOperation, Recorder, ServerOperation, classify_error
-from bridge.telemetry.records import CallDetails, recorded_arguments, recorded_names
+from bridge.telemetry.records import (
+    MAX_PARENT_CHARS,
+    NO_REDACTION,
+    CallDetails,
+    action_record,
+    recorded_arguments,
+    recorded_names,
+)
 from bridge.telemetry.tasks import TaskTelemetry
-from bridge.text import CHARS_PER_TOKEN
+from bridge.text import CHARS_PER_TOKEN, clip
+from bridge.types import REQUEST_ID_META_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from bridge.telemetry.activity import Activity
     from bridge.telemetry.instruments import Labels
-    from bridge.telemetry.records import CallSink
+    from bridge.telemetry.records import CallSink, Redaction
     from bridge.telemetry.tracing import Tracing
 
 
@@ -51,6 +60,8 @@ class Observer(Recorder):
         tracer: Opens spans; None for none.
         sinks: Receive the record of each call.
         shows_arguments: Records have the values of arguments, not only their names.
+        redaction: Redacts texts of clients in records.
+        activity: Keeps the calls under way, and the last records and refusals; None for none.
 
     Attributes:
         is_draining: Returns whether this process is draining; set by the server.
@@ -66,8 +77,10 @@ class Observer(Recorder):
         tracer: Tracing | None = None,
         sinks: Iterable[CallSink] = (),
         shows_arguments: bool = False,
+        redaction: Redaction = NO_REDACTION,
+        activity: Activity | None = None,
     ) -> None:
-        super().__init__(instruments, tracer, sinks)
+        super().__init__(instruments, tracer, sinks, redaction, activity)
         self.is_draining: Callable[[], bool] = lambda: False
         self.methods = set(METHODS)
         self.gen_ai = GenAi(self.instruments, tracer)
@@ -168,18 +181,23 @@ class Observer(Recorder):
         client: str | None = None,
         grant: str | None = None,
         team: str = "",
+        meta: Mapping[str, Any] | None = None,
     ) -> CallDetails | None:
         """The details of a call for its record; None where there are no records.
 
         ``called`` may be the name of no tool, ``server`` is None for a local tool, ``caller`` where callers are not
         authenticated, ``client`` where the client program gave no name, and ``grant`` if all callers have the same
-        credential for the server; ``team`` is empty for none. A tool may modify the arguments; the record has them as
-        they came.
+        credential for the server; ``team`` is empty for none, and ``meta`` is the ``_meta`` of the request. A tool may
+        modify the arguments; the record has them as they came.
         """
         if not self.sinks:
             return None
+        if self.redaction is not NO_REDACTION:
+            arguments = self.redaction.value(arguments)
         recorded = recorded_arguments(arguments) if self._shows_arguments else recorded_names(arguments)
-        return CallDetails(called, server, caller, transport, recorded, noun, client, grant, team)
+        parent = None if meta is None else meta.get(REQUEST_ID_META_KEY)
+        parent = clip(parent, MAX_PARENT_CHARS) if isinstance(parent, str) else None
+        return CallDetails(called, server, caller, transport, recorded, noun, client, grant, team, parent)
 
     def answered(
         self,
@@ -240,9 +258,16 @@ class Observer(Recorder):
         finally:
             self.session_closed(peer, perf_counter() - start)
 
-    def refused(self, status: int) -> None:
-        """Count a refused HTTP request."""
+    def refused(self, status: int, body: bytes) -> None:
+        """Count a refused HTTP request; the body of its response has the reason."""
         self.instruments.refusals.add(1, {HTTP_STATUS: str(int(status))})
+        if self.activity is not None:
+            self.activity.refused(int(status), body)
+
+    def acted(self, action: str, target: str | None, caller: str | None, error: str | None) -> None:
+        """Record an action of an operator; ``error`` is None if it was done."""
+        for sink in self.sinks:
+            sink.put([action_record(action, target, caller, error)])
 
     # --- as a client --------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from anyio import create_task_group
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import EVERYTHING, Access, ToolScopes, scopes_of
 from bridge.server.auth.issuer import require_url
-from bridge.server.auth.keys import ApiKeys
+from bridge.server.auth.keys import ApiKey, ApiKeys
 from bridge.server.auth.tokens import (
     IssuerUnavailableError,
     TokenExpiredError,
@@ -167,6 +167,11 @@ class Auth:
         """True if a caller may have a team."""
         of_keys = any(getattr(verifier, "has_teams", False) for verifier in self._verifiers)
         return of_keys or self._team_claim is not None or bool(self._team_scopes)
+
+    @property
+    def keys(self) -> tuple[ApiKey, ...]:
+        """The API keys, without secrets."""
+        return tuple(key for verifier in self._verifiers for key in getattr(verifier, "keys", ()))
 
     @property
     def has_limits(self) -> bool:

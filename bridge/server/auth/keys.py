@@ -127,6 +127,11 @@ class ApiKeys:
         self._keys = _distinct(keys)
 
     @property
+    def keys(self) -> tuple[ApiKey, ...]:
+        """The keys, which have digests in place of the secrets."""
+        return self._keys
+
+    @property
     def names(self) -> frozenset[str]:
         """Names of the bearers."""
         return frozenset(key.name for key in self._keys)

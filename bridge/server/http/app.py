@@ -210,14 +210,15 @@ class BridgeApp(Starlette):
         self._streams = OpenStreams()
         self._sse = SseSessions()
         self._endpoints: list[MessageEndpoint] = []
-        self._served = [*served.values()]
-        self._dispatches = [dispatch_of(each.server, has_sessions=not stateless) for each in self._served]
+        self.served: Sequence[ServedServer] = [*served.values()]
+        """The servers: the server itself, or those of the profiles."""
+        self._dispatches = [dispatch_of(each.server, has_sessions=not stateless) for each in self.served]
         self._handshakes: list[SessionRequests] = []
         routes = [*self.public_routes, *([] if auth is None else auth.page_routes(path if streamable else _PATH))]
         shutdown_steps = [
             *(each.close for each in self._dispatches),
             self._streams.end,
-            *(each.server.drain_tasks for each in self._served),
+            *(each.server.drain_tasks for each in self.served),
         ]
         self.drain = Drain(server.running, shutdown_steps)
         """Ends streams, then waits for running calls; run it while the server waits for its connections."""
@@ -335,7 +336,7 @@ class BridgeApp(Starlette):
             except Exception as error:
                 self.why_not_started = why_not_opened(error)
                 raise
-            for cluster in [each.cluster for each in self._served if each.cluster is not None]:
+            for cluster in [each.cluster for each in self.served if each.cluster is not None]:
                 if not runs_on_asyncio():
                     raise DefinitionError(
                         "redis_url needs a server on asyncio, because the client of Redis does; not trio"
@@ -346,7 +347,7 @@ class BridgeApp(Starlette):
             if self._auth is not None:
                 await stack.enter_async_context(self._auth.running())
             self._is_running, self._server.running.is_over = True, False
-            for each in self._served:
+            for each in self.served:
                 await stack.enter_async_context(running_tasks(each.server))
             try:
                 yield

@@ -15,6 +15,7 @@ from bridge.types import RETRY_AFTER_META_KEY
 
 if TYPE_CHECKING:
     from bridge.server.limits.limits import CallerLimits, Limits, MakeMeter
+    from bridge.types import Json
 
     _Meters = tuple[tuple[Rate, Meter], ...]
 
@@ -137,6 +138,22 @@ class Account:
     def is_of(self, own: CallerLimits | None, team: str) -> bool:
         """True if the account has the limits of a caller, and is one of its team."""
         return own is None and not team
+
+    def as_json(self, now: float) -> Json:
+        """Return what is used of the limits, and the limits; of rates, the part that is used, from 0 to 1."""
+        limits = self._limits
+        rate = None if limits.rate is None else str(limits.rate)
+        used = [meter.used(now) for _, meter in self._meters]
+        return {
+            "requests": self.requests,
+            "calls": self.calls,
+            "maxCalls": limits.concurrency,
+            "streams": self.streams,
+            "maxStreams": limits.max_streams,
+            "tasks": self.tasks,
+            "rate": rate,
+            "rateUsed": max(used, default=None),
+        }
 
     def is_unused(self, now: float) -> bool:
         """True if the account can be dropped."""

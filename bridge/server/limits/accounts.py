@@ -89,6 +89,12 @@ class Accounts:
             del used[next(iter(used))]
         self._accounts = used
 
+    def known(self) -> dict[str, Account]:
+        """Return the accounts by the keys of callers, those in use first; those of teams by ``team`` and the name."""
+        now = self.clock()
+        known = sorted(self._accounts.items(), key=lambda item: item[1].is_unused(now))
+        return {key.removeprefix("\0"): each for key, each in known}
+
     def __len__(self) -> int:
         return len(self._accounts)
 

@@ -170,6 +170,10 @@ class Meter:
         """Count a call."""
         self._due = max(self._due, now) + self._interval
 
+    def used(self, now: float) -> float:
+        """Return the part of the rate that is used, from 0 to 1."""
+        return round(min(1.0, max(0.0, (self._due - now) / (self._leeway + self._interval))), 3)
+
     def is_unused(self, now: float) -> bool:
         """True if no counted call matters any more."""
         return self._due <= now

@@ -162,7 +162,7 @@ class Tasks:
                 self._changing(self.cancel(created.result()["taskId"], caller))
 
         try:
-            return await asyncio.shield(creation)  # what was stored has to be started
+            return await _outcome(creation)  # what was stored has to be started
         except asyncio.CancelledError:
             creation.add_done_callback(cancel)
             raise
@@ -281,6 +281,19 @@ class Tasks:
         """
         return (await self._found(task_id, caller)).task
 
+    @property
+    def running(self) -> tuple[TaskRecord, ...]:
+        """The tasks that run in this process, or wait for answers."""
+        return tuple(each.record for each in self._running.values())
+
+    async def cancel_running(self, task_id: str) -> bool:
+        """Cancel a task of any caller, for an operator; return False if it does not run in this process."""
+        running = self._running.get(task_id)
+        if running is None:
+            return False
+        await asyncio.shield(self._changing(running.cancel()))
+        return True
+
     async def update(self, task_id: str, caller: Caller | None, answers: Mapping[str, Json]) -> None:
         """Give a task answers to open questions; others are ignored.
 
@@ -289,7 +302,7 @@ class Tasks:
         """
         await self._found(task_id, caller)
         if (running := self._running.get(task_id)) is not None:
-            await asyncio.shield(self._changing(running.answer(answers)))
+            await _outcome(self._changing(running.answer(answers)))
 
     async def cancel(self, task_id: str, caller: Caller | None) -> None:
         """Cancel the call of a task, if it runs.
@@ -299,7 +312,7 @@ class Tasks:
         """
         await self._found(task_id, caller)
         if (running := self._running.get(task_id)) is not None:
-            await asyncio.shield(self._changing(running.cancel()))
+            await _outcome(self._changing(running.cancel()))
 
     def _notify(self, running: RunningTask) -> None:
         self.listeners.notify(running.record.task.id)
@@ -369,3 +382,9 @@ class Tasks:
             if lost := len(self._running):
                 _logger.error("the outcomes of %d tasks could not be stored", lost)
             await self._kept.close()
+
+
+async def _outcome(change: asyncio.Task[_T]) -> _T:
+    """Wait for a change, which goes on if its client hangs up; from Python 3.14 on, `asyncio.shield` logs its error."""
+    await asyncio.wait([change])
+    return change.result()

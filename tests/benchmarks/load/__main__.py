@@ -30,6 +30,7 @@ from tests.benchmarks.load import (
     redis_use,
     sessions,
     soak,
+    teams,
 )
 from tests.benchmarks.load.section import store
 
@@ -53,6 +54,7 @@ def main() -> None:
         "held": lambda: held.measure(options.held_seconds),
         "latency": lambda: latency.measure(options.latency_calls),
         "flood": lambda: [flood.measure(options.flood_seconds)],
+        "teams": lambda: [teams.measure(options.flood_seconds)],
         "peers": lambda: peers.measure(options.peer_seconds, options.peer_rounds),
         "features": lambda: peers.measure_features(options.peer_seconds, options.peer_rounds),
         "gateway": lambda: gateway.measure(options.gateway_seconds),
@@ -90,6 +92,7 @@ def _options() -> argparse.Namespace:
         "held",
         "latency",
         "flood",
+        "teams",
         "peers",
         "features",
         "gateway",

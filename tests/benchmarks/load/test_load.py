@@ -43,6 +43,7 @@ FEW = (
         ("held", ["what waits 20.0 ms", "2 of 2", "1 of 1"]),
         ("latency", ["| modern ", "| handshake ", "modern, 4,000 a second"]),
         ("flood", ["another floods", "alone, no limits", "beside the flood, --rate 100/1"]),
+        pytest.param("teams", ["| alone ", "| beside the flood "], marks=pytest.mark.slow),
         pytest.param("peers", ["2026-07-28, through bridge"], marks=NEEDS_WRK),
         pytest.param("features", ["a read, FastMCP", "a prompt, bare protocol"], marks=(NEEDS_WRK, pytest.mark.slow)),
         ("gateway", ["| over HTTP, 2026-07-28", "| over stdio, handshake", "| bridge"]),
