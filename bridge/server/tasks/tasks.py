@@ -21,6 +21,7 @@ from anyio import CancelScope
 
 from bridge.portal import runs_on_asyncio
 from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import LIMIT_EXCEEDED
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.failures import reported
 from bridge.server.limits.accounts import current_account
@@ -103,6 +104,8 @@ class Tasks:
         call = TaskCall(tool, arguments, context, access, TaskChannel(context.client_capabilities, {}))
         request = context.connect(call.channel)
         call.channel.state = request.session
+        if call.policy.starts_at_once or call.policy.required:
+            _check_caller()
         if not call.policy.starts_at_once:
             call.channel.connect(request)
             return await self._call_first(call)
@@ -150,6 +153,7 @@ class Tasks:
 
     async def _created(self, call: TaskCall, work: Work) -> Json:
         """Store a task of a call that runs; return it in MCP's JSON."""
+        _check_caller()
         record = self._new_record(call)
         await self._create(record, call.tool)
         return created_task_to_wire(self._started(record, call.channel, work).record.task)
@@ -216,11 +220,11 @@ class Tasks:
         self._calls.running.enter(work, record.account)
         account = current_account.get()  # its requests are answered while its tasks run
         if account is not None:
-            account.tasks += 1
+            account.begin_task()
 
         def begin_end(_: object) -> None:
             if account is not None:
-                account.tasks -= 1
+                account.end_task()
             ending = asyncio.get_running_loop().create_task(self._end(running))
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)
@@ -382,3 +386,14 @@ class Tasks:
             if lost := len(self._running):
                 _logger.error("the outcomes of %d tasks could not be stored", lost)
             await self._kept.close()
+
+
+def _check_caller() -> None:
+    """Refuse a further task of the caller of the request, or of its team, over a limit.
+
+    Raises:
+        ProtocolError: Too many run; its data says when to try again.
+    """
+    account = current_account.get()
+    if account is not None and (refused := account.tasks_refusal()) is not None:
+        raise ProtocolError(LIMIT_EXCEEDED, refused.text, refused.data)
