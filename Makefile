@@ -100,7 +100,7 @@ reference: $(READY) ## Write the generated pages of the documentation
 docs: reference ## Build the documentation into site/, strictly, and check the result
 	$(BIN)/python -m pip install --quiet --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	$(BIN)/python -m pytest tests/docs/test_site.py -m docs --quiet
+	$(BIN)/python -m pytest tests/docs/test_site.py tests/docs/test_site_in_browser.py -m docs --quiet
 
 clean: ## Forget the environment and caches
 	rm -rf $(VENV) .pythons .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist site

@@ -145,6 +145,7 @@ ELSEWHERE = {
         "mcp_proxy",
         "mkdocs",
         "playwright",
+        "PIL",
         "sentence_transformers",
         "xllamacpp",
     },

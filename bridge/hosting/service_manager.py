@@ -40,7 +40,7 @@ class ServiceManager:
         if self.address is None:
             return
         address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(wait_seconds)
             sender.sendto("\n".join(assignments).encode(), address)
 

@@ -20,6 +20,7 @@ from mcp import Client
 from tests import forks
 from tests.cli.draining import DEADLINE_SECONDS, SERVED, heard
 from tests.processes import ROOT
+from tests.redis_server import redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,6 +200,35 @@ async def test_sighup_reloads_a_configuration_as_a_whole_or_not_at_all_and_runni
         process.send_signal(signal.SIGTERM)
         manager.received("STOPPING=1")
         assert process.wait(60) == 0
+
+
+async def test_a_session_goes_on_through_a_reload_of_workers_that_share_a_redis(
+    manager: Manager, tmp_path: Path
+) -> None:
+    path = configuration(tmp_path / "mcp.json", sums=ONE)
+    with redis_server(tmp_path) as redis, anyio.fail_after(120):
+        options = ("--workers", "2", "--redis-url", redis.url, "--name", tmp_path.name)
+        with manager.started(str(path), *options) as process:
+            manager.received("READY=1")
+            before = children_of(process.pid)
+            async with Client(manager.url, mode="legacy") as client:
+                for number in range(2):
+                    result = await client.call_tool("add", {"a": number, "b": 1})
+                    assert result.structured_content == {"result": number + 1}
+                    if not number:
+                        process.send_signal(signal.SIGHUP)
+                        manager.received("RELOADING=1")
+                        assert manager.received("READY=1")["STATUS"] == "reloaded"
+            assert not set(before) & set(await new_children(process.pid, before))
+            process.send_signal(signal.SIGTERM)
+            assert await anyio.to_thread.run_sync(process.wait, 60) == 0
+
+
+async def new_children(pid: int, before: list[int]) -> list[int]:
+    """Wait until the children of before have drained; returns the others."""
+    while set(found := children_of(pid)) & set(before):
+        await anyio.lowlevel.checkpoint()
+    return found
 
 
 TERMINAL = """

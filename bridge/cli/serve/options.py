@@ -45,7 +45,7 @@ START_SECONDS = 10.0
 """Default of ``--start-wait``, as in `bridge.gateway.gateway`, whose import takes most of a second."""
 
 
-_HTTP, _SERVERS = "HTTP", "Servers whose tools are served"
+_HTTP, _SERVERS, _ITSELF = "HTTP", "Servers whose tools are served", "Description of the server"
 """Headings of groups of options."""
 
 
@@ -119,8 +119,8 @@ class ServeOptions:
         "Servers over stdio that start at the same time; by default as many as CPUs, 4 at least.",
         heading=_SERVERS,
     )
-    auth: AuthOptions = group_setting(AuthOptions, "Authentication")
-    limits: LimitsOptions = group_setting(LimitsOptions, "Limits")
+    auth: AuthOptions = group_setting(AuthOptions)
+    limits: LimitsOptions = group_setting(LimitsOptions)
     spill: SpillOptions = group_setting(SpillOptions, "Large results")
     tasks: TaskServeOptions = group_setting(TaskServeOptions, "Tasks")
     events: EventServeOptions = group_setting(EventServeOptions, "Events")
@@ -133,11 +133,13 @@ class ServeOptions:
     profile: str | None = setting(
         help="Over stdio: the only profile of a configuration to serve; over HTTP, each has a URL of its own."
     )
-    name: str | None = setting(help="Name of the server; by default derived from its targets.")
+    name: str | None = setting(help="Name of the server; by default derived from its targets.", heading=_ITSELF)
     server_version: str | None = setting(
-        metavar="VERSION", help="Version of the server; by default the __version__ of its only target."
+        metavar="VERSION",
+        help="Version of the server; by default the __version__ of its only target.",
+        heading=_ITSELF,
     )
-    instructions: str | None = setting(help="Instructions about the server for the model.")
+    instructions: str | None = setting(help="Instructions about the server for the model.", heading=_ITSELF)
     default_targets: tuple[str, ...] = texts_setting(
         metavar="TARGET[,TARGET…]",
         help="Files and directories to serve if no TARGET is given; missing ones are skipped. Repeatable.",

@@ -7,6 +7,7 @@ change between both (DNS rebinding). Redirects are not followed. Clauses: SEP-34
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from socket import SOCK_STREAM, gaierror
@@ -31,6 +32,7 @@ MAX_ANSWER_BYTES = 8 * 1024
 """Maximum bytes of an answer that are read."""
 _PORTS = {"http": 80, "https": 443}
 _SERVER_ERROR = 500
+_MAX_ADDRESSES = 4
 _NAT64 = IPv6Address("64:ff9b::").packed[:12]
 
 
@@ -104,7 +106,16 @@ class Callbacks:
 
     async def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         address, parsed = _address_of(url), httpx2.URL(url)
-        target = await self._resolved(address)
+        *targets, last = await self._resolved(address)
+        for target in targets:
+            with suppress(httpx2.ConnectError):  # so that nothing was sent
+                return await self._sent(address, parsed, target, body, headers)
+        return await self._sent(address, parsed, last, body, headers)
+
+    async def _sent(
+        self, address: _Address, parsed: httpx2.URL, target: str, body: bytes, headers: Mapping[str, str]
+    ) -> bytes:
+        """Send a request to an address; see `post`."""
         pinned = parsed.copy_with(host=target)
         extensions = {"sni_hostname": address.host}
         # Without kept connections, so that one for a name is never used for another name at the same address.
@@ -128,8 +139,8 @@ class Callbacks:
         reason: Reason = "http_5xx" if answer.status_code >= _SERVER_ERROR else "http_4xx"
         raise CallbackError(reason, f"the status of the answer is {answer.status_code}", answer.status_code)
 
-    async def _resolved(self, address: _Address) -> str:
-        """Return an address to connect to.
+    async def _resolved(self, address: _Address) -> list[str]:
+        """Return the addresses to connect to, of which each is allowed.
 
         Raises:
             CallbackError: The name cannot be resolved, or has an address that is not public.
@@ -138,10 +149,10 @@ class Callbacks:
             found = await anyio.getaddrinfo(address.host, address.port, type=SOCK_STREAM)
         except (gaierror, UnicodeError) as error:
             raise CallbackError("connection_refused", f"the name {address.host!r} cannot be resolved") from error
-        targets = [str(each[4][0]) for each in found]
+        targets = list(dict.fromkeys(str(each[4][0]) for each in found))
         if address not in self._allowed and any(map(_is_private, targets)):
             raise CallbackError("connection_refused", f"{address.host!r} has an address that is not a public one")
-        return targets[0]
+        return targets[:_MAX_ADDRESSES]
 
 
 def _address_of(url: str) -> _Address:

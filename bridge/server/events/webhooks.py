@@ -122,10 +122,11 @@ class Webhooks:
         seconds = self._seconds_of(params)
         identifier = subscription_id(caller, url, type_.name, request.arguments)
         await self._events.log.open()
-        await self._require_room(identifier, context.account)
+        self._require_room(await self._live(), identifier, context.account)  # before a challenge is sent
         await self._require_verified(url, secret, (*caller.identity,), identifier)
         async with self._changing:
             stored = await self._live()
+            self._require_room(stored, identifier, context.account)
             former, now = stored.get(identifier), time()
             state = None if former is None else await self._state_of(former)
             begun = _Beginning(request.cursor, truncated=False)
@@ -218,9 +219,13 @@ class Webhooks:
             raise invalid_params("'ttlMs' must be null, or a whole number")
         return min(max(given / 1000, LEAST_SECONDS), most)
 
-    async def _require_room(self, identifier: str, account: str) -> None:
-        """Check that a caller may have a further subscription: as many as stay free."""
-        stored, most = await self._live(), self._options.max_subscriptions
+    def _require_room(self, stored: Mapping[str, Subscription], identifier: str, account: str) -> None:
+        """Check that a caller may have a further subscription: as many as stay free.
+
+        Raises:
+            ProtocolError: It may not.
+        """
+        most = self._options.max_subscriptions
         if identifier in stored:
             return
         own = Counter(each.account for each in stored.values())[account]
@@ -328,6 +333,8 @@ class Webhooks:
                 except EventStoreError as error:
                     _logger.warning("webhooks wait: %s", error)
                     await self._use({}, tasks)
+                except Exception:
+                    _logger.exception("webhooks could not be looked for")
                 with anyio.move_on_after(LOOK_SECONDS):
                     await self._changed.wait()
 

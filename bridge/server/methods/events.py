@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bridge.types import Json
 
 MAX_KEPT_BYTES = 64 * 1024
-"""Maximum memory of the parameters of a stream, which are kept while it is open."""
+"""Maximum memory of the parameters of a stream or webhook, which are kept while it lasts."""
 _NO_BOX = ToolBox()
 
 
@@ -166,9 +166,7 @@ class EventsStream(EventMethod):
         if not shares.has_room(exchange.origin.account):
             message = f"too many streams of events: a caller may open as many as stay free of {shares.places}"
             raise ProtocolError(RESOURCE_EXHAUSTED, message, {"limit": "streams"})
-        kept = kept_bytes(json.dumps(exchange.params).encode())  # which writes lone surrogates, too
-        if kept > MAX_KEPT_BYTES:
-            raise invalid_params(f"a subscription may take {MAX_KEPT_BYTES} bytes, not {kept}")
+        _require_small(exchange.params)
 
     async def run(self, exchange: ServedExchange) -> bytes:
         """Serve a stream until its client disconnects, it is ended, or its credential is no longer valid."""
@@ -211,6 +209,15 @@ class EventsSubscribe(EventMethod):
     name = "events/subscribe"
     delivery = "webhook"
 
+    def plan(self, exchange: ServedExchange) -> None:
+        """Read the parameters.
+
+        Raises:
+            ProtocolError: They are malformed or too large.
+        """
+        super().plan(exchange)
+        _require_small(exchange.params)
+
     async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
         webhooks = _webhooks_of(self._events)
         type_, request = await self._found(exchange, context)
@@ -225,6 +232,17 @@ class EventsUnsubscribe(EventMethod):
     async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
         await _webhooks_of(self._events).unsubscribe(exchange.params["name"], exchange.found, exchange.params, context)
         return {}
+
+
+def _require_small(params: Json) -> None:
+    """Check the memory of parameters that are kept.
+
+    Raises:
+        ProtocolError: It is too much.
+    """
+    kept = kept_bytes(json.dumps(params).encode())  # which writes lone surrogates, too
+    if kept > MAX_KEPT_BYTES:
+        raise invalid_params(f"a subscription may take {MAX_KEPT_BYTES} bytes, not {kept}")
 
 
 def _webhooks_of(events: ServedEvents) -> Webhooks:

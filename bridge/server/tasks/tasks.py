@@ -21,10 +21,9 @@ from anyio import CancelScope
 
 from bridge.portal import runs_on_asyncio
 from bridge.protocol.messages import ProtocolError
-from bridge.protocol.versions import LIMIT_EXCEEDED
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.failures import reported
-from bridge.server.limits.accounts import current_account
+from bridge.server.limits.accounts import check_tasks_of_caller, current_account
 from bridge.server.tasks.channel import TaskChannel
 from bridge.server.tasks.listeners import TaskListeners
 from bridge.server.tasks.restarts import may_run_again, read_rerun, rerun_request
@@ -105,7 +104,7 @@ class Tasks:
         request = context.connect(call.channel)
         call.channel.state = request.session
         if call.policy.starts_at_once or call.policy.required:
-            _check_caller()
+            check_tasks_of_caller()
         if not call.policy.starts_at_once:
             call.channel.connect(request)
             return await self._call_first(call)
@@ -153,7 +152,7 @@ class Tasks:
 
     async def _created(self, call: TaskCall, work: Work) -> Json:
         """Store a task of a call that runs; return it in MCP's JSON."""
-        _check_caller()
+        check_tasks_of_caller()
         record = self._new_record(call)
         await self._create(record, call.tool)
         return created_task_to_wire(self._started(record, call.channel, work).record.task)
@@ -166,7 +165,7 @@ class Tasks:
                 self._changing(self.cancel(created.result()["taskId"], caller))
 
         try:
-            return await asyncio.shield(creation)  # what was stored has to be started
+            return await _outcome(creation)  # what was stored has to be started
         except asyncio.CancelledError:
             creation.add_done_callback(cancel)
             raise
@@ -306,7 +305,7 @@ class Tasks:
         """
         await self._found(task_id, caller)
         if (running := self._running.get(task_id)) is not None:
-            await asyncio.shield(self._changing(running.answer(answers)))
+            await _outcome(self._changing(running.answer(answers)))
 
     async def cancel(self, task_id: str, caller: Caller | None) -> None:
         """Cancel the call of a task, if it runs.
@@ -316,7 +315,7 @@ class Tasks:
         """
         await self._found(task_id, caller)
         if (running := self._running.get(task_id)) is not None:
-            await asyncio.shield(self._changing(running.cancel()))
+            await _outcome(self._changing(running.cancel()))
 
     def _notify(self, running: RunningTask) -> None:
         self.listeners.notify(running.record.task.id)
@@ -388,12 +387,7 @@ class Tasks:
             await self._kept.close()
 
 
-def _check_caller() -> None:
-    """Refuse a further task of the caller of the request, or of its team, over a limit.
-
-    Raises:
-        ProtocolError: Too many run; its data says when to try again.
-    """
-    account = current_account.get()
-    if account is not None and (refused := account.tasks_refusal()) is not None:
-        raise ProtocolError(LIMIT_EXCEEDED, refused.text, refused.data)
+async def _outcome(change: asyncio.Task[_T]) -> _T:
+    """Wait for a change, which goes on if its client hangs up; from Python 3.14 on, `asyncio.shield` logs its error."""
+    await asyncio.wait([change])
+    return change.result()

@@ -31,6 +31,8 @@ _FLOODING = "flooding"
 _RATE = 50
 """Calls a second of each team, which is its limit."""
 _CONCURRENCY = 8
+_SETTLE_SECONDS = 3.0
+"""Seconds before the calls, in which a flood opens its connections and uses up its rate."""
 _MOST = 2.0
 """Factor of the p99 beside the flood, below which it has to be."""
 _SURE_SECONDS = 10
@@ -53,9 +55,10 @@ def measure(seconds: float) -> Section:
         for is_flooded in (False, True):
             name = "beside the flood" if is_flooded else "alone"
             flood = Flood(gateway.port, _request(gateway, _FLOODING, 0), CONNECTIONS if is_flooded else 0)
-            teams = [_Team(gateway, team, seconds) for team in TEAMS]
+            teams = [_Team(gateway, team, seconds, number / len(TEAMS)) for number, team in enumerate(TEAMS)]
             clock = cpu_clock(gateway.process)
             with flood.running():
+                sleep(_SETTLE_SECONDS)
                 worked, began = clock(), perf_counter()
                 for team in teams:
                     team.start()
@@ -98,22 +101,23 @@ def _request(gateway: HttpServer, team: str, number: int) -> bytes:
 
 
 class _Team(Thread):
-    """Calls of one team at a steady pace, each over the next of its connections."""
+    """Calls of one team at a steady pace, to each server in turn, between those of the other teams."""
 
-    def __init__(self, gateway: HttpServer, team: str, seconds: float) -> None:
+    def __init__(self, gateway: HttpServer, team: str, seconds: float, offset: float) -> None:
         super().__init__()
         self.team = team
         self.latencies: list[float] = []
         self.refused = 0
         self._gateway = gateway
         self._requests = [_request(gateway, team, number) for number in range(SERVERS)]
+        self._offset = offset
         self._calls = max(1, int(seconds * _RATE))
 
     def run(self) -> None:
         with self._gateway.connect() as connection:
             start = perf_counter()
             for number, request in enumerate(islice(cycle(self._requests), self._calls)):
-                due = start + number / _RATE
+                due = start + (number + self._offset) / _RATE
                 # The pace is part of what is measured: a late response delays the next call, which counts.
                 sleep(max(0.0, due - perf_counter()))
                 self.refused += not says_three(connection.answer(request))

@@ -5,6 +5,7 @@ Times are replaced, so that the same page gives the same picture.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -128,6 +129,24 @@ def take_app(page: Page) -> None:
     take(page, "app")
 
 
+CARD = """
+<style>body { margin: 0; width: 1200px; height: 630px; background: #3f51b5; color: #fff;
+display: grid; align-content: center;
+font: 44px/1.35 "DejaVu Sans", sans-serif; padding: 0 90px; box-sizing: border-box; }
+img { width: 120px; }
+h1 { margin: 18px 0 10px; font-size: 76px; } p { margin: 0; }</style>
+<img src="data:image/svg+xml;base64,%s"><h1>bridge</h1>
+<p>Python functions as tools of every MCP client,<br>and tools of MCP servers as Python functions</p>"""
+
+
+def take_card(browser: Browser) -> None:
+    """Take the card of the site in messages and social networks."""
+    page = browser.new_page(viewport={"width": 1200, "height": 630})
+    page.set_content(CARD % b64encode((ROOT / "docs" / "logo.svg").read_bytes()).decode())
+    page.screenshot(path=ROOT / "docs" / "card.png")
+    page.close()
+
+
 def main() -> None:
     """Take all pictures."""
     PICTURES.mkdir(exist_ok=True)
@@ -142,6 +161,7 @@ def main() -> None:
         with inspected(BOARD) as boards, shown(browser, boards) as page:
             take_app(page)
         take_tour(browser)
+        take_card(browser)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,17 @@ class Client:
     """Sends requests of the modern era, each with a credential."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self.url = url
+
+    @staticmethod
+    def headers(method: str, key: str | None) -> dict[str, str]:
+        """Return the headers of a request."""
+        headers = {
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": "2026-07-28",
+            "mcp-method": method,
+        }
+        return headers if key is None else headers | {"authorization": f"Bearer {key}"}
 
     def ask(self, method: str, params: Json, key: str | None = ADA) -> Json:
         """Return the result or the error."""
@@ -50,15 +60,8 @@ class Client:
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
         }
-        headers = {
-            "accept": "application/json, text/event-stream",
-            "mcp-protocol-version": "2026-07-28",
-            "mcp-method": method,
-        }
         message = {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": {**params, "_meta": meta}}
-        if key is not None:
-            headers["authorization"] = f"Bearer {key}"
-        answer: Json = httpx.post(f"{self._url}/mcp", json=message, headers=headers, timeout=30).json()
+        answer: Json = httpx.post(f"{self.url}/mcp", json=message, headers=self.headers(method, key), timeout=30).json()
         return answer.get("result") or {"code": answer["error"]["code"], **answer["error"]}
 
     def subscribe(self, url: str, key: str | None = ADA, secret: str = SECRET, **more: Any) -> Json:

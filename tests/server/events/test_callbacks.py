@@ -17,6 +17,7 @@ from bridge import DefinitionError
 from bridge.events import verify_webhook
 from bridge.protocol.versions import CALLBACK_FAILED, INVALID_PARAMS
 from bridge.server import EventOptions
+from bridge.server.events.callbacks import Callbacks
 from tests.server.events.hooks import SECRET, served
 from tests.server.events.receiver import Receiver, new_secret, receiving
 
@@ -159,3 +160,17 @@ def test_origins_of_callbacks_are_checked() -> None:
     EventOptions(callback_origins=("https://hooks.internal:8443", "http://[::1]:80/"))
     with pytest.raises(DefinitionError, match="webhooks must be True or False"):
         EventOptions(webhooks="yes")  # type: ignore[arg-type]  # that is tested
+
+
+@pytest.mark.anyio
+async def test_a_name_with_several_addresses_is_reached_at_any(receiver: Receiver) -> None:
+    port = receiver.url.rpartition(":")[2]
+    origin = f"http://two.example:{port}"
+
+    async def resolve(*_: Any, **__: Any) -> Any:
+        return [(2, 1, 6, "", (address, int(port))) for address in ("127.0.0.9", "127.0.0.1")]
+
+    with pytest.MonkeyPatch.context() as patch, anyio.fail_after(30):
+        patch.setattr(anyio, "getaddrinfo", resolve)
+        await Callbacks([origin]).post(f"{origin}/hook", b"{}", {})
+    assert receiver.next().headers["host"] == origin.removeprefix("http://")

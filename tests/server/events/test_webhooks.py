@@ -228,6 +228,16 @@ def test_subscriptions_are_bounded_and_shared_by_the_callers(receiver: Receiver)
         assert "id" in client.subscribe(f"{receiver.url}/d", BOB)
 
 
+def test_the_arguments_of_a_subscription_are_bounded(receiver: Receiver) -> None:
+    with served(receiver.url) as (client, _):
+        delivery = {"mode": "webhook", "url": receiver.url, "secret": SECRET}
+        params = {"name": "other", "arguments": {"text": "x" * 70_000}, "delivery": delivery}
+        refused = client.ask("events/subscribe", params)
+        assert refused["code"] == INVALID_PARAMS
+        assert "a subscription may take" in refused["message"]
+        assert receiver.challenges == []
+
+
 def test_times_are_granted_within_bounds(receiver: Receiver) -> None:
     def seconds(**params: Any) -> float:
         granted = client.subscribe(receiver.url, **params)["refreshBefore"]
