@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-_CALLERS, _RESULTS, _SERVER = "Limits of callers", "Limits of results", "Limits of the server"
+_CALLERS, _TEAMS = "Limits of callers", "Limits of teams"
+_RESULTS, _SERVER = "Limits of results", "Limits of the server"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +46,17 @@ class LimitsOptions:
         metavar="[TEAM=]N/SECONDS",
         help="Over HTTP: maximum rate of requests of all members of a team together, by its name or a pattern; the "
         "first that matches applies. Repeatable.",
-        heading=_CALLERS,
+        heading=_TEAMS,
     )
     team_concurrency: tuple[str, ...] = texts_setting(
         metavar="[TEAM=]N",
         help="Maximum running calls of all members of a team together, likewise, in each process. Repeatable.",
-        heading=_CALLERS,
+        heading=_TEAMS,
     )
     team_tasks: tuple[str, ...] = texts_setting(
         metavar="[TEAM=]N",
         help="Maximum running tasks of all members of a team together, likewise, in each process. Repeatable.",
-        heading=_CALLERS,
+        heading=_TEAMS,
     )
     tool_rate: tuple[str, ...] = texts_setting(
         metavar="TOOL=N/SECONDS",
