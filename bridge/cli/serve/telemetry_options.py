@@ -82,11 +82,7 @@ class TelemetryOptions:
         heading=_AUDIT,
     )
     audit_log_kept_files: int = count_setting(
-        "FILES",
-        "Number of earlier files of the audit log that are kept.",
-        least=0,
-        default=10,
-        heading=_AUDIT,
+        "FILES", "Number of earlier files of the audit log that are kept.", least=0, default=10, heading=_AUDIT
     )
 
     @property
