@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bridge.telemetry.tracing import Tracing
 
 _MIB = 1024 * 1024
+_AUDIT = "Audit log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +73,16 @@ class TelemetryOptions:
     audit_log: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
         help="File to which a JSON line is appended for each call, with its caller and outcome.",
+        heading=_AUDIT,
     )
     audit_log_max_bytes: int = count_setting(
-        "BYTES", "Length of the audit log at which it is renamed to FILE.1, and a new one begins.", default=100 * _MIB
+        "BYTES",
+        "Length of the audit log at which it is renamed to FILE.1, and a new one begins.",
+        default=100 * _MIB,
+        heading=_AUDIT,
     )
     audit_log_kept_files: int = count_setting(
-        "FILES", "Number of earlier files of the audit log that are kept.", least=0, default=10
+        "FILES", "Number of earlier files of the audit log that are kept.", least=0, default=10, heading=_AUDIT
     )
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect, sync_playwright
 
+from tests.docs.page_files import RECORDED, page_digest
 from tests.inspector.browser.conftest import call, choose, inspected, launched, show_app, signed_in
 from tests.inspector.browser.tour import take_tour
 from tests.inspector.conftest import TRAVEL
@@ -162,6 +163,7 @@ def main() -> None:
             take_app(page)
         take_tour(browser)
         take_card(browser)
+    RECORDED.write_text(f"{page_digest()}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from bridge.protocol.versions import (
     UNSUPPORTED,
 )
 from bridge.server import SqliteTaskStore
+from bridge.server.events import webhooks
 from bridge.server.http.app import http_app
 from tests.redis_server import RedisServer
 from tests.server.events.hooks import ADA, BOB, EVE, KEYS, SECRET, Client, number, served
@@ -185,6 +186,25 @@ def test_replicas_share_webhooks_and_each_event_is_delivered_once(receiver: Rece
         assert two.unsubscribe(receiver.url)["resultType"] == "complete"
         assert one.unsubscribe(receiver.url)["code"] == NOT_FOUND
         assert receiver.is_empty
+
+
+def test_another_replica_delivers_when_the_one_that_did_is_gone(
+    receiver: Receiver, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(webhooks, "LOOK_SECONDS", 0.05)
+    with served(receiver.url, redis_url=redis.url) as (_, second):
+        with served(receiver.url, redis_url=redis.url) as (client, first):
+            begun = client.subscribe(f"{receiver.url}/left")
+            first.emit("number", {"value": 1})
+            assert receiver.next_event()["data"] == {"value": 1}
+        second.emit("number", {"value": 2})  # whichever of both has led
+        received = receiver.next()
+        assert (received.json["data"], received.headers["x-mcp-subscription-id"]) == ({"value": 2}, begun["id"])
+    with served(receiver.url, redis_url=redis.url) as (client, third):
+        third.emit("number", {"value": 3})
+        assert receiver.next_event()["data"] == {"value": 3}
+        assert client.unsubscribe(f"{receiver.url}/left")["resultType"] == "complete"
 
 
 def test_only_authenticated_callers_have_webhooks_and_only_if_the_server_has_them(receiver: Receiver) -> None:
