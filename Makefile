@@ -54,7 +54,7 @@ release: $(READY) ## Build and check what is published, into dist/; TAG=1 also t
 test-browser: $(READY) ## Test the pages of `bridge inspect` and of gateways in Chromium, which is installed for it, as root by apt
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 	$(BIN)/python -m pip install --quiet --group browser
-	$(BIN)/python -m pytest tests/inspector/browser tests/gateway/credentials/browser -m browser
+	$(BIN)/python -m pytest tests/inspector/browser tests/gateway/credentials/browser tests/admin/browser -m browser
 
 pictures: $(READY) ## Take the pictures of the documentation, after `make test-browser`
 	$(BIN)/python -m tests.docs.terminal_pictures
@@ -90,8 +90,9 @@ figures: ## Measure what charts and tables of the documentation show in one run,
 fuzz: $(READY) ## Send spoiled messages to servers and clients for minutes, over each transport in both eras
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
-load: $(READY) ## Run what takes minutes: many clients, sessions, calls and tools, and where the time goes
-	$(BIN)/python -m tests.benchmarks.load $(LOAD)
+load: $(READY) ## Run what takes minutes: many clients, sessions, calls and tools; and write tables of the documentation
+	$(BIN)/python -m tests.benchmarks.load --figures docs/figures/load.json $(LOAD)
+	$(BIN)/python -m tests.docs.figures
 
 reference: $(READY) ## Write the generated pages of the documentation
 	$(BIN)/python -m tests.docs.reference
@@ -99,7 +100,7 @@ reference: $(READY) ## Write the generated pages of the documentation
 docs: reference ## Build the documentation into site/, strictly, and check the result
 	$(BIN)/python -m pip install --quiet --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	$(BIN)/python -m pytest tests/docs/test_site.py -m docs --quiet
+	$(BIN)/python -m pytest tests/docs/test_site.py tests/docs/test_site_in_browser.py -m docs --quiet
 
 clean: ## Forget the environment and caches
 	rm -rf $(VENV) .pythons .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks dist site

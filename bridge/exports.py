@@ -173,7 +173,7 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
     },
     "bridge.server.limits": {"bridge.server.limits.limits": "CallerLimits Limits Rate"},
     "bridge.gateway": {
-        "bridge.gateway.gateway": "merged_servers",
+        "bridge.gateway.merging": "merged_servers",
         "bridge.gateway.in_process": "from_mcp",
     },
     "bridge.middleware": {
@@ -197,6 +197,8 @@ ROOMS: Mapping[str, Mapping[str, str]] = {
         "bridge.client.events": "EventSubscription RemoteEvents",
         "bridge.events.event_type": "EventType",
         "bridge.events.function": "event",
+        "bridge.events.handling": "handle_events",
+        "bridge.events.signatures": "verify_webhook",
         "bridge.events.occurrence": "Event EventBatch EventReader EventRequest EventStream",
         "bridge.events.source": "Events LocalEvents",
     },

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.client import Pipeline
 from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from redis.asyncio.client import Pipeline, PubSub
+    from redis.asyncio.client import PubSub
 
     Received = asyncio.Queue[bytes | Exception | None]
     """Messages of channels; an exception when the connection is lost, and None when the channels are subscribed, or
@@ -51,11 +52,14 @@ class SharedRedis(Redis):
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command, and return its answer."""
-        return await self._connections.execute(args, options)
+        return await self._connections.submit(args, options)
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
-        """Return an empty pipeline."""
-        return self._connections.redis.pipeline(transaction, shard_hint)
+        """Return an empty pipeline; without a transaction, its commands may be sent with those of others."""
+        connections = self._connections
+        if transaction:
+            return connections.redis.pipeline(transaction, shard_hint)
+        return _SharedPipeline(connections, shard_hint)
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         """Close the connections, if no other client uses them; a further command opens them again."""
@@ -88,16 +92,16 @@ class _Connections:
         self.channels = Channels(Redis(connection_pool=_pool(url, {**options, "decode_responses": False})))
         self.clients: set[SharedRedis] = set()
         """The clients that use them."""
-        self._waiting: list[tuple[tuple[Any, ...], dict[str, Any], asyncio.Future[Any]]] = []
+        self._waiting: list[tuple[tuple[Any, ...], Mapping[str, Any], asyncio.Future[Any]]] = []
         self._sending: asyncio.Task[None] | None = None
 
-    async def execute(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def submit(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         self._waiting.append((args, options, answer))
         if self._sending is None or self._sending.done():
             self._sending = loop.create_task(self._send())
-        return await answer
+        return answer
 
     async def _send(self) -> None:
         while self._waiting:
@@ -141,6 +145,24 @@ class _Connections:
     async def close(self) -> None:
         await self.channels.close()
         await self.redis.connection_pool.disconnect()
+
+
+class _SharedPipeline(Pipeline):
+    """Pipeline whose commands are sent like single ones, at once."""
+
+    def __init__(self, connections: _Connections, shard_hint: str | None) -> None:
+        redis = connections.redis
+        super().__init__(redis.connection_pool, redis.response_callbacks, False, shard_hint)
+        self._connections = connections
+
+    async def execute(self, raise_on_error: bool = True) -> list[Any]:
+        commands, self.command_stack = self.command_stack, []
+        answers = [self._connections.submit(args, options) for args, options in commands]
+        found = await asyncio.gather(*answers, return_exceptions=True)
+        failed = [each for each in found if isinstance(each, BaseException)]
+        if failed and raise_on_error:
+            raise failed[0]
+        return found
 
 
 class Channels:

@@ -32,6 +32,7 @@ from bridge.server.auth.jwt import JwtVerifier
 from bridge.server.auth.tokens import VerifiedToken
 from bridge.server.features import Features
 from bridge.server.server import Server
+from bridge.tools.checks import require_count
 from bridge.tools.dependencies import overriding
 from bridge.tools.function import one_tool, tools_from
 from bridge.tools.middleware import WrappedExecutor
@@ -127,6 +128,7 @@ def failing(source: object, times: int, error: Exception | None = None) -> Tool:
     Raises:
         DefinitionError: The source has no tool, or several.
     """
+    require_count(times, "times", least=0)
     tool, attempts = one_tool(source), count(1)
 
     async def fail(

@@ -23,6 +23,9 @@ Json = dict[str, Any]
 
 RETRY_AFTER_META_KEY = "io.github.mcp-toolbridge/retryAfterSeconds"
 """Key in ``_meta`` of the result of a refused call: seconds after which it may be called again."""
+REQUEST_ID_META_KEY = "io.github.mcp-toolbridge/requestId"
+"""Key in ``_meta`` of a recorded result, and of requests that a gateway sends for it: the id of the call in the log,
+the audit log and the traces of the server that made it."""
 Step = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 """Runs the first step of a coroutine; returns an awaitable for the rest, or raises StopIteration with its value."""
 

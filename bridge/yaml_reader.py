@@ -90,6 +90,8 @@ def read_yaml(text: bytes, source: str, *, extra: str = "openapi") -> Any:
             reader.take(event, type(event).__name__)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:300]
+        if "nesting depth" in reason:  # of newer versions of libyaml
+            raise reader.too_large() from error
         raise DefinitionError(f"{source} is neither JSON nor YAML: {reason}") from error
     return reader.document
 

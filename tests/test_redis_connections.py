@@ -89,6 +89,27 @@ async def test_an_error_reply_concerns_its_command_alone(redis: RedisServer) -> 
     assert "secret" not in str(given[1])
 
 
+async def test_pipelines_are_answered_in_their_order_beside_other_commands(redis: RedisServer) -> None:
+    client = redis_at(redis.url)
+
+    async def use(number: int) -> None:
+        async with client.pipeline(transaction=False) as pipeline:
+            pipeline.hset(f"hash {number}", "field", number)
+            pipeline.hgetall(f"hash {number}")
+            pipeline.lpush(f"hash {number}", "secret")
+            added, content, error = await pipeline.execute(raise_on_error=False)
+            assert (added, content) == (1, {"field": str(number)})
+            assert isinstance(error, ResponseError)
+            pipeline.lpush(f"hash {number}", "secret")
+            with pytest.raises(ResponseError):
+                await pipeline.execute()
+
+    with anyio.fail_after(DEADLINE_SECONDS):
+        await asyncio.gather(*map(use, range(200)))
+        assert connections(redis) == 1
+        await client.aclose()
+
+
 async def test_a_command_that_is_given_up_leaves_the_others_and_the_connection(redis: RedisServer) -> None:
     client = redis_at(redis.url)
     with anyio.fail_after(DEADLINE_SECONDS):

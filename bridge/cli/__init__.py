@@ -7,6 +7,7 @@ Exit codes:
     1    the tool or the server failed: an error result, a server that has ended, a file that raised on import
     2    wrong usage: an unknown option, a target that does not exist or has no tools, an unknown tool, bad arguments
     130  interrupted (Ctrl-C)
+    143  ended by SIGTERM, and 129 by SIGHUP; a server ends with 0
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = (
-    *("new", "serve", "list", "call", "task", "read", "prompt", "inspect", "chat", "worker", "doctor", "status"),
+    *("new", "serve", "list", "call", "task", "read", "prompt", "inspect", "chat", "worker", "doctor", "status", "top"),
     *("login", "logout", "credentials", "pin", "install", "bundle", "search", "add", "publish"),
 )
 """Commands in the order of the help; each is ``command`` of the module of its name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -207,6 +208,20 @@ class Number(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
         return number
+
+
+class Pattern(click.ParamType[re.Pattern[str]]):
+    """Regular expression; in the environment, each line is one."""
+
+    name = "regular expression"
+    envvar_list_splitter: ClassVar[str | None] = "\n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> re.Pattern[str]:
+        """Compile the expression."""
+        try:
+            return re.compile(value)
+        except re.error as error:
+            self.fail(f"{value!r} is not a regular expression: {error}.", param, ctx)
 
 
 def chosen_target(ctx: click.Context, text: str | None, options: ServerOptions) -> Target:

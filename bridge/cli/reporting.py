@@ -20,13 +20,13 @@ import bridge
 from bridge.cli.options import option
 from bridge.cli.terminal import wants_colour
 from bridge.errors import ArgumentsError, BridgeError, ResourceNotFoundError, ServerError, TargetError, UnknownToolError
-from bridge.hosting.process import INTERRUPTED, print_message, set_message_format
+from bridge.hosting.process import INTERRUPTED, TerminatedError, print_message, set_message_format
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip, escape_controls, escaped_json, to_json_line, utc_time
 from bridge.types import without_none
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
 _logger = logging.getLogger("bridge.cli")
@@ -87,8 +87,8 @@ def exit_code_of(command: Callable[[], object]) -> int:
     try:
         code = command()
         sys.stdout.flush()
-    except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
+    except (KeyboardInterrupt, click.Abort, TerminatedError) as error:
+        return error.exit_code if isinstance(error, TerminatedError) else INTERRUPTED
     except BrokenPipeError:
         _discard_stdout()
         return FAILED
@@ -117,12 +117,10 @@ def _unexpected(error: Exception) -> int:
 
 def _of_lifespan(error: Exception) -> UsersCodeError | None:
     """Return the error to report if a lifespan of the user could not be opened; None for another error."""
-    from bridge.tools.lifespan import NOT_OPENED  # noqa: PLC0415 - after an error only
+    from bridge.tools.lifespan import why_not_opened  # noqa: PLC0415 - after an error only
 
-    note = next((note for note in getattr(error, "__notes__", ()) if note.endswith(NOT_OPENED)), None)
-    if note is None:
-        return None
-    return UsersCodeError(f"{note}: {type(error).__name__}: {error}", users_traceback(error))
+    reason = why_not_opened(error)
+    return None if reason is None else UsersCodeError(reason, users_traceback(error))
 
 
 def _reported(error: BridgeError | OSError) -> int:
@@ -163,9 +161,17 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
-        traceback = self._tracebacks.formatException(record.exc_info) if record.exc_info else None
+        traceback = None
+        if record.exc_info:
+            traceback = record.exc_text or self.formatException(record.exc_info)
         message = clip(record.getMessage(), MAX_MESSAGE_CHARS)
         return _json_line(record.created, record.levelname.lower(), record.name, message, traceback, record.stack_info)
+
+    def formatException(  # noqa: N802 - logging's name
+        self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+    ) -> str:
+        """Format a traceback."""
+        return self._tracebacks.formatException(ei)
 
 
 def message_as_json(message: str, level: str, traceback: str | None) -> str:
@@ -221,6 +227,23 @@ class _VisibleHandler(logging.StreamHandler[TextIO]):
         return click.style(level, fg=colour) + line.removeprefix(level)
 
 
+class _Redacting(logging.Filter):
+    """Redacts messages and tracebacks, before they are formatted."""
+
+    def __init__(self, formatter: logging.Formatter | None, patterns: Sequence[re.Pattern[str]]) -> None:
+        super().__init__()
+        from bridge.telemetry.records import Redaction  # noqa: PLC0415 - only with patterns
+
+        self._formatter = formatter or logging.Formatter()
+        self._redaction = Redaction(patterns)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._redaction.text(record.getMessage()), ()
+        if record.exc_info:
+            record.exc_text = self._redaction.text(self._formatter.formatException(record.exc_info))
+        return True
+
+
 class _Seldom(logging.Filter):
     """Rate limit for libraries' warnings about invalid requests; adds the number of dropped ones."""
 
@@ -258,8 +281,10 @@ def _apply_level(ctx: click.Context, _: click.Parameter, level: str) -> None:
         configure_logging(level)
 
 
-def configure_logging(level: str, form: str = "text") -> None:
+def configure_logging(level: str, form: str = "text", redacted: Sequence[re.Pattern[str]] = ()) -> None:
     """Log to standard error from a level of `LEVELS` up, as ``text``, or ``json`` including the command's messages.
+
+    What matches one of the ``redacted`` patterns is replaced in messages and tracebacks.
 
     Above ``debug``, tracebacks have only the user's frames, uvicorn logs only warnings, and the MCP SDK nothing, since
     the command reports connection errors itself. Libraries' warnings about requests are rate-limited.
@@ -272,6 +297,8 @@ def configure_logging(level: str, form: str = "text") -> None:
     else:
         handler.setFormatter(logging.Formatter(_FORMAT) if is_debug else UsersTracebackFormatter(_FORMAT))
         set_message_format(None)
+    if redacted:
+        handler.addFilter(_Redacting(handler.formatter, redacted))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     if not is_debug:

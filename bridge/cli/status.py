@@ -114,5 +114,6 @@ def status_as_json(status: ServerStatus) -> dict[str, Any]:
         "failures": connection.failures,
         "retrySeconds": connection.retry_seconds,
         "pid": connection.pid,
+        "callerConnections": status.caller_connections,
         "memoryBytes": None if connection.pid is None else memory_bytes(connection.pid),
     }

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from bridge.client.config.servers import Prefixing, ServerConfig
     from bridge.client.connection.handlers import ClientHandlers
+    from bridge.client.connection.processes import ProcessOptions
     from bridge.client.connection.status import ReconnectPolicy
     from bridge.client.connection_pool import HeaderSupplier, Servers
     from bridge.client.tasks.remote_task import RemoteTask
@@ -62,6 +63,7 @@ class ProviderOptions(TypedDict, total=False):
     meta_supplier: HeaderSupplier | None
     auth: Callable[[ServerConfig], httpx2.Auth | None] | None
     reconnect: ReconnectPolicy | None
+    processes: ProcessOptions | None
     resources: bool
     features: Collection[Feature]
     validates_results: bool

@@ -40,6 +40,9 @@ MAX_IDLE_CONNECTIONS = 100
 MAX_IDLE_SECONDS = 300.0
 """Seconds before an idle connection is closed."""
 
+MAX_REFRESH_SECONDS = 5.0
+"""Maximum seconds for which tools wait for lists that have expired."""
+
 HeaderSupplier: TypeAlias = "Callable[[str, InvocationContext], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]"
 """Returns headers or ``_meta`` of a call; called with the server's name and the invocation context."""
 

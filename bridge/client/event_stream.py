@@ -111,10 +111,20 @@ class PolledStream:
                 self._wait_seconds = max(LEAST_POLL_SECONDS, self._reconnect.delay_seconds(self._failures))
                 continue
             self._failures = 0
+            events = _with_positions(batch, self._request.cursor)
             self._request = replace(self._request, cursor=batch.cursor)
             seconds = min(max(batch.next_poll_seconds, LEAST_POLL_SECONDS), MOST_POLL_SECONDS)
             self._wait_seconds = 0.0 if batch.has_more else seconds
-            return replace(batch, events=self._ids.new(batch.events))
+            return replace(batch, events=self._ids.new(events))
+
+
+def _with_positions(batch: EventBatch, before: str | None) -> tuple[Event, ...]:
+    """Return the events of a poll with cursors: only the last one has the position after all of them."""
+    last = len(batch.events) - 1
+    return tuple(
+        event if event.cursor is not None else replace(event, cursor=batch.cursor if index == last else before)
+        for index, event in enumerate(batch.events)
+    )
 
 
 class PushedStream:

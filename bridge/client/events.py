@@ -144,7 +144,8 @@ class EventSubscription:
     It reconnects, and goes on after the last event. An event with an identifier that it has had recently is left out.
 
     Attributes:
-        cursor: Position after the event that was iterated last; stored, it continues the subscription later.
+        cursor: Position after the event that was iterated last, or at which the subscription began; stored, it
+            continues the subscription later.
         gaps: Number of times that its server has skipped events.
     """
 
@@ -181,7 +182,13 @@ class EventSubscription:
         reader = type_.reader
         assert isinstance(reader, RemoteReader)
         self._stream = await reader.delivered_by(self._delivery).stream(self._request, self._context).__aenter__()
-        await self._take()  # from now on, no event is missed
+        try:
+            await self._take()  # from now on, no event is missed
+        except BaseException:
+            await self._stream.__aexit__()
+            raise
+        if not self._waiting:
+            self.cursor = self._batch_cursor
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -16,9 +16,10 @@ import anyio
 from bridge.client.caller_processes import CallerProcesses
 from bridge.client.callers import CallerConnections
 from bridge.client.connection.connection import Connection
+from bridge.client.connection.handlers import ClientHandlers  # noqa: TC001 - of checked arguments
 from bridge.client.connection.processes import Processes
 from bridge.client.connection.status import ConnectionState, Listeners, ReconnectPolicy
-from bridge.client.connection_pool import HeaderSupplier, all_at_once, require_unique, servers_from
+from bridge.client.connection_pool import MAX_REFRESH_SECONDS, HeaderSupplier, all_at_once, require_unique, servers_from
 from bridge.client.events import RemoteEvents
 from bridge.client.prompts import RemotePrompts
 from bridge.client.replacement import ReplacedServers, open_new
@@ -29,6 +30,7 @@ from bridge.client.tool_catalog import EMPTY, CatalogRules, ToolsChange
 from bridge.client.upstream import Upstream
 from bridge.errors import DefinitionError, ServerError, UnknownToolError
 from bridge.text import nearest
+from bridge.tools.annotated_checks import checked
 from bridge.tools.middleware import checked_middleware
 from bridge.tools.toolbox import ToolBox
 from bridge.tools.transform import wrapped
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 
     from bridge.client.callers import CallerAuths
     from bridge.client.config.servers import Prefixing, ServerConfig
-    from bridge.client.connection.handlers import ClientHandlers
     from bridge.client.connection.processes import ProcessOptions
     from bridge.client.connection_pool import Servers
     from bridge.client.tool_catalog import NameMapper, RemoteName, ServerStatus, ToolCatalog, ToolFilter
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from bridge.types import Feature
 
 _logger = logging.getLogger("bridge.client")
-
 _NOT_OPEN = "the provider of the servers is not open; use it in `async with provider:`, or call `await provider.open()`"
 
 
@@ -82,6 +82,7 @@ class McpToolProvider(TaskStarter):
 
     is_dynamic = True  # the tools may change between two calls of a model
 
+    @checked()
     def __init__(
         self,
         servers: Servers = (),
@@ -167,7 +168,7 @@ class McpToolProvider(TaskStarter):
             await self.aclose()
 
     async def provide_tools(self, request: ToolProviderRequest) -> Iterable[Tool]:  # noqa: ARG002 - the protocol's
-        """Return the current tools; lists that have expired are fetched again first.
+        """Return the current tools; lists that have expired are fetched again first, for five seconds at most.
 
         Raises:
             DefinitionError: The provider has never been opened.
@@ -175,7 +176,8 @@ class McpToolProvider(TaskStarter):
         if self._upstreams and not (self._is_open or self.tools):
             raise DefinitionError(_NOT_OPEN)
         lists = [upstream.lists["tools"] for upstream in self._upstreams.values()]
-        await all_at_once(each.refresh for each in lists if each.has_expired)
+        with anyio.move_on_after(MAX_REFRESH_SECONDS):  # a server that hangs delays no other
+            await all_at_once(each.refresh for each in lists if each.has_expired)
         return tuple(self.tools)
 
     def unknown_tool(self, name: str) -> UnknownToolError:
@@ -244,9 +246,7 @@ class McpToolProvider(TaskStarter):
             DefinitionError: A server of that name exists; none was added.
             ServerError: A required server cannot be reached or listed; none was added.
         """
-        await self._start_added(self._adopt(servers_from(servers)), wait=wait)
-
-    async def _start_added(self, added: list[Upstream], *, wait: bool) -> None:
+        added = self._adopt(servers_from(servers))
         if self._is_open:
             try:
                 await self._start(added, wait=wait)

@@ -210,6 +210,8 @@ class ServerStatus:
     """The server's tools, by local name."""
     problem: ServerError | None = None
     """The last error when connecting or listing; None after a success."""
+    caller_connections: int = 0
+    """Number of open connections of callers of their own, of a server over stdio as many processes."""
     skipped: tuple[str, ...] = ()
     """Listed tools that are left out (malformed, or not as pinned), each with the reason."""
 

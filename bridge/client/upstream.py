@@ -61,7 +61,6 @@ class Upstream:
         tools: The tools of the last list, by remote name.
         resources: The resources and templates of the last list, by their URIs on the server.
         prompts: The prompts of the last list, by remote name.
-        is_open: True between `start` and `aclose`.
         refused_prompts: Reasons of the prompts refused by pins, by remote name.
         lists: The lists by feature; only those that were started are up to date.
     """
@@ -236,6 +235,7 @@ class Upstream:
             is_listed=self.is_listed,
             tools=tools,
             problem=self.problem,
+            caller_connections=0 if self.callers is None else len(self.callers),
             skipped=(*self.skipped, *left_out),
         )
 

@@ -10,7 +10,15 @@ from bridge.client.config.document import Diagnostics, parse_jsonc
 from bridge.client.config.formats import normalize_entry, read_root
 from bridge.client.connection.list_methods import LIST_METHODS
 from bridge.client.provider import McpToolProvider
-from bridge.doctor.subject import Definition, Item, Server, feature_definition, skill_definition, tool_definition
+from bridge.doctor.subject import (
+    Definition,
+    Item,
+    Server,
+    event_definition,
+    feature_definition,
+    skill_definition,
+    tool_definition,
+)
 from bridge.errors import ServerError, WireError
 
 if TYPE_CHECKING:
@@ -51,6 +59,8 @@ async def connect(
             feature_definition(item, source) for item in features if getattr(item, "uri", None) not in files
         ]
         definitions += [skill_definition(skill, source) for skill in skills]
+        events = await provider.events.list() if provider.events.are_offered else ()
+        definitions += [event_definition(each, source) for each in events]
         found = [
             Server(
                 item=Item(kind="server", name=server.name, source=source),

@@ -10,6 +10,7 @@ from bridge.doctor.hidden import undisguised
 from bridge.prompts.prompt import Prompt
 from bridge.resources.resource import Resource
 from bridge.text import clip
+from bridge.wire.events import event_type_to_wire
 from bridge.wire.prompts import prompt_to_wire
 from bridge.wire.resources import resource_to_wire, template_to_wire
 from bridge.wire.skills import skill_to_wire
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     from bridge.client.config.servers import ServerConfig
     from bridge.client.pins import Drift
     from bridge.errors import ServerError
+    from bridge.events.event_type import EventType
     from bridge.resources.resource import ResourceTemplate
     from bridge.server.features import Features
     from bridge.skills.skill import Skill
     from bridge.tools.specification import ToolSpecification
 
-Kind = Literal["target", "server", "tool", "resource", "prompt", "skill"]
+Kind = Literal["target", "server", "tool", "resource", "prompt", "skill", "event"]
 
 MAX_TEXTS = 100_000
 """Maximum texts of one definition that are examined; a hostile server may send more."""
@@ -63,7 +65,7 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """A tool, resource, prompt or skill as a client receives it."""
+    """A tool, resource, prompt, skill or type of events as a client receives it."""
 
     item: Item
     document: Mapping[str, Any]
@@ -213,12 +215,19 @@ def local_definitions(features: Features, source: str) -> Iterator[Definition]:
         if getattr(item, "uri", None) not in files:
             yield feature_definition(item, source)
     yield from (skill_definition(skill, source) for skill in skills)
+    yield from (event_definition(each, source) for each in (features.events.local() if features.events else ()))
 
 
 def skill_definition(skill: Skill, source: str) -> Definition:
     """Definition of a skill by its entry."""
     item = Item(kind="skill", name=skill.uri, source=source)
     return Definition(item=item, document=skill_to_wire(skill), own_name=skill.uri, server=skill.server)
+
+
+def event_definition(type_: EventType, source: str) -> Definition:
+    """Definition of a type of events."""
+    item, document = Item(kind="event", name=type_.name, source=source), event_type_to_wire(type_, type_.delivery)
+    return Definition(item=item, document=document, own_name=type_.name, server=type_.server)
 
 
 def feature_definition(item: Resource | ResourceTemplate | Prompt, source: str) -> Definition:

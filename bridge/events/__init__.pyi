@@ -3,7 +3,9 @@
 from bridge.client.events import EventSubscription, RemoteEvents
 from bridge.events.event_type import EventType
 from bridge.events.function import event
+from bridge.events.handling import handle_events
 from bridge.events.occurrence import Event, EventBatch, EventReader, EventRequest, EventStream
+from bridge.events.signatures import verify_webhook
 from bridge.events.source import Events, LocalEvents
 
 __all__ = [
@@ -18,4 +20,6 @@ __all__ = [
     "LocalEvents",
     "RemoteEvents",
     "event",
+    "handle_events",
+    "verify_webhook",
 ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
@@ -19,6 +18,7 @@ from bridge.client.provider import McpToolProvider
 from bridge.client.remote_feature import RemoteReader, RemoteRenderer
 from bridge.client.remote_tool import RemoteExecutor
 from bridge.errors import DefinitionError
+from bridge.events.source import CombinedEvents
 from bridge.gateway.caller_features import ConnectExecutor, GatewayCallerFeatures
 from bridge.gateway.extensions import ForwardedExtensions, GatewayExtensions
 from bridge.gateway.features import GatewayResources, merged, missing_notice
@@ -31,10 +31,12 @@ from bridge.prompts.box import PromptBox
 from bridge.server.caller_features import CallerView
 from bridge.server.features import Features
 from bridge.skills.source import CombinedSkills
+from bridge.text import clip
+from bridge.tools.annotated_checks import checked
 from bridge.tools.toolbox import ToolBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     import httpx2
@@ -60,6 +62,8 @@ _logger = logging.getLogger("bridge.gateway")
 START_SECONDS = 10.0
 """Default time to wait for servers on start, in seconds. Tools of slower servers are added later."""
 
+_MAX_WARNING_CHARS = 1000
+
 _Executor = TypeVar("_Executor")
 
 
@@ -69,7 +73,7 @@ class Gateway:
     Publish `features` with a `bridge.server.server.Server` over any transport while the gateway is open.
 
     Args:
-        servers: The servers, with unique names (see `bridge.gateway.gateway.merged_servers`).
+        servers: The servers, with unique names (see `bridge.gateway.merging.merged_servers`).
         local: A `bridge.Server`, features, or another source of local tools, resources and prompts, which keep their
             names; changes apply. None for none.
         prefix: Use of server names as prefixes of tool names; see `bridge.client.provider.McpToolProvider`.
@@ -90,6 +94,7 @@ class Gateway:
         DefinitionError: Two servers have the same name, or a header cannot be forwarded.
     """
 
+    @checked(may_be_zero=("start_seconds", "max_held_calls"))
     def __init__(
         self,
         servers: Iterable[ServerConfig] = (),
@@ -149,6 +154,8 @@ class Gateway:
         self._lifespans, self._mounted_lifespans = features.lifespans, features.mounted_lifespans
         self._middleware, self._parts = features.middleware, features.parts
         self._skills = CombinedSkills([*([] if features.skills is None else [features.skills]), self.provider.skills])
+        self._events = CombinedEvents([*([] if features.events is None else [features.events]), self.provider.events])
+        self.provider.events.local_types = features.events
         self._extensions = GatewayExtensions(self.provider, features.extensions)
         self._local_prompts = self.provider.prompts.local = features.prompts or PromptBox()
         self._local_prompts.on_change(self._rebuild_prompts)
@@ -171,6 +178,7 @@ class Gateway:
             forwarded=ForwardedExtensions(self.provider, self._suspended_calls),
             caller_features=self._caller_features if self.broker is not None else None,
             skills=self._skills,
+            events=self._events,
             lifespans=self._lifespans,
             mounted_lifespans=self._mounted_lifespans,
             middleware=self._middleware,
@@ -229,8 +237,7 @@ class Gateway:
                 await self.provider.settled()
             if required:
                 await self.provider.settled(*required)
-            for status in self.status():
-                _require_listed(status)
+            _require_listed(self.status())
             self.has_required = True
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -291,6 +298,24 @@ class Gateway:
         if self.broker is not None:
             self.broker.keep_servers({each.name for each in servers})
 
+    async def restart(self, name: str) -> bool:
+        """Close the connection to a server, and open it again; a process is started anew.
+
+        Calls that run there fail. The gateway does not wait until the server is ready.
+
+        Args:
+            name: The server's name in the configuration.
+
+        Returns:
+            False if there is no such server.
+        """
+        connection = self.provider.connections.get(name)
+        if connection is None:
+            return False
+        await connection.aclose()
+        await connection.open(wait=False)
+        return True
+
     def status(self) -> tuple[ServerStatus, ...]:
         """Return the current status of each server."""
         return self.provider.status()
@@ -343,44 +368,20 @@ def _connecting(broker: CredentialBroker, sign_in_client: SignInClient | None) -
     return Connecting(broker, public_url=broker.public_url, sign_in_client=sign_in_client)
 
 
-def _require_listed(status: ServerStatus) -> None:
-    """Log a warning if a server is not listed.
+def _require_listed(servers: Sequence[ServerStatus]) -> None:
+    """Log one warning of the servers that are not listed.
 
     Raises:
-        ServerError: The server is required.
+        ServerError: One of them is required.
     """
-    if status.is_listed:
-        return
-    if status.required and status.problem is not None:
-        raise status.problem
-    reason = status.problem or "it is still starting"
-    _logger.warning("continuing without the server %r until it is available: %s", status.name, reason)
-
-
-def merged_servers(groups: Iterable[tuple[str, Iterable[ServerConfig]]]) -> list[ServerConfig]:
-    """Merge the servers of several sources under unique names.
-
-    Identical servers of two sources are merged. If different servers have the same name, the first keeps it, and the
-    source's name is added to the others.
-
-    Args:
-        groups: For each source its name, such as a file's stem, and its servers.
-    """
-    merged: dict[str, ServerConfig] = {}
-    for label, servers in groups:
-        for server in servers:
-            name = next(candidate for candidate in _names(label, server) if _is_free(candidate, server, merged))
-            merged[name] = server if name == server.name else replace(server, name=name)
-    return list(merged.values())
-
-
-def _names(label: str, server: ServerConfig) -> Iterator[str]:
-    yield server.name
-    yield f"{label}-{server.name}"
-    for number in count(2):
-        yield f"{label}-{server.name}-{number}"
-
-
-def _is_free(name: str, server: ServerConfig, merged: dict[str, ServerConfig]) -> bool:
-    present = merged.get(name)
-    return present is None or present == replace(server, name=name)
+    missing = [each for each in servers if not each.is_listed]
+    for each in missing:
+        if each.required and each.problem is not None:
+            raise each.problem
+    reasons = ["it is still starting" if each.problem is None else each.problem.failure.reason for each in missing]
+    if len(missing) == 1:
+        _logger.warning("continuing without the server %r until it is available: %s", missing[0].name, reasons[0])
+    elif missing:
+        named = "; ".join(f"{each.name!r}: {reason}" for each, reason in zip(missing, reasons, strict=True))
+        message = "continuing without %d of %d servers until they are available: %s"
+        _logger.warning(message, len(missing), len(servers), clip(named, _MAX_WARNING_CHARS))

@@ -48,6 +48,7 @@ def admin_pages(
     metrics: MetricsText | None,
     auth: Auth | None,
     sockets: list[socket.socket],
+    admin: ASGIApp | None = None,
 ) -> serve.AdminPages:
     """Add the pages to the application, or to an admin port.
 
@@ -66,6 +67,7 @@ def admin_pages(
         metrics: Collects the metrics; None if metrics are off.
         auth: Verifies credentials; None without authentication.
         sockets: Listening sockets of the admin port; if empty, it is bound.
+        admin: The administration of the admin port, which has credentials of its own; None for none.
 
     Raises:
         ValueError: The path, or that of a route of the server's own, is the path of a page.
@@ -94,7 +96,7 @@ def admin_pages(
     if metrics is not None:
         pages[METRICS_PATH] = MetricsPage(metrics)
     sockets = sockets or admin_sockets(admin_host, admin_port)
-    return serve.AdminPages(pages={}, admin_app=PageRouter(pages), admin_sockets=sockets)
+    return serve.AdminPages(pages={}, admin_app=PageRouter(pages, admin), admin_sockets=sockets)
 
 
 def admin_sockets(admin_host: str, admin_port: int | None) -> list[socket.socket]:

@@ -35,7 +35,7 @@ class McpCalls:
 
     def __init__(self, handler: PreAsgiHandler) -> None:
         self._begin = handler.begin
-        self._eager: EagerTasks | None = None
+        self._running: _RunningCalls | None = None
 
     def answers(self, connection: Connection, head: Head, body: bytes) -> bool:
         """Answer a request, or start its call; return False if the app has to."""
@@ -54,32 +54,66 @@ class McpCalls:
         return begun is not None
 
     def _start(self, connection: Connection, work: HttpCall) -> None:
-        request, eager = work.request, self._eager
-        if eager is None:
-            eager = self._eager = EagerTasks(connection.loop)
+        request, calls = work.request, self._running
+        if calls is None:
+            calls = self._running = _RunningCalls(connection.loop)
         caller = None if request.user is None else request.account
-        if eager.is_ready(caller):
-            work.open_body = partial(_RunningCall, connection, eager)
+        if calls.eager.is_ready(caller):
+            work.open_body = partial(_RunningCall, connection, calls)
             try:
-                response = work.start(eager.step)
+                response = work.start(calls.eager.step)
             except Exception as error:  # noqa: BLE001 - logged and answered
                 response = _failed(work, error)
             if response is not None:
                 connection.respond(request.scope, response.status, response.headers, response.body)
                 return
-        running = work.body if isinstance(work.body, _RunningCall) else _RunningCall(connection, eager, work)
+        running = work.body if isinstance(work.body, _RunningCall) else _RunningCall(connection, calls, work)
         running.start(caller)
+
+
+class _RunningCalls:
+    """The calls of an event loop that run in tasks, with one timer for those that are silent.
+
+    Args:
+        loop: The event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.eager = EagerTasks(loop, can_stop=False)
+        """Runs the calls."""
+        self._loop = loop
+        self._silent: dict[_RunningCall, float] = {}
+        """When each call has been silent for too long, in order."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, call: _RunningCall) -> None:
+        """Have `_RunningCall.keep_alive` called again and again until `remove`."""
+        due = self._silent[call] = self._loop.time() + SILENT_SECONDS
+        if self._timer is None:
+            self._timer = self._loop.call_at(due, self._keep_alive)
+
+    def remove(self, call: _RunningCall) -> None:
+        """Forget a call that has ended."""
+        self._silent.pop(call, None)
+
+    def _keep_alive(self) -> None:
+        now = self._loop.time()
+        for call in [call for call, due in self._silent.items() if due <= now]:
+            call.keep_alive()
+            del self._silent[call]  # it becomes the last
+            self._silent[call] = now + SILENT_SECONDS
+        earliest = next(iter(self._silent.values()), None)
+        self._timer = None if earliest is None else self._loop.call_at(earliest, self._keep_alive)
 
 
 class _RunningCall:
     """A call that is not answered yet; also the `bridge.server.http.streams.StreamBody` of its response."""
 
-    def __init__(self, connection: Connection, eager: EagerTasks, work: HttpCall) -> None:
-        self._connection, self._work, self._eager = connection, work, eager
+    def __init__(self, connection: Connection, calls: _RunningCalls, work: HttpCall) -> None:
+        self._connection, self._work, self._calls = connection, work, calls
         self._reply = connection.new_reply(work.request.scope)
         self._reply.on_close = self._client_gone
         self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         work.body = self
 
     def start(self, caller: str | None) -> None:
@@ -120,11 +154,11 @@ class _RunningCall:
             self._answer(response)
 
     def _run_in_task(self, caller: str | None) -> None:
-        task = self._eager.run(self._run(), caller)
+        task = self._calls.eager.run(self._run(), caller)
         if task is not None:
             self._task = task.task
             self._connection.add_task(self._task)
-            self._timer = self._connection.loop.call_later(SILENT_SECONDS, self._keep_alive)
+            self._calls.add(self)
 
     async def _run(self) -> None:
         try:
@@ -134,8 +168,7 @@ class _RunningCall:
                 return
             response = _failed(self._work, error)
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._calls.remove(self)
         self._answer(response)
 
     def _answer(self, response: Response) -> None:
@@ -147,10 +180,10 @@ class _RunningCall:
         else:
             reply.close()
 
-    def _keep_alive(self) -> None:
+    def keep_alive(self) -> None:
+        """Send a comment, since the call is silent."""
         if self._reply.is_open:
             self._connection.add_task(self._connection.loop.create_task(self._send_comment()))
-            self._timer = self._connection.loop.call_later(SILENT_SECONDS, self._keep_alive)
 
     async def _send_comment(self) -> None:
         await self._work.keep_alive()

@@ -29,15 +29,17 @@ _VARIABLE = "BRIDGE_INHERITANCE"
 
 _SECRETS = {
     "--api-key": "BRIDGE_API_KEY",
+    "--admin-key": "BRIDGE_ADMIN_KEY",
     "--oauth-client-secret": "BRIDGE_OAUTH_CLIENT_SECRET",
     "--state-keys": "BRIDGE_STATE_KEYS",
     "--redis-url": "BRIDGE_REDIS_URL",
 }
 
-_REPEATABLE = frozenset({"--api-key", "--state-keys"})
+_REPEATABLE = frozenset({"--api-key", "--admin-key", "--state-keys"})
 
-_METRICS_SECONDS = 10.0
-"""Seconds that the parent may take to collect the metrics of all workers."""
+_ANSWERS_SECONDS = 10.0
+"""Seconds that the parent may take to collect the answers of all workers."""
+_METRICS = "metrics"
 
 _MAX_UPDATES = 1000
 """Maximum number of resources whose updates wait for the parent; those of further ones are not shared."""
@@ -158,10 +160,14 @@ class WorkerChannel:
     ) -> None:
         self._channel = channel
         self._is_ending = is_ending
-        self._metrics = metrics
+        self.answers: dict[str, Callable[[Any], Any]] = {}
+        """Functions that answer questions to all workers, by topic. They run in the thread of the channel."""
+        if metrics is not None:
+            self.answers[_METRICS] = lambda _: metrics()[0].decode()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._writing = Lock()
         self._asking = Lock()
-        self._given: Queue[Mapping[str, str]] = Queue()
+        self._given: Queue[Mapping[str, Any]] = Queue()
         self._updates: SimpleQueue[str] = SimpleQueue()
         self._waiting: set[str] = set()
         """The URIs in ``_updates``."""
@@ -170,7 +176,11 @@ class WorkerChannel:
         Thread(target=self._listen, name="bridge-worker", daemon=True).start()
 
     def opened(self, processes: int) -> None:
-        """Report that requests are served, and the number of servers that this process starts as processes."""
+        """Report that requests are served, and the number of servers that this process starts as processes.
+
+        Called in the event loop, of which signs of life are sent from now on.
+        """
+        self._loop = asyncio.get_running_loop()
         self._tell({"say": "opened", "processes": processes})
 
     async def reload(self) -> None:
@@ -224,15 +234,23 @@ class WorkerChannel:
         """Metrics of all workers (see `PrometheusMetrics.text`), with the label ``worker``."""
         from bridge.telemetry.prometheus import merge_expositions  # noqa: PLC0415 - an extra
 
+        return merge_expositions(self.ask_all(_METRICS), label="worker").encode(), CONTENT_TYPE
+
+    def ask_all(self, topic: str, question: Any = None) -> Mapping[str, Any]:
+        """Return the answers of all workers that answer in time, by their numbers. Blocks; not for the event loop.
+
+        Args:
+            topic: Key of `answers`.
+            question: The question, as JSON.
+        """
         with self._asking:
-            while not self._given.empty():  # late replies to an earlier request
+            while not self._given.empty():  # late replies to an earlier question
                 self._given.get()
-            self._tell({"give": "metrics of all"})
+            self._tell({"ask all": topic, "question": question})
             try:
-                texts = self._given.get(timeout=_METRICS_SECONDS)
+                return self._given.get(timeout=_ANSWERS_SECONDS)
             except Empty:
-                texts = {}
-        return merge_expositions(texts, label="worker").encode(), CONTENT_TYPE
+                return {}
 
     def _tell(self, message: Mapping[str, Any]) -> None:
         with self._writing:
@@ -244,10 +262,14 @@ class WorkerChannel:
                 match json.loads(line):
                     case {"end": number}:
                         self._end(number)
-                    case {"give": "metrics"}:
-                        self._tell({"metrics": "" if self._metrics is None else self._metrics()[0].decode()})
-                    case {"metrics of all": texts}:
-                        self._given.put(texts)
+                    case {"ask": topic, "question": question, "number": number}:
+                        answer = self.answers.get(topic)
+                        self._tell({"reply": number, "answer": None if answer is None else answer(question)})
+                    case {"replies": replies}:
+                        self._given.put(replies)
+                    case {"give": "pulse"} if self._loop is not None:
+                        with suppress(RuntimeError):  # it has been closed
+                            self._loop.call_soon_threadsafe(self._tell, {"say": "pulse"})
                     case {"updated": uri}:
                         self._notify(uri)
                     case {"reloaded": error}:

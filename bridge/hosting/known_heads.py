@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bridge.server.http.requests import Head
 
 _END_OF_HEAD = b"\r\n\r\n"
-_MAX_HEADS = 8
+_MAX_HEADS = 16
 """Maximum heads that a connection keeps; a client has one for each tool and length of body that it sends."""
 _MAX_HEAD_BYTES = 2048
 
@@ -48,5 +48,5 @@ class KnownHeads:
         # Behind other requests, the lengths differ.
         if len(raw) <= _MAX_HEAD_BYTES and head.headers.get(b"content-length") == b"%d" % (len(data) - len(raw)):
             if len(self._heads) == _MAX_HEADS:
-                self._heads.clear()
+                del self._heads[next(iter(self._heads))]  # the oldest
             self._heads[raw] = KnownHead(raw, len(data), head)

@@ -49,35 +49,49 @@ class HostingError(BridgeError):
     """A server process cannot run; the message gives the reason."""
 
 
-def run_interruptible(function: Callable[..., Awaitable[T]], *args: object) -> T:
-    """Run a coroutine function in an event loop that Ctrl-C always ends.
+class TerminatedError(BaseException):
+    """A command has received a signal that ends it, and has closed what was open."""
 
-    Python's own loops miss a signal that arrives just when they begin to wait.
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
+        """Exit code of the process, as shells count."""
+
+
+def run_interruptible(function: Callable[..., Awaitable[T]], *args: object) -> T:
+    """Run a coroutine function in an event loop that Ctrl-C, SIGTERM and SIGHUP always end.
+
+    Python's own loops miss a signal that arrives just when they begin to wait, and do not handle the other two: what
+    is open would not be closed, and no function of `atexit` would run.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed.
+        TerminatedError: Another signal has ended it.
     """
     import asyncio  # noqa: PLC0415 - commands that need no loop start faster
 
     async def run() -> T:
-        loop, task, was_interrupted = asyncio.get_running_loop(), asyncio.current_task(), False
+        loop, task, ended_by = asyncio.get_running_loop(), asyncio.current_task(), None
         assert task is not None
 
-        def interrupt() -> None:
-            nonlocal was_interrupted
-            if _interrupt_handlers:
+        def end(number: int) -> None:
+            nonlocal ended_by
+            if number == signal.SIGINT and _interrupt_handlers:
                 _interrupt_handlers[-1]()
                 return
-            was_interrupted = True
+            ended_by = number
             task.cancel()
 
         with suppress(NotImplementedError, RuntimeError):  # Windows, and threads
-            loop.add_signal_handler(signal.SIGINT, interrupt)
+            for number in (signal.SIGINT, signal.SIGTERM, *hangup_signals()):
+                loop.add_signal_handler(number, end, number)
         try:
             return await function(*args)
         except asyncio.CancelledError:
-            if was_interrupted:
+            if ended_by == signal.SIGINT:
                 raise KeyboardInterrupt from None
+            if ended_by is not None:
+                raise TerminatedError(ended_by) from None
             raise
 
     return asyncio.run(run())

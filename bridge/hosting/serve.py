@@ -129,7 +129,7 @@ def serve_app(
         with server.ending.on_signals():
             anyio.run(serve, backend_options={"loop_factory": config.get_loop_factory()})
     except SystemExit as error:
-        raise HostingError("the server did not start") from error
+        raise HostingError(app.why_not_started or "the server did not start") from error
     if server.ending.first == signal.SIGINT:
         raise KeyboardInterrupt
     if server.ending.first == signal.SIGTERM:

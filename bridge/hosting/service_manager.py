@@ -16,6 +16,8 @@ from functools import cache
 from bridge.hosting.process import HostingError
 
 _FIRST_DESCRIPTOR = 3
+_SEND_SECONDS = 1.0
+"""Maximum seconds to wait until a manager reads, if its queue is full."""
 _ADMIN = "admin"
 """Name of the sockets of the admin port (``FileDescriptorName=``)."""
 
@@ -33,12 +35,13 @@ class ServiceManager:
     admin_sockets: list[socket.socket] = field(default_factory=list)
     """Those of the admin port, which are named ``admin``."""
 
-    def notify(self, *assignments: str) -> None:
-        """Send a notification, such as ``READY=1``; a manager that cannot be reached is ignored."""
+    def notify(self, *assignments: str, wait_seconds: float = _SEND_SECONDS) -> None:
+        """Send a notification, such as ``READY=1``; a manager that cannot be reached, or does not read, is ignored."""
         if self.address is None:
             return
         address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(wait_seconds)
             sender.sendto("\n".join(assignments).encode(), address)
 
     def ready(self, status: str) -> None:
@@ -56,7 +59,7 @@ class ServiceManager:
     def sign_of_life(self) -> None:
         """Report that the process is not stuck, if that is expected."""
         if self.watchdog_seconds is not None:
-            self.notify("WATCHDOG=1")
+            self.notify("WATCHDOG=1", wait_seconds=0)
 
     async def watch(self) -> None:
         """Send signs of life while the event loop runs, twice as often as expected; ends without a watchdog."""

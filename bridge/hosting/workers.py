@@ -21,6 +21,7 @@ import signal
 import socket
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 _BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STEADY_SECONDS = 60.0
 """Seconds after which a worker's end does not count as a repeated failure."""
-_METRICS_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
 _MAX_UNREAD_BYTES = 1024 * 1024
 """Maximum bytes that a worker leaves unread; it gets no further updates of resources until it has read them."""
 
@@ -94,6 +95,8 @@ class _Workers:
         self._count, self._sockets, self._announce, self._environment = count, sockets, announce, environment
         self._running: dict[int, _Worker] = {}
         """The workers by number; without those that start, or drain, during a reload."""
+        self._following: dict[int, _Worker] = {}
+        """Workers that a reload has started, until they are the running ones."""
         self._all: set[_Worker] = set()
         self._keeping = asyncio.TaskGroup()
         self._unopened = set(range(1, count + 1))
@@ -107,7 +110,7 @@ class _Workers:
             loop.add_signal_handler(ending, self._signalled, ending)
         for hangup in hangup_signals():
             loop.add_signal_handler(hangup, self._hung_up if has_terminal() else self.reload)
-        background = [loop.create_task(service_manager().watch())]
+        background = [loop.create_task(service_manager().watch()), loop.create_task(self._watch())]
         if self._changes is not None:
             background.append(loop.create_task(self._follow(self._changes())))
         # One worker starts first, so that an error in the command line is printed once.
@@ -120,6 +123,13 @@ class _Workers:
         for task in background:
             task.cancel()
         return self._code
+
+    async def _watch(self) -> None:
+        """Kill workers whose event loops hang, if the service manager expects signs of life."""
+        while (seconds := service_manager().watchdog_seconds) is not None:
+            for worker in tuple(self._all):
+                worker.check()
+            await asyncio.sleep(seconds)
 
     async def _follow(self, changes: AsyncIterator[object]) -> None:
         async for _ in changes:
@@ -144,7 +154,8 @@ class _Workers:
             if await _all_open(started):
                 error = None
                 for worker in started:
-                    self._running[worker.number].replace_by(worker)
+                    self._following[worker.number] = worker
+                    self._running[worker.number].drain()
                 print_message("reloaded: the new workers serve, and the previous ones drain")
         finally:
             if error is not None:
@@ -178,12 +189,11 @@ class _Workers:
 
     async def _keep(self, number: int) -> None:
         """Run one worker and restart it when it ends, until the shutdown."""
-        failures, following = 0, None
+        failures = 0
         while not self._ending.is_set():
             started_at = monotonic()
-            worker = self._running[number] = following or await self._started(number)
-            code, following = await worker.over
-            if following is not None:
+            worker = self._running[number] = await self._next(number)
+            if (code := await worker.over) is None:
                 failures = 0
                 continue
             if self._ending.is_set():
@@ -201,6 +211,15 @@ class _Workers:
                 print_message(f"worker {number} ended ({_spelled(code)}); restarting it{delay}", "warning")
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), delay_seconds)
+
+    async def _next(self, number: int) -> _Worker:
+        """Return the worker that a reload has started for a number, or start one."""
+        started = None if number in self._following else await self._started(number)
+        following = self._following.pop(number, started)  # a reload may have come meanwhile
+        assert following is not None
+        if started is not None and following is not started:
+            started.drain()
+        return following
 
     async def _started(self, number: int, *, is_reload: bool = False) -> _Worker:
         ours, theirs = socket.socketpair()
@@ -242,11 +261,11 @@ class _Workers:
             if worker is not sender and worker.has_opened:
                 worker.tell_update(uri)
 
-    async def metrics(self) -> dict[str, str]:
-        """Metrics of each worker that responds in time."""
-        asked = {number: worker.metrics() for number, worker in self._running.items() if worker.has_opened}
-        texts = await asyncio.gather(*asked.values())
-        return {str(number): text for number, text in zip(asked, texts, strict=True) if text is not None}
+    async def answers(self, topic: str, question: Any) -> dict[str, Any]:
+        """Return the answers of all workers that answer in time, by their numbers."""
+        asked = {number: worker.ask(topic, question) for number, worker in self._running.items() if worker.has_opened}
+        answers = await asyncio.gather(*asked.values())
+        return {str(number): answer for number, answer in zip(asked, answers, strict=True) if answer is not None}
 
 
 class _Worker:
@@ -264,20 +283,32 @@ class _Worker:
         self.has_opened = False
         self.opening: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """True once it serves; False if it has ended before."""
-        self.over: asyncio.Future[tuple[int, _Worker | None]] = asyncio.get_running_loop().create_future()
-        """The exit code; or, while it drains, the worker that has replaced it."""
+        self.over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        """The exit code; None if it drains, because another one serves instead."""
         self._reader = reader
         self._writer = writer
-        self._asked: asyncio.Future[str] | None = None
+        self._numbers = count()
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        """Questions that the worker has not answered, by number."""
+        self._is_silent = False
 
     def tell(self, message: dict[str, Any]) -> None:
         """Send a message; ignored if the worker has ended."""
         self._writer.write(json.dumps(message).encode() + b"\n")
 
-    def replace_by(self, worker: _Worker) -> None:
+    def check(self) -> None:
+        """Kill the worker if its event loop has not run since the last check."""
+        if self._is_silent:
+            print_message(f"worker {self.number} does not respond; killing it", "error")
+            self.process.kill()
+        elif self.has_opened:
+            self._is_silent = True
+            self.tell({"give": "pulse"})
+
+    def drain(self) -> None:
         """Drain, since another worker serves instead."""
         if not self.over.done():
-            self.over.set_result((0, worker))
+            self.over.set_result(None)
         self.tell({"end": signal.SIGTERM})
 
     def tell_update(self, uri: str) -> None:
@@ -285,14 +316,17 @@ class _Worker:
         if self._writer.transport.get_write_buffer_size() <= _MAX_UNREAD_BYTES:
             self.tell({"updated": uri})
 
-    async def metrics(self) -> str | None:
-        """Request the worker's metrics; None on timeout."""
-        if self._asked is None or self._asked.done():
-            self._asked = asyncio.get_running_loop().create_future()
-            self.tell({"give": "metrics"})
-        with suppress(TimeoutError):
-            return await asyncio.wait_for(asyncio.shield(self._asked), _METRICS_SECONDS)
-        return None
+    async def ask(self, topic: str, question: Any) -> Any:
+        """Ask the worker; None if it does not answer in time."""
+        number = next(self._numbers)
+        answered = self._asked[number] = asyncio.get_running_loop().create_future()
+        self.tell({"ask": topic, "question": question, "number": number})
+        try:
+            return await asyncio.wait_for(answered, _ANSWER_SECONDS)
+        except TimeoutError:
+            return None
+        finally:
+            del self._asked[number]
 
     async def attended(self, workers: _Workers) -> None:
         """Read messages until the worker ends."""
@@ -300,13 +334,14 @@ class _Worker:
             listening = tasks.create_task(self._listen(workers, tasks))
             code = await self.process.wait()
             listening.cancel()
-        if self._asked is not None and not self._asked.done():
-            self._asked.set_result("")
+        for answered in self._asked.values():
+            if not answered.done():
+                answered.set_result(None)
         self._writer.close()
         if not self.opening.done():
             self.opening.set_result(False)
         if not self.over.done():
-            self.over.set_result((code, None))
+            self.over.set_result(code)
 
     async def _listen(self, workers: _Workers, tasks: asyncio.TaskGroup) -> None:
         with suppress(ConnectionError):
@@ -316,17 +351,20 @@ class _Worker:
                         self.has_opened = True
                         self.opening.set_result(True)
                         workers.opened(self.number, processes)
-                    case {"give": "metrics of all"}:
-                        tasks.create_task(self._give_metrics(workers))
+                    case {"say": "pulse"}:
+                        self._is_silent = False
+                    case {"ask all": topic, "question": question}:
+                        tasks.create_task(self._give_answers(workers, topic, question))
                     case {"updated": uri}:
                         workers.share(self, uri)
+                    case {"reply": number, "answer": answer} if number in self._asked:
+                        if not self._asked[number].done():
+                            self._asked[number].set_result(answer)
                     case {"give": "reload"}:
                         workers.reload()
-                    case {"metrics": text} if self._asked is not None and not self._asked.done():
-                        self._asked.set_result(text)
 
-    async def _give_metrics(self, workers: _Workers) -> None:
-        self.tell({"metrics of all": await workers.metrics()})
+    async def _give_answers(self, workers: _Workers, topic: str, question: Any) -> None:
+        self.tell({"replies": await workers.answers(topic, question)})
 
 
 async def _all_open(workers: list[_Worker]) -> bool:

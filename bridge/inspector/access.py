@@ -31,7 +31,7 @@ SANDBOX_PATH = "/frames/"
 They can read their own address, which is therefore outside the path of the page.
 """
 
-_POLICY = (
+POLICY = (
     "default-src 'none'; "
     "script-src 'self'; "
     "style-src 'self'; "
@@ -45,6 +45,7 @@ _POLICY = (
     "require-trusted-types-for 'script'; "
     "trusted-types lit-html"
 )
+"""Content security policy of a page that is made with lit-html."""
 _FRAME_POLICY = (
     "sandbox allow-scripts; "  # no origin: no cookie, no storage, no access to the page
     "default-src 'none'; "
@@ -57,13 +58,14 @@ _FRAME_POLICY = (
     "form-action 'none'; "
     "frame-ancestors 'self'"
 )
-_HEADERS = {
+SECURITY_HEADERS = {
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
+"""Headers of all responses of such a page, beside its policy."""
 _TO_PAGE = '<!doctype html><meta http-equiv="refresh" content="0;url=./"><title>bridge inspect</title>'
 _OWN_SITE = frozenset({"same-origin", "none"})
 _REMEDY = (
@@ -149,12 +151,12 @@ class AccessGuard:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(_HEADERS)
+                headers.update(SECURITY_HEADERS)
                 if scope["path"].startswith(SANDBOX_PATH):
                     headers.setdefault("content-security-policy", _FRAME_POLICY)
                     headers["x-dns-prefetch-control"] = "off"
                 else:
-                    headers["content-security-policy"] = _POLICY
+                    headers["content-security-policy"] = POLICY
             await send(message)
 
         response = self._refusal(scope)

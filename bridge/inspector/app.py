@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a request of the page."""
 
-_STATIC = Path(__file__).parent / "static"
+STATIC = Path(__file__).parent / "static"
+"""Folder of the parts of the page."""
 
 
 def inspector_app(inspector: Inspector, tokens: AccessTokens) -> ASGIApp:
@@ -66,7 +67,7 @@ def inspector_app(inspector: Inspector, tokens: AccessTokens) -> ASGIApp:
         Route("/servers/{name}/watch", page.watch, methods=["POST"]),
         Route("/servers/{name}/refresh", page.refresh, methods=["POST"]),
         Route("/servers/{name}/restart", page.restart, methods=["POST"]),
-        Mount("/static", StaticFiles(directory=_STATIC)),
+        Mount("/static", StaticFiles(directory=STATIC)),
     ]
     frames = [
         Route("/{key}/{number:int}/app", page.app_frame),
@@ -84,7 +85,7 @@ class _Page:
         self._tokens = tokens
 
     async def index(self, _: Request) -> Response:
-        return FileResponse(_STATIC / "index.html")
+        return FileResponse(STATIC / "index.html")
 
     async def events(self, _: Request) -> Response:
         inspector = self._inspector

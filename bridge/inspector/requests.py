@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bridge.tools.channel import LogLevel
     from bridge.types import Json
 
-METHODS = ("tools/call", "resources/read", "prompts/get")
+METHODS = ("tools/call", "resources/read", "prompts/get", "events/poll")
 """Methods that the page may send."""
 MAX_REQUESTS = 200
 """Maximum finished requests that are kept."""

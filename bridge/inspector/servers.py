@@ -13,7 +13,7 @@ import anyio
 from pydantic_core import to_json
 
 from bridge.client.connection.connection import Connection
-from bridge.client.connection.list_methods import PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS
+from bridge.client.connection.list_methods import EVENTS, PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS
 from bridge.client.connection.status import ConnectionState
 from bridge.client.transports.http import HttpTransport
 from bridge.errors import ServerError, WireError
@@ -50,6 +50,7 @@ class Offers:
     templates: list[Json] = field(default_factory=list)
     prompts: list[Json] = field(default_factory=list)
     skills: list[Json] = field(default_factory=list)
+    events: list[Json] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """Lists that failed, and items that are malformed or refused by pins, each as a sentence."""
 
@@ -219,6 +220,7 @@ class InspectedServer:
             "templates": self.offers.templates,
             "prompts": self.offers.prompts,
             "skills": self.offers.skills,
+            "events": self.offers.events,
         }
 
     def _state_changed(self, state: ConnectionState) -> None:
@@ -238,6 +240,7 @@ class InspectedServer:
             offers.skills = [{**each, "description": each["frontmatter"].get("description")} for each in entries]
         if "prompts" in capabilities:
             offers.prompts = await self._items(PROMPTS, offers)
+        offers.events = await self._items(EVENTS, offers)
         return offers
 
     async def _list_tools(self, offers: Offers) -> None:

@@ -11,8 +11,9 @@ import anyio
 from anyio import lowlevel
 
 from bridge.middleware.guards import library
+from bridge.tools.annotated_checks import checked
 from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
-from bridge.tools.checks import listed, require_callable, require_count, require_seconds
+from bridge.tools.checks import require_callable, require_count, require_seconds
 from bridge.tools.content import Text
 from bridge.tools.function import one_tool
 from bridge.tools.labels import version_in
@@ -96,6 +97,7 @@ class CachingMiddleware(Middleware):
         MissingExtraError: The package ``cachetools`` is not installed.
     """
 
+    @checked()
     def __init__(
         self,
         *,
@@ -107,7 +109,7 @@ class CachingMiddleware(Middleware):
         max_bytes: int = _DEFAULT_BYTES,
     ) -> None:
         self._cache = _Cache(type(self).__name__, ttl_seconds, max_entries, max_bytes)
-        self._tools = frozenset(listed(tools, "tools", "the name of a tool"))
+        self._tools = frozenset(tools)
         for name, function, received in (("public", public, "the request"), ("key", key, "the context")):
             if function is not None:
                 require_callable(function, 1, name, received)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from bridge.errors import DefinitionError, ToolError
 from bridge.tools.calls import ToolExecutionResult
-from bridge.tools.checks import listed
+from bridge.tools.checks import listed, require_type
 from bridge.tools.middleware import Middleware, method_of, target_of
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class ErrorMaskingMiddleware(Middleware):
         *,
         shown: tuple[type[Exception], ...] = (),
     ) -> None:
+        require_type(message, str, "message", "text")
         for each in listed(shown, "shown", "a class of exceptions"):
             if not (isinstance(each, type) and issubclass(each, Exception)):
                 raise DefinitionError(f"shown takes classes of exceptions, not {each!r}")

@@ -31,8 +31,9 @@ from bridge.errors import (
 )
 from bridge.protocol.messages import ProtocolError
 from bridge.text import clip, with_count
+from bridge.tools.annotated_checks import checked
 from bridge.tools.calls import ToolExecutionRequest
-from bridge.tools.checks import listed, require_callable, require_count, require_seconds
+from bridge.tools.checks import require_callable, require_count, require_seconds
 from bridge.tools.function import one_tool
 from bridge.tools.middleware import Middleware, WrappedExecutor, method_of, target_of
 
@@ -169,6 +170,7 @@ class RetryMiddleware(Middleware):
         MissingExtraError: The package ``tenacity`` is not installed.
     """
 
+    @checked(may_be_zero=("first_wait_seconds", "max_wait_seconds"))
     def __init__(
         self,
         *,
@@ -183,7 +185,7 @@ class RetryMiddleware(Middleware):
             require_callable(when, 1, "when", "the exception")
         require_seconds(first_wait_seconds, "first_wait_seconds", optional=False, may_be_zero=True)
         require_seconds(max_wait_seconds, "max_wait_seconds", optional=False, may_be_zero=True)
-        self._tools = frozenset(listed(tools, "tools", "the name of a tool"))
+        self._tools = frozenset(tools)
         tenacity = library("a retry", "tenacity", "tenacity")
         self._retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(attempts),

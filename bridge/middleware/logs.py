@@ -13,6 +13,7 @@ from bridge.errors import ToolCallError
 from bridge.protocol.messages import ProtocolError
 from bridge.redaction import HIDDEN, holds_key, names_secret
 from bridge.text import clip, escape_controls
+from bridge.tools.annotated_checks import checked
 from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.checks import require_callable, require_count
 from bridge.tools.middleware import CompleteRequest, GetPromptRequest, Middleware, method_of, target_of
@@ -71,6 +72,7 @@ class LoggingMiddleware(Middleware):
         DefinitionError: An argument is invalid.
     """
 
+    @checked()
     def __init__(
         self,
         *,

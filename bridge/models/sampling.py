@@ -15,6 +15,7 @@ from bridge.errors import ArgumentsError, ToolError
 from bridge.service.chat_model import ChatRequest, FinishReason, ToolChoice, ToolChoiceMode
 from bridge.service.messages import AiMessage, SystemMessage, ToolExecutionResultMessage, UserMessage
 from bridge.tools.arguments.reader import parse_arguments
+from bridge.tools.checks import require_count
 from bridge.tools.content import Text, text_of
 from bridge.tools.questions import SamplingAnswer, ToolUse, ToolUseResult
 from bridge.tools.tool import ToolExecutionRequest
@@ -48,7 +49,11 @@ def sampling_with(
     Args:
         model: The model that answers.
         max_output_tokens: Maximum tokens of an answer, whatever the server requests; None for no limit of its own.
+
+    Raises:
+        DefinitionError: ``max_output_tokens`` is not a positive number.
     """
+    require_count(max_output_tokens, "max_output_tokens", optional=True)
 
     async def answer(question: Sampling, context: InvocationContext) -> SamplingAnswer:  # noqa: ARG001 - the handler's
         tokens = question.max_tokens if max_output_tokens is None else min(question.max_tokens, max_output_tokens)

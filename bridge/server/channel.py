@@ -22,6 +22,7 @@ from bridge.telemetry.instruments import Peer
 from bridge.tools.channel import Channel
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import Elicitation, InputRequired, Resumption, Sampling, UrlElicitation
+from bridge.types import REQUEST_ID_META_KEY
 from bridge.wire.questions import answer_from_wire, question_to_wire
 from bridge.wire.tasks import without_tasks
 from bridge.wire.tools import forwarded_meta
@@ -80,6 +81,8 @@ class ExchangeChannel(Channel):
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Send progress, if the client asked for it; values that do not increase are dropped (the protocol's rule)."""
+        if (operation := self._exchange.operation) is not None:
+            operation.progress = progress, total
         written = self._exchange.progress(progress, total, message)
         if written is not None:
             await self._exchange.send(written)
@@ -208,6 +211,8 @@ def context_of(exchange: ServedExchange) -> InvocationContext:
         context.resumption = None if found.saved is None else Resumption(found.saved, found.saved_answers)
     if meta and not meta.keys() <= ENVELOPE_KEYS:
         context.meta = forwarded_meta(meta)
+    if exchange.request_id is not None:
+        context.meta = {**context.meta, REQUEST_ID_META_KEY: exchange.request_id}
     return context
 
 

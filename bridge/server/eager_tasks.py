@@ -33,10 +33,12 @@ class EagerTasks:
 
     Args:
         loop: The event loop.
+        can_stop: True if `EagerTask.stop` is called: each coroutine then has a scope, which takes time.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, can_stop: bool = True) -> None:
         self._loop = loop
+        self._can_stop = can_stop
         self._spare: EagerTask | None = None
 
     def is_ready(self, caller: str | None = None) -> bool:
@@ -49,7 +51,7 @@ class EagerTasks:
             return False
         spare = self._spare
         if spare is None:
-            spare = self._spare = EagerTask(self._loop)
+            spare = self._spare = EagerTask(self._loop, can_stop=self._can_stop)
         elif spare.is_ready and not spare.is_used and spare.caller != caller:
             if spare.caller is None:
                 spare.caller = caller
@@ -91,7 +93,7 @@ class EagerTasks:
         """
         rest: Awaitable[None] = work
         if not self.is_ready(caller):
-            task = EagerTask(self._loop)
+            task = EagerTask(self._loop, can_stop=self._can_stop)
         else:
             task = self._spare  # type: ignore[assignment]  # it is ready
             if not task.is_used:
@@ -113,7 +115,7 @@ class EagerTasks:
 class EagerTask(asyncio.Future["Awaitable[None]"]):
     """A task that waits for this future: the rest of a coroutine."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, can_stop: bool) -> None:
         super().__init__(loop=loop)
         self.context = copy_context()
         """Context of the task."""
@@ -129,7 +131,8 @@ class EagerTask(asyncio.Future["Awaitable[None]"]):
         """True if a coroutine has cancelled its task in its first step."""
         self._scope: anyio.CancelScope | None = None
         self._is_stopped = False
-        self.task = loop.create_task(self._continue(), context=self.context)
+        work = self._continue_in_scope() if can_stop else self._continue()
+        self.task = loop.create_task(work, context=self.context)
 
     def has_changed_context(self) -> bool:
         """True if a coroutine has set a context variable; by identity, since values may be equal, or not comparable."""
@@ -150,26 +153,29 @@ class EagerTask(asyncio.Future["Awaitable[None]"]):
         return super().cancel(msg)
 
     def stop(self) -> None:
-        """Cancel the coroutine by a scope around it, which spares what the coroutine shields."""
+        """Cancel the coroutine by the scope around it, which spares what the coroutine shields."""
         self._is_stopped = True
         if self._scope is not None:
             self._scope.cancel()
 
-    async def _continue(self) -> None:
+    async def _continue_in_scope(self) -> None:
         with anyio.CancelScope() as self._scope:
             if self._is_stopped:
                 self._scope.cancel()
-            self.is_ready = True
-            try:
-                rest = await self
-            except asyncio.CancelledError:
-                if not self.done() or self.cancelled():
-                    raise
-                rest = self.result()
-                # Cancelled before this step: cancelled again, so that it reaches what the coroutine awaits.
-                self.task.uncancel()
-                self.task.cancel()
-            await rest
+            await self._continue()
+
+    async def _continue(self) -> None:
+        self.is_ready = True
+        try:
+            rest = await self
+        except asyncio.CancelledError:
+            if not self.done() or self.cancelled():
+                raise
+            rest = self.result()
+            # Cancelled before this step: cancelled again, so that it reaches what the coroutine awaits.
+            self.task.uncancel()
+            self.task.cancel()
+        await rest
 
 
 @generator_coroutine

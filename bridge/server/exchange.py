@@ -15,6 +15,7 @@ from bridge.protocol.exchange import Exchange
 from bridge.protocol.messages import result_message
 from bridge.protocol.rounds import FIRST_ROUND
 from bridge.tools.spill.usage import UNLIMITED
+from bridge.types import REQUEST_ID_META_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -177,6 +178,8 @@ class ServedExchange(Exchange):
     """Makes the stream of its result in parts; None if the result has to be whole; set by `Method.plan`."""
     operation: ServerOperation | None = None
     """Its observation, if it was begun."""
+    request_id: str | None = None
+    """The id that this process has made, by which records name it; None if it is not recorded."""
     is_sampled: bool | None = None
     """The result of `Tracing.begins`, if telemetry has called it."""
     context: InvocationContext | None = None
@@ -216,6 +219,22 @@ class ServedExchange(Exchange):
         self.running = running
         self.write = write
         self.ending = ending
+
+    def identify(self, request_id: str) -> None:
+        """Give the request an id of this process, which its client gets with the result, and other servers get."""
+        self.request_id = request_id
+        member = b'"%b":"%b"}' % (REQUEST_ID_META_KEY.encode(), request_id.encode())
+        # In the modern era, ``_meta`` is the last of the members.
+        self.ending = self.ending[:-1] + b"," + member if self.modern else self.ending + b',"_meta":{' + member
+        write = self.write
+
+        def write_identified(result: Json) -> bytes:
+            result["_meta"] = {**(result.get("_meta") or {}), REQUEST_ID_META_KEY: request_id}
+            return write(result)
+
+        self.write = write_identified
+        if self.context is not None:
+            self.context.meta = {**self.context.meta, REQUEST_ID_META_KEY: request_id}
 
     def opened_outlet(self) -> Outlet:
         """Return where its messages go."""

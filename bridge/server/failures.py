@@ -34,10 +34,8 @@ def reported(name: str, error: BaseException, running: RunningCalls) -> BaseExce
         # A tool asked from inside a task group, which wraps its questions.
         return _unwrapped(name, error)
     if isinstance(error, anyio.get_cancelled_exc_class()):
-        if running.was_ended():
-            message = f"the server ended while {name!r} ran, and cancelled it: its outcome is unknown"
-            return ProtocolError(INTERNAL_ERROR, message)
-        return error
+        reason = running.reason_of_end()
+        return error if reason is None else ProtocolError(INTERNAL_ERROR, reason.format(name=name))
     return failed(name, error)  # a library's panic must not end the session, either
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
+from bridge.portal import runs_on_asyncio
 from bridge.protocol.envelope import client_name
 from bridge.protocol.messages import ProtocolError, result_message
 from bridge.server.channel import context_of
@@ -95,14 +97,16 @@ class ObservedResponder(Responder):
                 if exchange.is_sampled:
                     exchange.tool = None  # its span is current in a task of its own
             return exchange
-        seconds = perf_counter() - start
-        self._observer.answered(self._series_of(exchange), exchange.id, _meta_in(exchange.params), seconds)
+        seconds, length = perf_counter() - start, len(planned)
+        series, meta = self._series_of(exchange), _meta_in(exchange.params)
+        self._observer.answered(series, exchange.id, meta, seconds, result_bytes=length)
         return result_message(exchange.id, planned)
 
     def refuse(self, exchange: ServedExchange, error: ProtocolError) -> bytes:
         """Record a request that is not run, and return its answer."""
-        self._begun(exchange).end_with_code(error.code, error.message)
-        return exchange.refusal(error)
+        operation = self._begun(exchange)
+        operation.end_with_code(error.code, error.message)
+        return exchange.refusal(self._identified(error, operation))
 
     def start(self, exchange: ServedExchange, step: Step) -> bytes | None:
         """Run the first step of the function, and record it; return the answer if it has ended."""
@@ -127,7 +131,9 @@ class ObservedResponder(Responder):
         """Run an exchange, or the rest of it, and record it; return the answer and its JSON-RPC error code."""
         if self._target_param is not None and self._core.lists_for(exchange.origin.caller) is None:
             await self._core.load_lists(context_of(exchange))  # else it is not known which server is called
-        operation = exchange.operation or self._begun(exchange)
+        operation = exchange.operation = exchange.operation or self._begun(exchange)
+        if self._observer.activity is not None and runs_on_asyncio():
+            operation.task = asyncio.current_task()
         write = exchange.write
         error_type: str | None = None
 
@@ -145,8 +151,8 @@ class ObservedResponder(Responder):
         except BaseException:
             operation.end_cancelled()
             raise
-        operation.end(error_type)
         operation.answered(len(result))
+        operation.end(error_type)
         return exchange.response(result), 0
 
     def _ended(
@@ -156,9 +162,16 @@ class ObservedResponder(Responder):
         found = self._error(exchange, raised)
         if isinstance(found, ProtocolError):
             operation.end_with_code(found.code, found.message)
+            found = self._identified(found, operation)
         else:
             operation.end(INPUT_REQUIRED)
         return self._answer(exchange, found)
+
+    def _identified(self, error: ProtocolError, operation: ServerOperation) -> ProtocolError:
+        """Return the error of a recorded call with the id of the record."""
+        if self._target_param is None or not operation.id or not isinstance(error.data, dict | None):
+            return error
+        return ProtocolError(error.code, error.message, {**(error.data or {}), "requestId": operation.id})
 
     def _begun(self, exchange: ServedExchange) -> ServerOperation:
         """Begin to observe an exchange."""
@@ -184,8 +197,9 @@ class ObservedResponder(Responder):
                 client_name(params) if session is None else session.client,
                 grant,
                 "" if caller is None else caller.team,
+                meta,
             )
-        return ServerOperation(
+        operation = ServerOperation(
             observer,
             series,
             exchange.id,
@@ -196,6 +210,9 @@ class ObservedResponder(Responder):
             is_sampled=exchange.is_sampled if server is None else None,
             caller=None if origin.caller is None else origin.caller.name,
         )
+        if operation.id and self._target_param is not None:
+            exchange.identify(operation.id)
+        return operation
 
     def _targets_for(self, caller: Caller | None) -> _Targets:
         """Return the targets that are cached for what a caller sees, until that changes."""

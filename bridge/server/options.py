@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from bridge.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from mcp.server.auth.provider import TokenVerifier
 
@@ -90,16 +91,24 @@ def check_server_options(options: ServerOptions) -> None:
         raise DefinitionError("name is empty: give the server a name")
     for option in ("page_size", "max_calls"):
         _check_number(option, options.get(option))
-    for option, (module, kind) in _KINDS.items():
-        value = options.get(option)
-        if value is not None and not isinstance(value, getattr(import_module(module), kind)):
-            raise DefinitionError(f"{option} is of the type {kind}: not {value!r}")
+    _check_kinds(options)
     if (memory_id_of := options.get("memory_id_of")) is not None and not callable(memory_id_of):
         raise DefinitionError(f"memory_id_of is a function of the context, or None: not {memory_id_of!r}")
     if (keys := options.get("state_keys")) is not None:
         from bridge.protocol.rounds import check_state_keys  # noqa: PLC0415 - most servers have none
 
         check_state_keys(keys)
+
+
+def _check_kinds(options: Mapping[str, Any]) -> None:
+    for option, (module, kind) in _KINDS.items():
+        value = options.get(option)
+        if option == "card" and isinstance(value, bool):
+            continue
+        if value is not None and not isinstance(value, getattr(import_module(module), kind)):
+            raise DefinitionError(f"{option} is of the type {kind}: not {value!r}")
+    if not isinstance(extensions := options.get("extensions", ()), Iterable) or isinstance(extensions, str):
+        raise DefinitionError(f"extensions is a list of Extension(id=…), or a mapping: not {extensions!r}")
 
 
 def _check_number(option: str, number: object) -> None:
@@ -127,6 +136,7 @@ def check_http_options(function: str, options: Mapping[str, object]) -> None:
 _KINDS = {
     "policy": ("bridge.tools.execution", "ExecutionPolicy"),
     "limits": ("bridge.server.limits.limits", "Limits"),
+    "card": ("bridge.server.card", "ServerCard"),
     "tasks": ("bridge.server.tasks.options", "TaskOptions"),
     "events": ("bridge.server.events.options", "EventOptions"),
     "tool_search": ("bridge.server.lists.search", "ServerToolSearch"),

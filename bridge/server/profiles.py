@@ -19,7 +19,7 @@ from bridge.server.auth.tokens import VerifiedToken
 from bridge.server.caller_features import CallerView
 from bridge.skills.skill import Skill
 from bridge.text import clip, to_json_line
-from bridge.tools.checks import require_count
+from bridge.tools.annotated_checks import check_fields
 from bridge.tools.tool import Tool
 from bridge.tools.transform import wrapped
 
@@ -94,7 +94,7 @@ class Profile:
             given: Any = getattr(self, name)
             if given is not None and not (isinstance(given, tuple) and all(isinstance(each, str) for each in given)):
                 raise DefinitionError(f"{name} of the profile {self.name!r} is a tuple of patterns, not {given!r}")
-        require_count(self.spill_chars, "spill_chars", optional=True)
+        check_fields(self)
         object.__setattr__(self, "scopes", scopes_of(self.scopes))
         if len(set(self.rename.values())) < len(self.rename):
             raise DefinitionError(f"rename of the profile {self.name!r} gives two items the same name")

@@ -15,6 +15,7 @@ from bridge.protocol.versions import INTERNAL_ERROR, LIMIT_EXCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     class Cancellable(Protocol):
         """A call that runs: a task, or a call that was passed on without one."""
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("bridge.server")
 
+_BY_SERVER = "the server ended while {name!r} ran, and cancelled it: its outcome is unknown"
+_BY_OPERATOR = "an operator of the server cancelled {name!r} while it ran: its outcome is unknown"
 _RETRY_SECONDS = 1
 """When another process may have taken the place of one that ends."""
 
@@ -34,7 +37,8 @@ class RunningCalls:
 
     def __init__(self) -> None:
         self._tasks: dict[Cancellable, str] = {}
-        self._ended: set[Cancellable] = set()
+        self._ended: dict[Cancellable, str] = {}
+        """Calls that were cancelled here, and by what."""
         self.is_over = False
         """True after `end`: no further call is run."""
         self._questions = 0
@@ -51,31 +55,24 @@ class RunningCalls:
     def leave(self, task: Cancellable) -> None:
         """Remove a task that has run its call."""
         self._tasks.pop(task, None)
-        self._ended.discard(task)
+        self._ended.pop(task, None)
 
     def replace(self, call: Cancellable, task: Cancellable) -> None:
         """Replace a call that was passed on by the task that continues it."""
         self._tasks[task] = self._tasks.pop(call)
         if call in self._ended:
-            self._ended.remove(call)
-            self._ended.add(task)
+            self._ended[task] = self._ended.pop(call)
 
-    @contextmanager
-    def entered(self, account: str = "") -> Iterator[None]:
+    def entered(self, account: str = "") -> AbstractContextManager[None]:
         """Context in which the current task runs a call.
 
         Raises:
-            ProtocolError: `end` has cancelled the call, on trio; see `was_ended` for asyncio.
+            ProtocolError: `end` has cancelled the call, on trio; see `reason_of_end` for asyncio.
         """
-        if runs_on_asyncio():
-            task = asyncio.current_task()
-            assert task is not None
-            self.enter(task, account)
-            try:
-                yield
-            finally:
-                self.leave(task)
-            return
+        return _EnteredTask(self, account) if runs_on_asyncio() else self._entered_in_scope(account)
+
+    @contextmanager
+    def _entered_in_scope(self, account: str) -> Iterator[None]:
         with anyio.CancelScope() as scope:
             self.enter(scope, account)
             try:
@@ -108,11 +105,20 @@ class RunningCalls:
     def end(self) -> int:
         """Cancel all calls, which are answered by errors, and run no more; return their number."""
         self.is_over = True
-        ended = self._tasks.keys() - self._ended
+        ended = self._tasks.keys() - self._ended.keys()
         for task in ended:
-            self._ended.add(task)
+            self._ended[task] = _BY_SERVER
             task.cancel()
         return len(ended)
+
+    def cancel(self, task: object) -> bool:
+        """Cancel one call, which is answered by an error, for an operator; return False if it does not run."""
+        found = next((each for each in self._tasks if each is task), None)
+        if found is None or found in self._ended:
+            return False
+        self._ended[found] = _BY_OPERATOR
+        found.cancel()
+        return True
 
     def has_room(self, places: int) -> bool:
         """Return True if calls may be run, and fewer run than a number of places."""
@@ -128,16 +134,19 @@ class RunningCalls:
             message = f"the server ends: {name!r} was not run; call it again in {_RETRY_SECONDS} second, or elsewhere"
             raise ProtocolError(LIMIT_EXCEEDED, message, {"retryAfterSeconds": _RETRY_SECONDS})
 
-    def was_ended(self) -> bool:
-        """Return True if the current task of asyncio was cancelled by `end` alone, and undo the cancellation."""
+    def reason_of_end(self) -> str | None:
+        """Return why the current task of asyncio was cancelled, if `end` or `cancel` did it; undo the cancellation.
+
+        None if anything else has cancelled it, too.
+        """
         if not (self._ended and runs_on_asyncio()):
-            return False
+            return None
         task = asyncio.current_task()
         assert task is not None
         if task not in self._ended:
-            return False
-        self._ended.discard(task)
-        return task.uncancel() == 0
+            return None
+        reason = self._ended.pop(task)
+        return reason if task.uncancel() == 0 else None
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -185,3 +194,20 @@ class Drain:
                 "call" if ended == 1 else "calls",
                 timeout_seconds,
             )
+
+
+class _EnteredTask:
+    """Context in which the current task runs a call, which takes less time than a generator."""
+
+    __slots__ = ("_account", "_running", "_task")
+
+    def __init__(self, running: RunningCalls, account: str) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._running, self._account, self._task = running, account, task
+
+    def __enter__(self) -> None:
+        self._running.enter(self._task, self._account)
+
+    def __exit__(self, *_: object) -> None:
+        self._running.leave(self._task)

@@ -38,7 +38,7 @@ from bridge.service.token_stream import TokenStream
 from bridge.service.tool_search import ToolSearch
 from bridge.service.toolset import Toolset
 from bridge.text import short_repr
-from bridge.tools.checks import listed, require_callable, require_type
+from bridge.tools.checks import require_callable, require_type
 from bridge.tools.context import InvocationContext
 from bridge.tools.execution import LOCAL, ExecutionPolicy
 from bridge.tools.schema.annotations import python_signature
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from bridge.service.memory.chat_memory import ChatMemory, ChatMemoryProvider
     from bridge.service.skills import ServiceSkills
     from bridge.skills.source import Skills
-    from bridge.tools.execution import AfterTool, BeforeTool
     from bridge.tools.tool import ProviderFunction, ToolProvider
 
 T = TypeVar("T")
@@ -82,8 +81,6 @@ def ai_service(
     parameters: ChatRequestParameters | None = None,
     chat_request_transformer: ChatRequestTransformer | None = None,
     policy: ExecutionPolicy = LOCAL,
-    before_tool: BeforeTool | Iterable[BeforeTool] = (),
-    after_tool: AfterTool | Iterable[AfterTool] = (),
     listeners: Iterable[InvocationListener] | InvocationListener = (),
     approval: ApprovalPolicy | None = None,
     input_guardrails: Iterable[InputGuardrail] | InputGuardrail = (),
@@ -115,11 +112,9 @@ def ai_service(
         parameters: Default request parameters for the model; a method's own `ChatRequestParameters` take precedence.
         chat_request_transformer: Function of each request to the model and the context, synchronous or asynchronous,
             that returns the request to send. The memory is not changed (LangChain4j's chatRequestTransformer).
-        policy: Limits and error handling for tool calls. As with LangChain4j, the model, and so its provider, reads the
-            text of all exceptions of tools; with ``ExecutionPolicy(reveal_errors=False)`` only that of `ToolError`.
-        before_tool: Functions of the request and the context, called before each tool after those of the policy; an
-            exception stops the invocation.
-        after_tool: Functions of the execution and the context, called after each tool; exceptions are logged.
+        policy: Limits, callbacks and error handling for tool calls. As with LangChain4j, the model, and so its
+            provider, reads the text of all exceptions of tools; with ``ExecutionPolicy(reveal_errors=False)`` only that
+            of `ToolError`.
         listeners: Receive the events of each invocation.
         approval: Policy for tool calls that require approval.
         input_guardrails: Check the user's messages, in order; see `bridge.service.guardrails.messages`.
@@ -174,16 +169,8 @@ def ai_service(
             streaming_chat_model=streaming_chat_model,
             policy=replace(
                 policy,
-                before=(
-                    *policy.before,
-                    *listed(before_tool, "before_tool", "a function of the request and the context"),
-                    *combined_listeners.before_tool,
-                ),
-                after=(
-                    *policy.after,
-                    *listed(after_tool, "after_tool", "a function of the execution and the context"),
-                    *combined_listeners.after_tool,
-                ),
+                before=(*policy.before, *combined_listeners.before_tool),
+                after=(*policy.after, *combined_listeners.after_tool),
                 spill=toolset.spill,
             ),
             listeners=combined_listeners,

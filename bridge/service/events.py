@@ -34,7 +34,7 @@ from bridge.service.chat_model import (
     PartialToolCall,
     TokenUsage,
 )
-from bridge.tools.checks import listed, require_callable, require_type
+from bridge.tools.checks import listed, require_callable, require_count, require_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -197,6 +197,7 @@ class ToolLogger(InvocationListener):
     """
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+        require_count(level, "level", least=0)
         self._logger = logger or logging.getLogger("bridge.tools.executions")
         self._level = level
 

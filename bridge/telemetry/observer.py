@@ -22,21 +22,35 @@ from bridge.telemetry.conventions import (
     SERVER_SESSION_DURATION,
     SESSIONS,
     TARGETS,
+    TEAM,
+    TEAM_BYTES,
+    TEAM_TOKENS,
+    TOKENS_OF,
     TOOLS_CALL,
+    TOOLS_LIST,
     UPSTREAM,
 )
 from bridge.telemetry.gen_ai import GenAi
 from bridge.telemetry.instruments import Instruments, OperationSeries, Peer, failure_labels
 from bridge.telemetry.operations import ClientOperation, Recorder, ServerOperation, classify_error
-from bridge.telemetry.records import CallDetails, recorded_arguments, recorded_names
+from bridge.telemetry.records import (
+    MAX_PARENT_CHARS,
+    NO_REDACTION,
+    CallDetails,
+    action_record,
+    recorded_arguments,
+    recorded_names,
+)
 from bridge.telemetry.tasks import TaskTelemetry
-from bridge.text import CHARS_PER_TOKEN
+from bridge.text import CHARS_PER_TOKEN, clip
+from bridge.types import REQUEST_ID_META_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from bridge.telemetry.activity import Activity
     from bridge.telemetry.instruments import Labels
-    from bridge.telemetry.records import CallSink
+    from bridge.telemetry.records import CallSink, Redaction
     from bridge.telemetry.tracing import Tracing
 
 
@@ -51,6 +65,8 @@ class Observer(Recorder):
         tracer: Opens spans; None for none.
         sinks: Receive the record of each call.
         shows_arguments: Records have the values of arguments, not only their names.
+        redaction: Redacts texts of clients in records.
+        activity: Keeps the calls under way, and the last records and refusals; None for none.
 
     Attributes:
         is_draining: Returns whether this process is draining; set by the server.
@@ -66,8 +82,10 @@ class Observer(Recorder):
         tracer: Tracing | None = None,
         sinks: Iterable[CallSink] = (),
         shows_arguments: bool = False,
+        redaction: Redaction = NO_REDACTION,
+        activity: Activity | None = None,
     ) -> None:
-        super().__init__(instruments, tracer, sinks)
+        super().__init__(instruments, tracer, sinks, redaction, activity)
         self.is_draining: Callable[[], bool] = lambda: False
         self.methods = set(METHODS)
         self.gen_ai = GenAi(self.instruments, tracer)
@@ -95,8 +113,22 @@ class Observer(Recorder):
             RESULT_TOKENS, "Estimated tokens of the results of calls.", self._result_tokens, is_total=True
         )
         instruments.observe_each(
+            TEAM_TOKENS, "Estimated tokens that models of a team have read.", self._team_tokens, is_total=True
+        )
+        instruments.observe_each(TEAM_BYTES, "Bytes that clients of a team were sent.", self._team_bytes, is_total=True)
+        instruments.observe_each(
             SAVED_TOKENS, "Estimated tokens that models did not have to read.", self._saved_tokens, is_total=True
         )
+
+    def _team_tokens(self) -> Iterator[tuple[int, Labels]]:
+        for team, usage in self.teams_now().items():
+            yield usage["estimatedResultTokens"], {TEAM: team, TOKENS_OF: "results"}
+            yield usage["estimatedDefinitionTokens"], {TEAM: team, TOKENS_OF: "definitions"}
+
+    def _team_bytes(self) -> Iterator[tuple[int, Labels]]:
+        for team, usage in self.teams_now().items():
+            yield usage["resultBytes"], {TEAM: team, TOKENS_OF: "results"}
+            yield usage["definitionBytes"], {TEAM: team, TOKENS_OF: "definitions"}
 
     def _definition_tokens(self) -> Iterator[tuple[int, Labels]]:
         for tokens_of in tuple(self.definitions.values()):
@@ -168,18 +200,23 @@ class Observer(Recorder):
         client: str | None = None,
         grant: str | None = None,
         team: str = "",
+        meta: Mapping[str, Any] | None = None,
     ) -> CallDetails | None:
         """The details of a call for its record; None where there are no records.
 
         ``called`` may be the name of no tool, ``server`` is None for a local tool, ``caller`` where callers are not
         authenticated, ``client`` where the client program gave no name, and ``grant`` if all callers have the same
-        credential for the server; ``team`` is empty for none. A tool may modify the arguments; the record has them as
-        they came.
+        credential for the server; ``team`` is empty for none, and ``meta`` is the ``_meta`` of the request. A tool may
+        modify the arguments; the record has them as they came.
         """
         if not self.sinks:
             return None
+        if self.redaction is not NO_REDACTION:
+            arguments = self.redaction.value(arguments)
         recorded = recorded_arguments(arguments) if self._shows_arguments else recorded_names(arguments)
-        return CallDetails(called, server, caller, transport, recorded, noun, client, grant, team)
+        parent = None if meta is None else meta.get(REQUEST_ID_META_KEY)
+        parent = clip(parent, MAX_PARENT_CHARS) if isinstance(parent, str) else None
+        return CallDetails(called, server, caller, transport, recorded, noun, client, grant, team, parent)
 
     def answered(
         self,
@@ -188,8 +225,10 @@ class Observer(Recorder):
         meta: Mapping[str, Any] | None,
         seconds: float,
         code: int | None = None,
+        result_bytes: int = 0,
     ) -> None:
-        """Observe a request that was answered without waiting, with a result or a JSON-RPC error code."""
+        """Observe a request that was answered without waiting, with a result of a length, or a JSON-RPC error code."""
+        series.chars += result_bytes
         error_type = None if code is None else str(code)
         if self.tracer is not None:
             self.tracer.serve(series, meta, request_id, None, is_sampled=False).end(error_type, code, None)
@@ -206,12 +245,20 @@ class Observer(Recorder):
     def teams(self) -> dict[str, dict[str, Any]]:
         """Return what each team has called so far, as JSON."""
         self.flush()
+        return self.teams_now()
+
+    def teams_now(self) -> dict[str, dict[str, Any]]:
+        """Return the same without calls that have just ended."""
         found: dict[str, dict[str, Any]] = {}
         for series in tuple(self._served.values()):
+            if not series.peer.team:
+                continue
+            empty = {"calls": 0, "errors": {}, "seconds": 0.0, "resultBytes": 0, "definitionBytes": 0}
+            team = found.setdefault(series.peer.team, empty)
+            if series.method == TOOLS_LIST:
+                team["definitionBytes"] += series.chars
             if (usage := series.usage) is None:
                 continue
-            empty = {"calls": 0, "errors": {}, "seconds": 0.0, "resultBytes": 0}
-            team = found.setdefault(series.peer.team, empty)
             team["calls"] += usage.calls
             team["seconds"] = round(team["seconds"] + usage.seconds, 3)
             team["resultBytes"] += series.chars
@@ -219,6 +266,7 @@ class Observer(Recorder):
                 team["errors"][cause] = team["errors"].get(cause, 0) + count
         for team in found.values():
             team["estimatedResultTokens"] = -(-team["resultBytes"] // CHARS_PER_TOKEN)
+            team["estimatedDefinitionTokens"] = -(-team["definitionBytes"] // CHARS_PER_TOKEN)
         return dict(sorted(found.items()))
 
     def session_opened(self) -> None:
@@ -240,9 +288,16 @@ class Observer(Recorder):
         finally:
             self.session_closed(peer, perf_counter() - start)
 
-    def refused(self, status: int) -> None:
-        """Count a refused HTTP request."""
+    def refused(self, status: int, body: bytes) -> None:
+        """Count a refused HTTP request; the body of its response has the reason."""
         self.instruments.refusals.add(1, {HTTP_STATUS: str(int(status))})
+        if self.activity is not None:
+            self.activity.refused(int(status), body)
+
+    def acted(self, action: str, target: str | None, caller: str | None, error: str | None) -> None:
+        """Record an action of an operator; ``error`` is None if it was done."""
+        for sink in self.sinks:
+            sink.put([action_record(action, target, caller, error)])
 
     # --- as a client --------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridge.telemetry.conventions import CANCELLED, IN_FLIGHT, LISTEN, NO_ERRORS, REFUSED, TOOL_ERROR
 from bridge.telemetry.instruments import Instruments
-from bridge.telemetry.records import EndedCall, call_record
+from bridge.telemetry.records import NO_REDACTION, EndedCall, call_record
 from bridge.types import RETRY_AFTER_META_KEY
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from bridge.telemetry.activity import Activity
     from bridge.telemetry.instruments import OperationSeries
-    from bridge.telemetry.records import CallDetails, CallSink
+    from bridge.telemetry.records import CallDetails, CallSink, Redaction
     from bridge.telemetry.tracing import Tracing
 
 
@@ -37,17 +38,26 @@ class Recorder:
         instruments: Receives the durations.
         tracer: Opens spans; None for none.
         sinks: Receive the records of calls.
+        redaction: Redacts texts of clients in records.
+        activity: Keeps the calls under way, and the last records and refusals; None for none.
 
     Attributes:
         calls_in_flight: Tool calls being served.
     """
 
     def __init__(
-        self, instruments: Instruments | None = None, tracer: Tracing | None = None, sinks: Iterable[CallSink] = ()
+        self,
+        instruments: Instruments | None = None,
+        tracer: Tracing | None = None,
+        sinks: Iterable[CallSink] = (),
+        redaction: Redaction = NO_REDACTION,
+        activity: Activity | None = None,
     ) -> None:
         self.instruments = instruments or Instruments()
         self.tracer = tracer
-        self.sinks = tuple(sinks)
+        self.sinks = tuple(sinks) if activity is None else (*sinks, activity)
+        self.activity = activity
+        self.redaction = redaction
         self.calls_in_flight = 0
         self._ended: deque[tuple[OperationSeries, float, str | None, int | None, EndedCall | None]] = deque()
         self._flushing = Lock()
@@ -84,7 +94,7 @@ class Recorder:
                 series, seconds, error_type, code, call = self._ended.popleft()
                 series.record(seconds, error_type, code)
                 if call is not None:
-                    records.append(call_record(call))
+                    records.append(call_record(call, self.redaction))
             if records:
                 for sink in self.sinks:
                     sink.put(records)
@@ -96,44 +106,69 @@ class Recorder:
 
 
 class ServerOperation:
-    """A client's request while it is answered; made by `Observer.serve`, and ended once."""
+    """A client's request while it is answered; made by `Observer.serve`, and ended once.
 
-    __slots__ = ("_client_request_id", "_details", "_id", "_recorder", "_series", "_span", "_start")
+    Attributes:
+        id: Id that this process has made for the request; empty if nothing records it.
+        details: Details of a call; None for others.
+        progress: Last progress and its total that the call has reported; None for none.
+        task: The task of asyncio that runs the call; None if it is not known.
+    """
+
+    __slots__ = (
+        "_client_request_id", "_recorder", "_result_bytes", "_series", "_span", "_start", "details", "id", "progress",
+        "task",
+    )  # fmt: skip
 
     def __init__(
         self, recorder: Recorder, series: OperationSeries, request_id: object, meta: Mapping[str, Any] | None,
         session_id: str | None, details: CallDetails | None, *, is_sampled: bool | None, caller: str | None = None,
     ) -> None:  # fmt: skip
-        self._recorder, self._series, self._details, self._client_request_id = recorder, series, details, request_id
+        self._recorder, self._series, self.details, self._client_request_id = recorder, series, details, request_id
         is_traced = recorder.tracer is not None and is_sampled is not False
-        self._id = token_hex(_ID_BYTES) if is_traced or details is not None else ""
+        self.id = token_hex(_ID_BYTES) if is_traced or details is not None else ""
+        self._result_bytes = 0
         self._span = None
         if recorder.tracer is not None and is_traced:
             self._span = recorder.tracer.serve(
-                series, meta, request_id, session_id, is_sampled=is_sampled is True, own_id=self._id, caller=caller
+                series, meta, request_id, session_id, is_sampled=is_sampled is True, own_id=self.id, caller=caller
             )
         if series.is_call:
             recorder.calls_in_flight += 1
+        if recorder.activity is not None and details is not None:
+            self.progress: tuple[float, float | None] | None = None
+            self.task: object = None
+            recorder.activity.calls[self.id] = self
         self._start = perf_counter()
+
+    @property
+    def age_seconds(self) -> float:
+        """Seconds since the start."""
+        return perf_counter() - self._start
 
     def end(self, error_type: str | None = None, code: int | None = None, message: str | None = None) -> None:
         """End the operation: with a result, the type of an error, ``input_required``, or a JSON-RPC error."""
         seconds = perf_counter() - self._start
-        recorder, series, details, span, trace_id = self._recorder, self._series, self._details, self._span, None
+        recorder, series, details, span, trace_id = self._recorder, self._series, self.details, self._span, None
         if series.is_call:
             recorder.calls_in_flight -= 1
+        if recorder.activity is not None:
+            recorder.activity.calls.pop(self.id, None)
         if span is not None:
             trace_id = span.trace_id
             span.end(None if error_type in NO_ERRORS else error_type, code, message)
         call = None
         if details is not None:
             started_at = time() - seconds
-            call = EndedCall(details, self._id, started_at, seconds, error_type, trace_id, self._client_request_id)
+            call = EndedCall(
+                details, self.id, started_at, seconds, error_type, trace_id, self._client_request_id, self._result_bytes
+            )
         recorder.record(series, seconds, error_type, code, call)
 
-    def answered(self, chars: int) -> None:
-        """Count the length of the answer."""
-        self._series.chars += chars
+    def answered(self, result_bytes: int) -> None:
+        """Count the length of the answer, before `end`."""
+        self._series.chars += result_bytes
+        self._result_bytes = result_bytes
 
     def end_with_code(self, code: int, message: str | None = None) -> None:
         """End with a JSON-RPC error."""

@@ -11,6 +11,7 @@ from bridge.telemetry.conventions import CANCELLED, INPUT_REQUIRED, NO_ERRORS, R
 from bridge.text import clip, to_json_line, utc_time
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from bridge.telemetry.writer import BackgroundWriter
@@ -23,6 +24,8 @@ MAX_NAME_CHARS = 64
 """Maximum recorded characters of an argument's name."""
 MAX_TARGET_CHARS = {"tool": 128, "resource": 1024, "prompt": 128}
 """Maximum recorded characters of the name or URI; a tool's name is not longer."""
+MAX_PARENT_CHARS = 64
+"""Maximum recorded characters of the id that another server has made."""
 MAX_ARGUMENTS_BYTES = 16 * 1024
 """Maximum recorded bytes of the arguments' values."""
 MAX_ID = 2**63
@@ -64,6 +67,8 @@ class CallDetails(NamedTuple):
     """Way by which the caller has a credential of its own for the upstream server; None if all have the same."""
     team: str = ""
     """The caller's team; empty for none."""
+    parent_request_id: str | None = None
+    """The id that another server has made for the call that this one serves; None for none."""
 
 
 class EndedCall(NamedTuple):
@@ -80,6 +85,8 @@ class EndedCall(NamedTuple):
     trace_id: str | None
     client_request_id: object = None
     """The id that the client chose, which it may use again; None for a task."""
+    result_bytes: int = 0
+    """Length of the result as JSON; 0 for an error of the protocol."""
 
 
 class CallRecord(NamedTuple):
@@ -89,6 +96,39 @@ class CallRecord(NamedTuple):
     """``ok``, ``input_required``, ``task``, ``tool_error``, ``refused``, ``cancelled`` or ``error``."""
     line: str
     """An object in JSON, in one line."""
+    summary: str
+    """The same without the arguments."""
+
+
+class Redaction:
+    """Replaces what matches patterns in texts.
+
+    Args:
+        patterns: Regular expressions.
+    """
+
+    def __init__(self, patterns: Iterable[re.Pattern[str]]) -> None:
+        self._patterns = tuple(patterns)
+
+    def text(self, text: str) -> str:
+        """Return a text with `REDACTED` for each match."""
+        for pattern in self._patterns:
+            text = pattern.sub(REDACTED, text)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """Return JSON data with redacted texts, also in names of members."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(name): self.value(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self.value(each) for each in value]
+        return value
+
+
+NO_REDACTION = Redaction(())
+"""Changes nothing."""
 
 
 class CallSink(Protocol):
@@ -110,7 +150,7 @@ class AuditLog:
 
     def put(self, records: Sequence[CallRecord]) -> None:
         """Write records."""
-        self._writer.put([line for _, line in records])
+        self._writer.put([record.line for record in records])
 
 
 class CallLog(AuditLog):
@@ -118,36 +158,83 @@ class CallLog(AuditLog):
 
     def put(self, records: Sequence[CallRecord]) -> None:
         """Write records."""
-        self._writer.put([f"{line[:-1]}{_LOG_ENDS[outcome]}" for outcome, line in records])
+        self._writer.put([f"{record.line[:-1]}{_LOG_ENDS[record.outcome]}" for record in records])
 
 
-def call_record(call: EndedCall) -> CallRecord:
+class SampledCalls:
+    """Passes on a part of the records of calls that succeeded, evenly spread, and those of all others.
+
+    Args:
+        sink: Receives them.
+        ratio: The part, from 0.0 to 1.0.
+    """
+
+    def __init__(self, sink: CallSink, ratio: float) -> None:
+        self._sink = sink
+        self._ratio = ratio
+        self._owed = 1.0 if ratio else 0.0
+        self.wake = sink.wake
+
+    def put(self, records: Sequence[CallRecord]) -> None:
+        """Pass records on."""
+        self._sink.put([each for each in records if self._is_kept(each)])
+
+    def _is_kept(self, record: CallRecord) -> bool:
+        if record.outcome != "ok" or record.line == record.summary:  # an action of an operator has no arguments
+            return True
+        is_kept = self._owed >= 1.0
+        self._owed += self._ratio - is_kept
+        return is_kept
+
+
+def call_record(call: EndedCall, redaction: Redaction = NO_REDACTION) -> CallRecord:
     """The record of a call."""
-    name, server, caller, transport, arguments, noun, client, grant, team = call.details
+    name, server, caller, transport, arguments, noun, client, grant, team, parent_request_id = call.details
     outcome = _OUTCOMES.get(call.error_type, "error")
     target = "tool" if noun == "task" else noun
     record = {
         "time": utc_time(call.started_at),
         "event": _EVENTS[noun],
         "request_id": call.request_id,
-        "client_request_id": recorded_id(call.client_request_id),
-        target: name and clip(name, MAX_TARGET_CHARS[target]),
+        "client_request_id": redaction.value(recorded_id(call.client_request_id)),
+        target: name and redaction.text(clip(name, MAX_TARGET_CHARS[target])),
         "server": server,
         "caller": caller and clip(caller),
-        "client": client and clip(client),
+        "client": client and redaction.text(clip(client)),
         "transport": transport,
         "duration_ms": round(call.duration_seconds * 1_000_000) / 1000,
+        "result_bytes": call.result_bytes,
         "outcome": outcome,
     }
     if team:
         record["team"] = clip(team)
+    if parent_request_id is not None:
+        record["parent_request_id"] = parent_request_id
     if grant is not None:
         record["grant"] = grant
     if outcome != "ok" and outcome not in NO_ERRORS:
         record["error"] = call.error_type
     if call.trace_id is not None:
         record["trace_id"] = call.trace_id
-    return CallRecord(outcome, f'{to_json_line(record)[:-1]},"arguments":{arguments}}}')
+    summary = to_json_line(record)
+    return CallRecord(outcome, f'{summary[:-1]},"arguments":{arguments}}}', summary)
+
+
+def action_record(action: str, target: str | None, caller: str | None, error: str | None) -> CallRecord:
+    """The record of an action of an operator; ``error`` is None if it was done."""
+    outcome = "ok" if error is None else "error"
+    record = {
+        "time": utc_time(time()),
+        "event": "admin",
+        "action": action,
+        "target": target and clip(target),
+        "caller": caller and clip(caller),
+        "outcome": outcome,
+    }
+    if error is not None:
+        record["error"] = clip(error)
+    line = to_json_line(record)
+    return CallRecord(outcome, line, line)
 
 
 def recorded_id(request_id: object) -> object:

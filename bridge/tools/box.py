@@ -123,6 +123,11 @@ class Box(Generic[T]):
         self._switch(keys, tags, to=False)
 
     @property
+    def disabled(self) -> list[str]:
+        """The keys of the items that are hidden."""
+        return list(dict.fromkeys(key for key, _ in self._all if key not in self._items))
+
+    @property
     def all_versions(self) -> tuple[T, ...]:
         """The enabled items with their older versions, in insertion order, the versions of one the newest first."""
         if not self._versions:

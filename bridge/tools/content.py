@@ -70,11 +70,15 @@ class Media(Block):
 
         Raises:
             OSError: The file cannot be read.
-            ValueError: The media type cannot be guessed from the name.
+            ValueError: The media type cannot be guessed from the name, or is of another kind.
         """
+        kind = cls.__name__
         mime_type = mime_type or mimetypes.guess_type(str(path))[0]
         if mime_type is None:
             raise ValueError(f"cannot guess the media type from the name {str(path)!r}; pass mime_type=")
+        if not mime_type.startswith(f"{kind.lower()}/"):
+            remedy = f"{kind} is for {kind.lower()}/…: use File.from_path, or pass mime_type="
+            raise ValueError(f"{str(path)!r} is {mime_type}, and {remedy}")
         return cls(Path(path).read_bytes(), mime_type)
 
 

@@ -361,6 +361,7 @@ class InvocationContext(Generic[_App]):
             options: The other fields of `Sampling`.
 
         Raises:
+            DefinitionError: An option has the wrong type, or is too small.
             ToolError: The caller cannot answer questions.
         """
         answer = await self._ask_one(Sampling(messages, max_tokens, **options), key)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from anyio.lowlevel import EventLoopToken
 
-NOT_OPENED = "could not be opened"
+_NOT_OPENED = "could not be opened"
 """End of the note that an error of opening has."""
 
 _T = TypeVar("_T")
@@ -122,7 +122,7 @@ class Lifespan(Generic[_T]):
             raise
         except BaseException as error:
             if not use.is_open:
-                error.add_note(f"the lifespan {self._name} {NOT_OPENED}")
+                error.add_note(f"the lifespan {self._name} {_NOT_OPENED}")
                 use.error = error
             else:
                 what = "failed to close" if use.ending.is_set() else "has failed while it was open"
@@ -170,6 +170,12 @@ def lifespan(function: Callable[[], AsyncIterator[_T] | AbstractAsyncContextMana
         DefinitionError: It is neither, or has parameters.
     """
     return Lifespan(function)
+
+
+def why_not_opened(error: BaseException) -> str | None:
+    """Return the sentence for an error of opening a lifespan; None for another error."""
+    note = next((note for note in getattr(error, "__notes__", ()) if note.endswith(_NOT_OPENED)), None)
+    return None if note is None else f"{note}: {type(error).__name__}: {error}"
 
 
 def lifespan_in(names: Mapping[str, Any]) -> Lifespan[Any] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict
 from typing_extensions import TypeVar
 
 from bridge.errors import ToolError
+from bridge.tools.annotated_checks import check_fields
 from bridge.tools.forms import Form, MisfitError
 
 if TYPE_CHECKING:
@@ -182,6 +183,8 @@ Answer = ElicitationAnswer | SamplingAnswer | tuple[Root, ...]
 
 
 def _with_form(question: Question) -> Question:
+    if isinstance(question, Sampling):
+        check_fields(question)
     if not isinstance(question, Elicitation) or question.form is not None:
         return question
     form = Form.of(question.schema)

@@ -20,8 +20,8 @@ from weakref import WeakValueDictionary
 import anyio.lowlevel
 import anyio.to_thread
 
-from bridge.errors import DefinitionError
 from bridge.portal import ThreadScope, call_soon
+from bridge.tools.checks import require_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -66,8 +66,7 @@ def set_thread_limit(threads: int) -> None:
         DefinitionError: The limit is less than 1.
     """
     global _threads  # noqa: PLW0603 - the limit applies to the whole process
-    if threads < 1:
-        raise DefinitionError(f"the thread limit must be at least 1, not {threads!r}")
+    require_count(threads, "the thread limit")
     _threads = threads
     with suppress(RuntimeError, LookupError):  # no event loop is running, or it has used no threads yet
         _limiters.get().ours.total_tokens = threads

@@ -16,7 +16,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from bridge.errors import ArgumentsError, DefinitionError
-from bridge.tools.checks import require_callable, returns_nothing
+from bridge.tools.annotated_checks import checked
+from bridge.tools.checks import require_callable, require_count, returns_nothing
 from bridge.tools.decoration import Published, Publisher
 from bridge.tools.function import found_in, one_tool, tools_found_in
 from bridge.tools.middleware import Middleware, WrappedExecutor, layers_of
@@ -101,6 +102,7 @@ def filtered(
     tags: Collection[str] | None = None,
     without_tags: Collection[str] = (),
 ) -> Iterator[Any]: ...
+@checked()
 def filtered(
     source: object,
     keep: Callable[[Any], bool] = lambda _: True,
@@ -122,11 +124,9 @@ def filtered(
         without_tags: Leave out what has one of these tags.
 
     Raises:
-        DefinitionError: A source has no tools, resources and prompts, or tags are given as text.
+        DefinitionError: A source has no tools, resources and prompts, or names or tags are given as text.
     """
-    for given in (tags, without_tags):
-        if isinstance(given, str):
-            raise DefinitionError(f"tags are a set of texts: write {{{given!r}}}")
+    require_callable(keep, 1, "keep", "an item")
 
     def passes(item: Published) -> bool:
         return (
@@ -256,6 +256,7 @@ def safe_names(names: Iterable[str], *, max_chars: int = 64, forbidden: str = r"
     Returns:
         The safe name for each name; safe names are unique.
     """
+    require_count(max_chars, "max_chars")
     candidates = {name: re.sub(forbidden, "_", name) for name in names}
     counts = Counter(candidates.values())
     safe = {

@@ -27,13 +27,13 @@ _OWN_META = frozenset({"io.modelcontextprotocol/subscriptionId", "io.modelcontex
 
 
 def event_type_to_wire(type_: EventType, delivery: Collection[Delivery]) -> Json:
-    """Convert a type to an entry of ``events/list``, with the ways in which a caller may have its events."""
+    """Convert a type to an entry of ``events/list``, with the ways in which a caller has its events."""
     meta = dict(type_.metadata) | ({} if type_.server is None else {ORIGIN_META_KEY: type_.server})
     return without_none(
         name=type_.name,
         title=type_.title,
         description=type_.description,
-        delivery=[each for each in type_.delivery if each in delivery],
+        delivery=list(delivery),
         inputSchema=dict(type_.input_schema),
         payloadSchema=dict(type_.payload_schema),
         _meta=meta or None,

@@ -19,6 +19,7 @@ from bridge.errors import DefinitionError
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import MISSING_CAPABILITY
 from bridge.text import short_repr
+from bridge.tools.annotated_checks import check_fields
 from bridge.tools.checks import require_type
 from bridge.tools.context import InvocationContext
 from bridge.tools.specification import require_json
@@ -78,6 +79,7 @@ class Extension:
             )
         for name in ("settings", "client_settings"):
             require_type(getattr(self, name), dict, f"{name} of {what}", "a dict")
+        check_fields(self)
         require_json(what, settings=self.settings, client_settings=self.client_settings)
         for handlers in (self.methods, self.notifications):
             for method, handler in handlers.items():

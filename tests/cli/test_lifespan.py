@@ -28,6 +28,7 @@ NOTES = """
 import atexit
 import os
 import sys
+import anyio
 from bridge import InvocationContext, lifespan, prompt, resource, tool
 from helpers import helped
 
@@ -47,6 +48,11 @@ helped = tool(helped)
 @tool
 def use(context: InvocationContext) -> str:
     return context.lifespan
+
+@tool
+async def wait() -> None:
+    say("waiting")
+    await anyio.sleep_forever()
 
 @resource("notes://all")
 async def notes(context: InvocationContext) -> str:
@@ -84,19 +90,30 @@ def test_a_command_opens_and_closes_it(run: Run, arguments: list[str], output: s
     assert [line for line in done.stderr.splitlines() if line in SAID] == SAID
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="processes are ended by signals")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_command_that_a_signal_ends_closes_it(start: Start, number: signal.Signals, code: int) -> None:
+    with start("call", "notes.py", "wait") as process:
+        process.line_with("waiting")
+        assert process.end(number) == code
+        assert [line for line in process.seen if line in SAID] == SAID
+
+
 @pytest.mark.parametrize("arguments", [["call", "notes.py", "use"], ["list", "notes.py"], ["serve", "notes.py"]])
 def test_a_command_whose_lifespan_cannot_be_opened_says_why(run: Run, arguments: list[str]) -> None:
     done = run(*arguments, env={"BROKEN": "1"})
     assert done.returncode == 1
-    reason = "bridge: the lifespan 'app' (notes.py:11) could not be opened: ConnectionRefusedError: no database"
+    reason = "bridge: the lifespan 'app' (notes.py:12) could not be opened: ConnectionRefusedError: no database"
     assert reason in done.stderr
     assert 'raise ConnectionRefusedError("no database")' in done.stderr
 
 
-def test_an_http_server_whose_lifespan_cannot_be_opened_says_why(run: Run) -> None:
-    done = run("serve", "notes.py", "--transport", "http", "--port", "0", env={"BROKEN": "1"})
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]])
+def test_an_http_server_whose_lifespan_cannot_be_opened_says_why(run: Run, more: list[str]) -> None:
+    done = run("serve", "notes.py", "--transport", "http", "--port", "0", *more, env={"BROKEN": "1"})
     assert done.returncode == 1
-    assert "ConnectionRefusedError: no database" in done.stderr
+    reason = "bridge: the lifespan 'app' (notes.py:12) could not be opened: ConnectionRefusedError: no database"
+    assert [line for line in done.stderr.splitlines() if line != "exit"][-1] == reason
 
 
 @pytest.mark.parametrize("more", [[], ["--workers", "2"], ["mcp.json"]])

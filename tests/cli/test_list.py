@@ -71,8 +71,8 @@ def test_every_kind_of_parameter_is_described(run: Run, directory: Path) -> None
 def test_json_has_all_that_a_server_lists(run: Run) -> None:
     done = run("list", "calculator.py", "--json")
     listing = json.loads(done.stdout)
-    assert [*listing] == ["tools", "resources", "resourceTemplates", "prompts", "skills"]
-    assert [listing[each] for each in [*listing][1:]] == [[], [], [], []]
+    assert [*listing] == ["tools", "resources", "resourceTemplates", "prompts", "skills", "events"]
+    assert [listing[each] for each in [*listing][1:]] == [[], [], [], [], []]
     tools = listing["tools"]
     assert [tool["name"] for tool in tools] == ["add", "shout", "divide", "crash"]
     assert tools[0] == {
@@ -219,3 +219,47 @@ def test_what_definitions_cost_is_listed_by_tool_and_server(run: Run, directory:
     assert {each["server"] for each in found["tools"]} == {"one", "two"}
     assert "tools of two" in run("list", "two.json", "--tokens").stdout
     assert run("list", "calculator.py", "--tokens", "--full").returncode == 2
+
+
+def test_the_brief_list_has_a_line_for_each(run: Run) -> None:
+    done = run("list", "--brief", "calculator.py")
+    assert done.stdout == dedent("""\
+        add a [b]           Add two numbers.
+        shout text [times]  Say it loudly.
+        divide a b          Divide.
+        crash               Raise.
+        """)
+
+
+def test_the_brief_list_has_headings_for_other_kinds_and_cuts_long_descriptions(run: Run, directory: Path) -> None:
+    (directory / "kinds.py").write_text(
+        dedent(f'''
+        from bridge import prompt, resource, tool
+
+        @tool
+        def look(at: str) -> str:
+            """Look. And then tell."""
+
+        @resource("notes://today")
+        def today() -> str:
+            """{"x" * 200}"""
+
+        @prompt
+        def ask(question: str) -> str:
+            """Ask."""
+        '''),
+        encoding="utf-8",
+    )
+    done = run("list", "--brief", "kinds.py")
+    assert done.stdout == dedent(f"""\
+        Tools:
+          look at  Look.
+
+        Resources:
+          notes://today  {"x" * 100}…
+
+        Prompts:
+          ask question  Ask.
+        """)
+    both = run("list", "--brief", "--full", "kinds.py")
+    assert (both.returncode, "--brief and --full exclude each other" in both.stderr) == (2, True)

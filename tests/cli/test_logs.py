@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,3 +101,19 @@ def test_secrets_in_urls_that_libraries_request_are_not_logged(capsys: pytest.Ca
     assert "200 OK" in shown
     assert "hunter2" not in shown
     assert "s3cret" not in shown
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_matches_a_pattern_is_redacted_in_messages_and_tracebacks(
+    capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    configure_logging("info", form, [re.compile("ada@[a-z.]+")])
+    try:
+        int("no mail to ada@example.com")
+    except ValueError:
+        logging.getLogger("tools").exception("cannot write to %s", "ada@example.com")
+    shown = capsys.readouterr().err
+    assert "cannot write to [redacted]" in shown
+    assert "no mail to [redacted]" in shown
+    assert "ada@" not in shown
+    assert form == "text" or json.loads(shown)["message"] == "cannot write to [redacted]"

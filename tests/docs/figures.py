@@ -12,6 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks import bench_peer_features, bench_peers, bench_telemetry, peers
+from tests.benchmarks.load import breadth, gateway, lab
 from tests.markdown import ROOT
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / "docs" / "figures"
 STORED = FOLDER / "benchmarks.json"
+LOADS = FOLDER / "load.json"
+"""Tables that `make load` has measured, by the heading of their first column."""
 TEXT, OURS, OTHERS = "#7b7f87", "#5f78e0", "#8a8078"
 """Colours of text, of bars of bridge, and of other bars."""
 WIDTH, LABELS, VALUES = 800, 360, 90
@@ -182,10 +185,33 @@ class FiguresTable:
 
     def put(self, stored: dict[str, Any]) -> str:
         """Return the page with this table in place of the one that it has."""
-        text = self.page.read_text(encoding="utf-8")
-        start = text.index(f"| {self.first} |")
-        end = text.index("\n\n", start)
-        return text[:start] + self.text(stored) + text[end:]
+        return _put(self.page, self.first, self.text(stored))
+
+
+def _put(page: Path, first: str, table: str) -> str:
+    text = page.read_text(encoding="utf-8")
+    start = text.index(f"| {first} |")
+    end = text.index("\n\n", start)
+    return text[:start] + table + text[end:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTable:
+    """A table as `make load` has measured it."""
+
+    page: Path
+    first: str
+    """Heading of its first column, by which it is stored; unique on the page."""
+
+    def put(self, stored: dict[str, Any]) -> str:
+        """Return the page with this table in place of the one that it has; unchanged if it was not measured."""
+        rows = stored.get(self.first)
+        if rows is None:
+            return self.page.read_text(encoding="utf-8")
+        head, *lines = ([*row, *[""] * (len(rows[0]) - len(row))] for row in rows)
+        return _put(
+            self.page, self.first, "\n".join([_row(head), "|---|" + "--:|" * (len(head) - 1), *map(_row, lines)])
+        )
 
 
 def rounded(value: float) -> str:
@@ -252,8 +278,20 @@ TABLES = (
 )
 
 
+_PERFORMANCE = ROOT / "docs" / "performance.md"
+LOAD_TABLES = (
+    *(LoadTable(page=_PERFORMANCE, first=heading) for heading in lab.HEADINGS),
+    LoadTable(page=_PERFORMANCE, first=breadth.HEADING),
+    *(LoadTable(page=_PERFORMANCE, first=heading) for heading in gateway.HEADINGS),
+    LoadTable(page=ROOT / "docs" / "deploying" / "scale.md", first="in Redis"),
+)
+
+
 def main() -> None:
     """Write the charts and the tables."""
+    loads = json.loads(LOADS.read_text(encoding="utf-8"))
+    for load in LOAD_TABLES:
+        load.page.write_text(load.put(loads), encoding="utf-8")
     stored = json.loads(STORED.read_text(encoding="utf-8"))
     for path, svg in drawn(stored).items():
         path.write_text(svg, encoding="utf-8")

@@ -6,6 +6,7 @@ MkDocs calls these functions by their names; see its page on hooks.
 from __future__ import annotations
 
 import re
+import tomllib
 from html import escape, unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = "reference/"
-_REFERENCE_BOOST = 0.2
-"""Weight of a page of the reference in the search; that of a guide is 1."""
+_REFERENCE_BOOST = 0.0005
+"""Weight of a page of the reference in the search; that of a guide is 1, and of a match in a title 1,000."""
 _CONSOLE = re.compile(r'<div class="highlight">((?:(?!</div>).)*?<span class="gp">.*?)</div>', re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
 _PROMPT = "$ "
@@ -27,6 +28,14 @@ _pages: dict[str, str] = {}
 """Markdown by source path."""
 _order: list[str] = []
 """Source paths in the order of the navigation."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Name the version that the pages describe, and the page of all versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    config.extra["documented_version"] = project["project"]["version"]
+    config.extra["releases"] = f"{project['tool']['release']['repository']}/tags"
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -79,7 +88,7 @@ def on_nav(nav: Navigation, **_: Any) -> Navigation:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Write ``llms.txt``, an index, and ``llms-full.txt``, all guides as Markdown (llmstxt.org)."""
+    """Write ``llms.txt``, ``llms-full.txt``, all guides as Markdown (llmstxt.org), and the index as a script."""
     site = Path(config.site_dir)
     base = (config.site_url or "").rstrip("/")
     index = [f"# {config.site_name}", "", f"> {config.site_description}", "", "## Guides", ""]
@@ -91,5 +100,10 @@ def on_post_build(config: MkDocsConfig) -> None:
         (reference if source.startswith(REFERENCE) else index).append(line)
         if not source.startswith((REFERENCE, "changelog")):
             full.append(_pages[source])
+    script = f"var __index = {(site / 'search' / 'search_index.json').read_text(encoding='utf-8')}"
+    (site / "search" / "search_index.js").write_text(script, encoding="utf-8")  # pages in files cannot fetch the other
     (site / "llms.txt").write_text("\n".join([*index, *reference, ""]), encoding="utf-8")
     (site / "llms-full.txt").write_text("\n\n".join(full), encoding="utf-8")
+
+
+on_post_build.mkdocs_priority = -100  # type: ignore[attr-defined]  # after the search has written its index

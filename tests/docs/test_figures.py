@@ -8,7 +8,18 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.docs.figures import CHARTS, FOLDER, STORED, TABLES, TEXT, FiguresTable, drawn
+from tests.docs.figures import (
+    CHARTS,
+    FOLDER,
+    LOAD_TABLES,
+    LOADS,
+    STORED,
+    TABLES,
+    TEXT,
+    FiguresTable,
+    LoadTable,
+    drawn,
+)
 from tests.markdown import ROOT, Document
 
 WRITE = "run `python -m tests.docs.figures`"
@@ -30,6 +41,13 @@ def test_the_charts_are_those_of_the_stored_figures_and_stand_on_the_page() -> N
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: f"{table.page.name} {table.first}")
 def test_the_tables_have_the_stored_figures(table: FiguresTable) -> None:
     stored = json.loads(STORED.read_text(encoding="utf-8"))
+    assert table.put(stored) == table.page.read_text(encoding="utf-8"), WRITE
+
+
+@pytest.mark.parametrize("table", LOAD_TABLES, ids=lambda table: f"{table.page.name} {table.first}")
+def test_the_tables_of_loads_have_the_stored_figures(table: LoadTable) -> None:
+    stored = json.loads(LOADS.read_text(encoding="utf-8"))
+    assert table.first in stored, "run `make load` with this part"
     assert table.put(stored) == table.page.read_text(encoding="utf-8"), WRITE
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from html import unescape
 from typing import Any
 
@@ -82,3 +83,14 @@ def test_the_site_has_a_map_the_changelog_and_a_page_for_missing_ones() -> None:
     targets = re.findall(r'<li><a href="/bridge/([^"]+)"', missing)
     assert len(targets) == 4
     assert [target for target in targets if not (SITE / target).is_file()] == []
+
+
+def test_a_page_has_a_card_for_messages_and_names_its_version() -> None:
+    page = (SITE / "connect" / "cursor.html").read_text("utf-8")
+    assert f'property="og:image" content="{URL}card.png"' in page
+    assert 'property="og:title" content="Cursor - bridge"' in page
+    assert (SITE / "card.png").is_file()
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert f"Version {version}" in page
+    assert 'href="../changelog.html"' in page
+    assert "/tags" in page

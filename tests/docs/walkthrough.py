@@ -197,7 +197,11 @@ class Walkthrough:
             for word in shlex.split(line):
                 if word.startswith(("servers/", "examples/", ".docker/")):
                     assert (ROOT / word).exists(), word
-        elif _SERVES.fullmatch(line) and not (command.shown and command.shown[0].startswith("bridge ")):
+        elif (
+            _SERVES.fullmatch(line)
+            and "--check" not in line
+            and not (command.shown and command.shown[0].startswith("bridge "))
+        ):
             self._serve(line, command.shown)
         else:
             self._answer(line, command.shown)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -19,10 +20,10 @@ from mcp import Client
 from tests import forks
 from tests.cli.draining import DEADLINE_SECONDS, SERVED, heard
 from tests.processes import ROOT
+from tests.redis_server import redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.cli.conftest import Run
 
@@ -101,6 +102,10 @@ async def tools(url: str) -> list[str]:
         return sorted(each.name for each in (await client.list_tools()).tools)
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 ONE = forks.entry("-m", "bridge", "serve", str(ROOT / "servers" / "calculator.py"))
 HELD = forks.entry("-m", "bridge", "serve", SERVED)
 
@@ -117,6 +122,20 @@ async def test_a_service_says_when_it_serves_on_the_given_socket_and_when_it_sto
         process.send_signal(signal.SIGTERM)
         manager.received("STOPPING=1")
         assert process.wait(60) == 0
+
+
+async def test_a_worker_that_hangs_is_replaced(manager: Manager) -> None:
+    with manager.started("servers/calculator.py", "--workers", "2", WATCHDOG_USEC="3000000") as process:
+        manager.received("READY=1")
+        stopped, _ = children_of(process.pid)
+        os.kill(stopped, signal.SIGSTOP)
+        assert process.stderr is not None
+        for wanted in ("does not respond; killing it", "restarting it"):
+            assert any(wanted in line for line in process.stderr)
+        with anyio.fail_after(DEADLINE_SECONDS):
+            assert "add" in await tools(manager.url)
+        process.send_signal(signal.SIGTERM)
+        assert await anyio.to_thread.run_sync(process.wait, 60) == 0
 
 
 async def test_no_call_is_lost_while_a_service_is_replaced(manager: Manager) -> None:
@@ -169,7 +188,8 @@ async def test_sighup_reloads_a_configuration_as_a_whole_or_not_at_all_and_runni
             process.send_signal(signal.SIGHUP)
             manager.received("RELOADING=1")
             assert manager.received("READY=1")["STATUS"] == "reloaded"
-            assert "sums_add" in await tools(manager.url)
+            while "sums_add" not in await tools(manager.url):
+                await anyio.lowlevel.checkpoint()  # a previous worker may take some more connections
             configuration(path, sums={"command": 3}, held=HELD)
             process.send_signal(signal.SIGHUP)
             manager.received("RELOADING=1")
@@ -181,6 +201,50 @@ async def test_sighup_reloads_a_configuration_as_a_whole_or_not_at_all_and_runni
         process.send_signal(signal.SIGTERM)
         manager.received("STOPPING=1")
         assert process.wait(60) == 0
+
+
+async def test_a_reload_while_a_worker_starts_again_leaves_as_many_as_before(manager: Manager) -> None:
+    with manager.started("servers/calculator.py", "--workers", "2") as process, anyio.fail_after(120):
+        manager.received("READY=1")
+        before = children_of(process.pid)
+        os.kill(before[0], signal.SIGKILL)
+        process.send_signal(signal.SIGHUP)
+        manager.received("RELOADING=1")
+        assert manager.received("READY=1")["STATUS"] == "reloaded"
+        while len(found := children_of(process.pid)) != 2 or set(found) & set(before):
+            await anyio.lowlevel.checkpoint()
+        assert "add" in await tools(manager.url)
+        process.send_signal(signal.SIGTERM)
+        assert await anyio.to_thread.run_sync(process.wait, 60) == 0
+
+
+async def test_a_session_goes_on_through_a_reload_of_workers_that_share_a_redis(
+    manager: Manager, tmp_path: Path
+) -> None:
+    path = configuration(tmp_path / "mcp.json", sums=ONE)
+    with redis_server(tmp_path) as redis, anyio.fail_after(120):
+        options = ("--workers", "2", "--redis-url", redis.url, "--name", tmp_path.name)
+        with manager.started(str(path), *options) as process:
+            manager.received("READY=1")
+            before = children_of(process.pid)
+            async with Client(manager.url, mode="legacy") as client:
+                for number in range(2):
+                    result = await client.call_tool("add", {"a": number, "b": 1})
+                    assert result.structured_content == {"result": number + 1}
+                    if not number:
+                        process.send_signal(signal.SIGHUP)
+                        manager.received("RELOADING=1")
+                        assert manager.received("READY=1")["STATUS"] == "reloaded"
+            assert not set(before) & set(await new_children(process.pid, before))
+            process.send_signal(signal.SIGTERM)
+            assert await anyio.to_thread.run_sync(process.wait, 60) == 0
+
+
+async def new_children(pid: int, before: list[int]) -> list[int]:
+    """Wait until the children of before have drained; returns the others."""
+    while set(found := children_of(pid)) & set(before):
+        await anyio.lowlevel.checkpoint()
+    return found
 
 
 TERMINAL = """

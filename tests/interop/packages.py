@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,15 @@ COMPARED_FASTMCP_VERSION = "4.2.1"
 COMPARED_SDK_VERSION = "2.3.0"
 MCPB_VERSION = "2.1.2"
 LANGCHAIN_VERSION = "1.4.7"
+LAB_PACKAGES = ("aiohttp==3.14.5", "redis[hiredis]==8.1.0", "uvloop==0.23.0", "httptools==0.9.0")
+TYPESCRIPT_SERVER_PACKAGES = (
+    "@modelcontextprotocol/server@2.4.0",
+    "@modelcontextprotocol/node@2.1.2",
+    "undici@7.16.0",
+    "ioredis@6.0.0",
+)
+TOOLBOX_VERSION = "1.15.0"
+SUPERGATEWAY_VERSION = "4.0.0"
 MCP_PROXY_VERSION = "0.13.0"
 INSTALL_SECONDS = 300
 CACHE = Path(os.environ.get("BRIDGE_INTEROP_CACHE", "~/.cache/bridge-interop")).expanduser()
@@ -42,16 +52,26 @@ def npm_server(name: str) -> tuple[str, str]:
 
 def npm_package(package: str, version: str) -> Path:
     """Return the folder of an npm package; skip the test if it is unavailable."""
+    name = f"npm-{package.rpartition('/')[2].removeprefix('server-')}-{version}"
+    return npm_packages(name, f"{package}@{version}") / "node_modules" / package
+
+
+def npm_packages(name: str, *packages: str) -> Path:
+    """Return a folder with npm packages in its ``node_modules``; skip the test if they are unavailable.
+
+    Args:
+        name: Name of the folder in the cache, different for different versions.
+        packages: As ``NAME@VERSION``.
+    """
     npm = shutil.which("npm")
     if shutil.which("node") is None or npm is None:
-        pytest.skip(f"{package} runs on Node.js and comes from npm, which are not here")
+        pytest.skip(f"{packages[0]} runs on Node.js and comes from npm, which are not here")
 
     def install(folder: Path) -> None:
         quiet = ("--no-audit", "--no-fund", "--silent")
-        _run(npm, "install", "--prefix", str(folder), *quiet, f"{package}@{version}")
+        _run(npm, "install", "--prefix", str(folder), *quiet, *packages)
 
-    installed = _installed(f"npm-{package.rpartition('/')[2].removeprefix('server-')}-{version}", install)
-    return installed / "node_modules" / package
+    return _installed(name, install)
 
 
 def fastmcp_python() -> str:
@@ -72,15 +92,35 @@ def compared_python() -> str:
     """
 
     def install(folder: Path) -> None:
+        _install_compared(folder, f"langchain=={LANGCHAIN_VERSION}")
         python = str(folder / "bin" / "python")
-        others = [f"mcp=={COMPARED_SDK_VERSION}", f"langchain=={LANGCHAIN_VERSION}"]
-        _run(sys.executable, "-m", "venv", str(folder))
-        _run(python, "-m", "pip", "install", "--quiet", f"fastmcp=={FASTMCP_VERSION}", *others)
-        _run(python, "-m", "pip", "install", "--quiet", "--no-deps", f"fastmcp-slim=={COMPARED_FASTMCP_VERSION}")
         _run(python, "-m", "pip", "install", "--quiet", f"pydantic-ai-slim[mcp]=={PYDANTIC_AI_VERSION}")
 
     versions = (COMPARED_FASTMCP_VERSION, COMPARED_SDK_VERSION, PYDANTIC_AI_VERSION, LANGCHAIN_VERSION)
     return str(_installed("-".join(["compared", *versions]), install, moves=False) / "bin" / "python")
+
+
+def _install_compared(folder: Path, *others: str) -> None:
+    python = str(folder / "bin" / "python")
+    _run(sys.executable, "-m", "venv", str(folder))
+    packages = (f"fastmcp=={FASTMCP_VERSION}", f"mcp=={COMPARED_SDK_VERSION}", *others)
+    _run(python, "-m", "pip", "install", "--quiet", *packages)
+    _run(python, "-m", "pip", "install", "--quiet", "--no-deps", f"fastmcp-slim=={COMPARED_FASTMCP_VERSION}")
+
+
+def lab_python() -> str:
+    """Return a Python that has every server of the lab, and what their tools use; skip the test if unavailable.
+
+    It has what this project depends on, and runs its code from the folder of the repository.
+    """
+    with (Path(__file__).parents[2] / "pyproject.toml").open("rb") as file:
+        ours = tomllib.load(file)["project"]["dependencies"]
+
+    def install(folder: Path) -> None:
+        _install_compared(folder, *LAB_PACKAGES, *(each for each in ours if not each.startswith("mcp>")))
+
+    versions = [package.rpartition("==")[2] for package in LAB_PACKAGES]
+    return str(_installed("-".join(["lab", COMPARED_FASTMCP_VERSION, *versions]), install, moves=False) / "bin/python")
 
 
 def fastmcp_tasks_python() -> str:

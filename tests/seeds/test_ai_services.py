@@ -127,9 +127,7 @@ def test_the_memory_id_is_seen_by_providers_callbacks_and_handlers(memory_id: st
         chat_model=ScriptedChatModel([call("fail"), "No."]),
         tools=[fail],
         tool_providers=[lambda request: see(request.context)],
-        before_tool=see,
-        after_tool=see,
-        policy=ExecutionPolicy(on_execution_error=see),
+        policy=ExecutionPolicy(on_execution_error=see, before=(see,), after=(see,)),
     )
     service.chat(memory_id, "Fail")  # type: ignore[arg-type]  # a conversation that is not kept has no id
     assert seen == [memory_id] * 5

@@ -9,6 +9,7 @@ import pytest
 
 from bridge import (
     ChatRequest,
+    ExecutionPolicy,
     InvocationContext,
     ToolBox,
     ToolExecutionRequest,
@@ -86,7 +87,8 @@ async def test_callbacks_by_name_see_one_immutable_mapping_and_the_models_text()
         seen.append(execution.request.arguments_text)
         raise RuntimeError("an observer stops nothing")
 
-    service, model = assistant(WANTED, "Klaus.", tools={SPECIFICATION: details}, before_tool=before, after_tool=[after])
+    policy = ExecutionPolicy(before=(before,), after=(after,))
+    service, model = assistant(WANTED, "Klaus.", tools={SPECIFICATION: details}, policy=policy)
     assert (await service.chat("Who is B-12345?")).content == "Klaus."
     assert seen == [{"bookingNumber": "B-12345"}] * 2 + [WANTED.arguments]
     assert told(model) == [JSON]

@@ -352,10 +352,9 @@ async def test_an_unexpected_error_is_logged_and_answered_with_the_id(
     with watching(watched):
         exchange = Dispatched(*tools_from(plain), ADD).run("modern", enveloped(call(name, {"a": 1, "b": 2})))
         answer, code = await exchange.responder.run(exchange)
-    error = {"code": code, "message": "the request 'tools/call' failed; the server's log says why"}
-    assert (json.loads(answer), code) == ({"jsonrpc": "2.0", "id": 1, "error": error}, INTERNAL_ERROR)
-    assert "a secret" in caplog.text
-    assert watched is None or len(watched.records) == 1
+    message, more = "the request 'tools/call' failed; the server's log says why", {"requestId": exchange.request_id}
+    assert json.loads(answer)["error"] == {"code": code, "message": message, **({"data": more} if is_observed else {})}
+    assert ("a secret" in caplog.text, watched is None or len(watched.records) == 1) == (True, True)
 
 
 @pytest.mark.parametrize("is_observed", [False, True])
@@ -374,10 +373,11 @@ def test_so_is_one_before_anything_is_run(
     monkeypatch.setattr(broken, "plan", fail)
     with watching(watched):
         answer = Dispatched(ADD).answer("handshake", request(method, {"name": "add"}))
+    is_recorded = is_observed and method == "tools/call"
+    assert (answer["error"].pop("data", None) is not None) == is_recorded
     message = f"the request {method!r} failed; the server's log says why"
     assert answer == {"jsonrpc": "2.0", "id": 1, "error": {"code": INTERNAL_ERROR, "message": message}}
-    assert "a secret" in caplog.text
-    assert watched is None or len(watched.records) == (method == "tools/call")
+    assert ("a secret" in caplog.text, watched is None or len(watched.records) == is_recorded) == (True, True)
 
 
 def test_a_tool_that_comes_or_goes_is_seen_by_the_next_call() -> None:

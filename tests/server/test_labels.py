@@ -193,7 +193,7 @@ def test_tags_select_for_a_server_and_may_be_combined() -> None:
     public = filtered(server, tags={"public"})
     server.tools.add(tool(name="more", tags={"public"})(lambda: ""))
     assert "more" in public.tools
-    with pytest.raises(DefinitionError, match="tags are a set of texts"):
+    with pytest.raises(DefinitionError, match="tags must be a list of texts"):
         filtered(server, tags="public")
 
 

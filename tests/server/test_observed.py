@@ -80,6 +80,7 @@ class Kept:
             if told["event"] == "call":  # the id of a task is known
                 self.request_ids.append(told.pop("request_id"))
             assert told.pop("duration_ms") >= 0
+            assert told.pop("result_bytes") >= 0
             self.told.append(told)
 
     def wake(self, flush: Callable[[], object]) -> None:

@@ -86,8 +86,6 @@ OF_A_SERVICE: list[tuple[dict[str, Any], str]] = [
     ({"listeners": Listener}, "an item of listeners must be an instance of an InvocationListener, not <class"),
     ({"listeners": Listener()}, "Listener.before_tool is called with 2 arguments, see the base class"),
     ({"approval": lambda *_: True}, "approval must be an ApprovalPolicy(approve=…), or None, not <function"),
-    ({"before_tool": None}, "before_tool must be a list, each item a function of the request and the context, not No"),
-    ({"after_tool": lambda execution: None}, "a callback in after is called with 2 arguments, the execution and the"),
     (
         {"execute_tools_concurrently": None},
         "execute_tools_concurrently must be True, False, at least 1 or an Executor, not None",

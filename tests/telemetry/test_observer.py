@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from errno import ENOSPC
 from http import HTTPStatus
 from threading import Event
@@ -20,7 +21,7 @@ from bridge.telemetry.conventions import (
 from bridge.telemetry.instruments import Peer
 from bridge.telemetry.observer import Observer
 from bridge.telemetry.operations import BATCH_SIZE, error_type_of
-from bridge.telemetry.records import AuditLog, audit_gap_line
+from bridge.telemetry.records import AuditLog, Redaction, audit_gap_line
 from bridge.telemetry.writer import BackgroundWriter
 from tests.telemetry.measured import Measured
 
@@ -122,6 +123,7 @@ def test_the_record_of_an_ended_call_reaches_the_sinks() -> None:
         "caller": "alice",
         "client": "editor",
         "transport": "http",
+        "result_bytes": 0,
         "outcome": "cancelled",
         "error": "cancelled",
         "arguments": {"a": "[redacted]", "b": "[redacted]"},
@@ -208,7 +210,7 @@ def test_connections_to_servers_are_counted_and_so_are_those_after_the_first(
 
 def test_refused_http_requests_are_counted_by_status(measured: Measured, observer: Observer) -> None:
     for status in (401, 429, HTTPStatus.UNAUTHORIZED):
-        observer.refused(status)
+        observer.refused(status, b"{}")
     assert measured.values("bridge.http.refusals", "http.response.status_code") == {"401": 2, "429": 1}
 
 
@@ -236,3 +238,12 @@ def test_the_teams_of_labels_are_bounded() -> None:
         "_OTHER",
     }
     assert (observer.team(""), observer.team("team-7"), observer.team("new")) == ("", "team-7", "_OTHER")
+
+
+def test_arguments_are_redacted_before_they_are_recorded() -> None:
+    observer = Observer(sinks=[Kept()], shows_arguments=True, redaction=Redaction([re.compile("secret-[0-9]+")]))
+    given = {"text": "say secret-1", "secret-2": [True]}
+    details = observer.call_details("say", None, None, "http", given)
+    assert details is not None
+    assert json.loads(details.arguments) == {"text": "say [redacted]", "[redacted]": [True]}
+    assert given == {"text": "say secret-1", "secret-2": [True]}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from bridge.telemetry.records import (
     CallDetails,
     CallLog,
     EndedCall,
+    Redaction,
+    SampledCalls,
     audit_gap_line,
     call_record,
     log_gap_line,
@@ -70,6 +73,7 @@ def test_a_record_has_the_start_the_caller_the_tool_and_the_outcome() -> None:
         "client": "editor",
         "transport": "stdio",
         "duration_ms": 250.0,
+        "result_bytes": 0,
         "outcome": "tool_error",
         "error": "tool_error",
         "trace_id": "4b",
@@ -180,3 +184,42 @@ def test_a_gap_line_has_the_number_of_missing_calls() -> None:
     audit, log = json.loads(audit_gap_line(3)), json.loads(log_gap_line(3))
     assert (audit["event"], audit["calls"]) == (log["event"], log["calls"]) == ("lost", 3)
     assert log["level"] == "error"
+
+
+def test_sampling_keeps_a_part_of_the_successes_and_all_failures() -> None:
+    output = Output()
+    writer = BackgroundWriter("log", output, log_gap_line)
+    sink = SampledCalls(AuditLog(writer), 0.25)
+    ok, failed = call_record(ended()), call_record(ended(error_type="tool_error"))
+    for _ in range(100):
+        sink.put([ok, failed])
+    writer.close()
+    outcomes = [line["outcome"] for line in output.lines]
+    assert (outcomes.count("ok"), outcomes.count("tool_error")) == (25, 100)
+
+
+def test_a_ratio_of_zero_keeps_failures_alone() -> None:
+    output = Output()
+    writer = BackgroundWriter("log", output, log_gap_line)
+    SampledCalls(AuditLog(writer), 0).put([call_record(ended()), call_record(ended(error_type="cancelled"))])
+    writer.close()
+    assert [line["outcome"] for line in output.lines] == ["cancelled"]
+
+
+def test_patterns_are_redacted_in_all_texts_of_clients() -> None:
+    redaction = Redaction([re.compile(r"\b\d{4}-\d{4}\b"), re.compile("[a-z]+@example\\.com")])
+    arguments = {"to": ["ada@example.com", {"card": "no 1234-5678"}], "ada@example.com": 1, "n": 1234}
+    details = CallDetails(
+        "mail://ada@example.com", None, "ada", "http", recorded_names([]), "resource", "ada@example.com"
+    )
+    record = json.loads(call_record(ended(details, request_id="1234-5678"), redaction).line)
+    assert redaction.value(arguments) == {
+        "to": ["[redacted]", {"card": "no [redacted]"}],
+        "[redacted]": 1,
+        "n": 1234,
+    }
+    assert (record["resource"], record["client"], record["client_request_id"]) == (
+        "mail://[redacted]",
+        "[redacted]",
+        "[redacted]",
+    )

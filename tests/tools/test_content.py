@@ -48,6 +48,12 @@ def test_a_name_that_tells_no_media_type_is_refused(tmp_path: Path) -> None:
         Image.from_path(tmp_path / "picture")
 
 
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_bytes(b"data")
+    with pytest.raises(ValueError, match=r"notes\.txt' is text/plain, and Image is for image/….*File\.from_path"):
+        Image.from_path(tmp_path / "notes.txt")
+
+
 def test_a_text_file_is_carried_as_text_and_another_as_bytes(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("é,1")
     (tmp_path / "a.zip").write_bytes(b"\xff")

@@ -66,7 +66,7 @@ def lines(command: list[str], pattern: str) -> list[int]:
 def test_type_checkers_accept_a_program_of_each_use(
     check: Callable[[Sequence[Path], Path], list[int]], tmp_path: Path
 ) -> None:
-    assert [each.stem for each in PROGRAMS] == ["asking", "importing", "serving"]
+    assert [each.stem for each in PROGRAMS] == ["applying", "asking", "importing", "serving"]
     assert check(PROGRAMS, tmp_path) == []
 
 

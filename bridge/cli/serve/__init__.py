@@ -50,7 +50,7 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], **settings: Any) ->
     separated by commas.
     """
     options = group_values(ServeOptions, settings)
-    configure_logging(options.log_level, options.telemetry.log_format)
+    configure_logging(options.log_level, options.telemetry.log_format, options.telemetry.redact)
     if options.transport == "stdio":
         from bridge.cli.serve.stdio import serve_stdio  # noqa: PLC0415 - not needed for HTTP
 

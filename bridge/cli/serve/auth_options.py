@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("bridge.cli")
 _GIVEN = frozenset({ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT})
 
+_KEYS, _TOKENS, _SCOPES = "Keys", "Tokens of OAuth", "Scopes and teams"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthOptions:
@@ -33,48 +35,65 @@ class AuthOptions:
         help="Over HTTP: a key that callers send as Authorization: Bearer KEY; better set in the environment. Separate "
         "several by commas; each of several needs at least 16 characters. Repeatable.",
         repr=False,
+        heading=_KEYS,
     )
     api_keys: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
         help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…] [profiles=…] [team=…] [rate=…] "
-        "[concurrency=…]. Changes are applied at once.",
+        "[concurrency=…] [tasks=…]. Changes are applied at once.",
+        heading=_KEYS,
     )
     oauth_issuer: str | None = setting(
-        metavar="URL", help="Over HTTP: accept tokens of this issuer; its exact identifier."
+        metavar="URL", help="Over HTTP: accept tokens of this issuer; its exact identifier.", heading=_TOKENS
     )
-    oauth_audience: str | None = setting(help="Audience that tokens must have; by default the --resource-url.")
+    oauth_audience: str | None = setting(
+        help="Audience that tokens must have; by default the --resource-url.", heading=_TOKENS
+    )
     oauth_jwks_url: str | None = setting(
-        metavar="URL", help="URL of the issuer's keys; by default the one in its metadata."
+        metavar="URL", help="URL of the issuer's keys; by default the one in its metadata.", heading=_TOKENS
     )
     oauth_public_key: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
         help="File of the issuer's public key in PEM, or of its keys as a JWKS, in place of its server.",
+        heading=_TOKENS,
     )
     oauth_introspection_url: str | None = setting(
-        metavar="URL", help="Verify tokens by introspection at this URL (RFC 7662)."
+        metavar="URL", help="Verify tokens by introspection at this URL (RFC 7662).", heading=_TOKENS
     )
-    oauth_client_id: str | None = setting(help="Client id for introspection.")
+    oauth_client_id: str | None = setting(help="Client id for introspection.", heading=_TOKENS)
     oauth_client_secret: str | None = setting(
-        help="Client secret for introspection; better set in the environment.", repr=False
+        help="Client secret for introspection; better set in the environment.", repr=False, heading=_TOKENS
     )
     resource_url: str | None = setting(
         metavar="URL",
         help="URL under which clients reach this server; required with --oauth-issuer, unless there are a "
         "--oauth-public-key and --oauth-audience.",
+        heading=_TOKENS,
     )
     required_scope: tuple[str, ...] = texts_setting(
-        metavar="SCOPE", help="A scope that every caller needs. Repeatable."
+        metavar="SCOPE", help="A scope that every caller needs. Repeatable.", heading=_SCOPES
     )
     tool_scope: tuple[str, ...] = texts_setting(
         metavar="TOOL=SCOPE",
         help="A scope that callers of a tool, resource or prompt need, by name or pattern: delete_*=write. Repeatable.",
+        heading=_SCOPES,
     )
 
     team_claim: str | None = setting(
-        metavar="NAME", help="Claim of tokens whose value is the team of their bearers; of a list, the first."
+        metavar="NAME",
+        help="Claim of tokens whose value is the team of their bearers; of a list, the first.",
+        heading=_SCOPES,
     )
     team_scope: tuple[str, ...] = texts_setting(
-        metavar="SCOPE=TEAM", help="Team of the bearers of tokens with a scope, in place of a claim. Repeatable."
+        metavar="SCOPE=TEAM",
+        help="Team of the bearers of tokens with a scope, in place of a claim. Repeatable.",
+        heading=_SCOPES,
+    )
+
+    limits_claim: str | None = setting(
+        metavar="NAME",
+        help='Claim of tokens that has limits of their bearers: {"rate": "100/1m", "concurrency": 4, "tasks": 2}.',
+        heading=_SCOPES,
     )
 
     def auth(self, ctx: click.Context) -> Auth | None:
@@ -93,6 +112,7 @@ class AuthOptions:
                 tool_scopes=self._tool_scopes(ctx),
                 team_claim=self.team_claim,
                 team_scopes=self._team_scopes(ctx),
+                limits_claim=self.limits_claim,
             )
 
     def _check(self, ctx: click.Context) -> None:

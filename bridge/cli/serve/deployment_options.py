@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,10 @@ from bridge.text import with_count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bridge.server.auth import Auth
+
 _MIN_KEY_BYTES = 32
+_ADMINISTRATION = "Administration"
 MAX_DRAIN_SECONDS = 30.0
 """Usual seconds between SIGTERM and SIGKILL in container platforms."""
 
@@ -114,6 +118,18 @@ class OperationsOptions:
         help="Over HTTP: serve /healthz, /readyz, /status and /metrics at this port instead of the tools' port.",
     )
     admin_host: str = setting(default="127.0.0.1", help="Host to bind the admin port to.")
+    admin_key: tuple[str, ...] = texts_setting(
+        metavar="KEY[,KEY…]",
+        help="With --admin-port: a key of operators for the page /admin/ and for bridge top, which show what runs, and "
+        "for actions; better set in the environment. Repeatable.",
+        repr=False,
+        heading=_ADMINISTRATION,
+    )
+    admin_keys: Path | None = setting(
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="With --admin-port: a file of such keys, one a line: NAME KEY. The names are in the audit log.",
+        heading=_ADMINISTRATION,
+    )
     drain_delay: float = setting(
         type=Number(0),
         metavar="SECONDS",
@@ -127,8 +143,32 @@ class OperationsOptions:
         help="Over HTTP: seconds for which running calls may continue after that.",
     )
 
+    def admin_auth(self, ctx: click.Context) -> Auth | None:
+        """Return the authentication of operators; None without keys for them.
+
+        Raises:
+            KeyFileError: The file of keys is invalid.
+        """
+        if not self.admin_key and self.admin_keys is None:
+            return None
+        from bridge.server.auth import ApiKey, ApiKeys, Auth, KeyFile  # noqa: PLC0415 - only with the administration
+        from bridge.server.auth.keys import MIN_KEY_CHARS  # noqa: PLC0415
+
+        keys = [ApiKey(f"admin-{number}", key) for number, key in enumerate(self.admin_key, start=1)]
+        if any(key.is_short for key in keys):
+            raise click.UsageError(
+                f"an --admin-key is shorter than {MIN_KEY_CHARS} characters and can be guessed: "
+                "create one by openssl rand -hex 32",
+                ctx,
+            )
+        return Auth(
+            *([ApiKeys(*keys)] if keys else []), *([] if self.admin_keys is None else [KeyFile(self.admin_keys)])
+        )
+
     def check(self, ctx: click.Context) -> None:
         """Check that the options are consistent."""
+        if (self.admin_key or self.admin_keys is not None) and self.admin_port is None:
+            raise click.UsageError("keys of operators need --admin-port, at which the administration is served", ctx)
         if self.drain_delay + self.drain_timeout >= MAX_DRAIN_SECONDS:
             raise click.UsageError(
                 f"--drain-delay {self.drain_delay:g} and --drain-timeout {self.drain_timeout:g} together must stay "

@@ -137,6 +137,7 @@ def serve_gateway(
         lambda: [*map(status_as_json, gateway.status())],
         lambda: gateway.has_required,
         tool_listing=next((server.tool_listing for server in servers if server.tool_listing is not None), None),
+        restart=gateway.restart,
         reload=reload_servers if files else None,
         problems=problems,
         profiles=profiles or (),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,11 +30,13 @@ from bridge.server.http.host_origin import AllowedHosts
 from bridge.server.http.probes import HealthState
 from bridge.server.results.costs import costs
 from bridge.telemetry import current
+from bridge.text import with_count
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from bridge.cli.serve.administration import Administration
     from bridge.cli.serve.options import ServeOptions
     from bridge.cli.targets.serving import Serving
     from bridge.cli.targets.target import LocalTarget, Target
@@ -137,8 +139,17 @@ def _announce(name: str, sockets: list[socket.socket], options: ServeOptions, pr
     for each in profiles or (None,):
         shown, at = (name, path) if each is None else (f"{name}/{each.name}", each.path_below(path))
         print_message(f"serving {shown} at {sockets_module.url_of(options.host, port, at)}")
-        entry = url_entry(sockets_module.url_of(host, port, at), kind, wants_key=wants_key)
-        print_message(configuration(name if each is None else each.name, entry))
+        if each is None:
+            entry = url_entry(sockets_module.url_of(host, port, at), kind, wants_key=wants_key)
+            print_message(configuration(name, entry))
+
+
+def _announce_servers(servers: Sequence[Mapping[str, Any]]) -> None:
+    """Print how many of the servers of a gateway are ready."""
+    if len(servers) > 1:
+        ready = [each for each in servers if each["state"] in {"ready", "idle"}]
+        tools = with_count(sum(len(each["tools"]) for each in ready), "tool")
+        print_message(f"{len(ready)} of {len(servers)} servers are ready, with {tools}")
 
 
 def _loaded(
@@ -171,8 +182,10 @@ def _serve_here(
     name = name_of(targets, options, serving)
     from bridge.server.unmatched_names import with_unmatched_warnings  # noqa: PLC0415 - after errors of the targets
 
-    has_teams = auth is not None and auth.has_teams
-    with telemetry_enabled(options.telemetry, name, counts_teams=has_teams) as watched:
+    has_teams, chosen = auth is not None and auth.has_teams, options.operations
+    administration = _administration(ctx, options)
+    activity = None if administration is None else administration.activity
+    with telemetry_enabled(options.telemetry, name, counts_teams=has_teams, activity=activity) as watched:
         has_limited_callers = auth is not None and auth.has_limits
         secrets = options.scaling.secrets(ctx)
         server = server_of(ctx, serving, name, options, secrets, has_limited_callers=has_limited_callers)
@@ -185,12 +198,13 @@ def _serve_here(
             operations.reload = worker.reload
             if options.scaling.redis_url is None:  # which shares them with all replicas
                 worker.share_updates(server)
-        chosen = options.operations
         with usage_errors(ctx, ValueError), usage_errors(ctx, DefinitionError):
             app = _app(server, options, auth, serving.profiles)
             if options.check:
                 report_check(ctx, serving, server)
                 return
+            parts = (name, app, server, serving, operations)
+            admin = None if administration is None else administration.app(*parts, auth, inheritance, worker)
             pages = admin_pages(
                 app,
                 operations,
@@ -202,17 +216,21 @@ def _serve_here(
                 metrics=metrics,
                 auth=auth,
                 sockets=(inheritance or service_manager()).admin_sockets,
+                admin=admin,
             )
         unmatched = None if serving.lifespan is None else app.unmatched_names
         if unmatched is not None:
             unmatched.hold()  # until upstream servers had time to list their tools
 
         def announce() -> None:
+            if administration is not None:
+                administration.opened()
             if inheritance is not None and inheritance.opened is not None:
                 with inheritance.opened as parent:
                     parent.send(b".")
             if worker is None:
                 _announce(name, sockets, options, serving.profiles)
+                _announce_servers(serving.servers())
                 service_manager().ready("serving")
             else:
                 worker.opened(sum(server["transport"] == "stdio" for server in serving.servers()))
@@ -237,6 +255,7 @@ def _serve_here(
 
 
 def _operations(serving: Serving, server: Server, *, has_teams: bool) -> HealthState:
+    """Return the state that the admin pages show."""
     operations = HealthState(servers=serving.servers, has_required=serving.has_required, is_held=True)
     operations.costs = lambda: costs(server)
     if has_teams and (observer := current.observer()) is not None:
@@ -246,6 +265,16 @@ def _operations(serving: Serving, server: Server, *, has_teams: bool) -> HealthS
         operations.reload, operations.configuration = reloading, reloading.status
     set_draining_source(lambda: operations.is_draining)
     return operations
+
+
+def _administration(ctx: click.Context, options: ServeOptions) -> Administration | None:
+    """Return the administration; None without keys of operators."""
+    operators = options.operations.admin_auth(ctx)
+    if operators is None:
+        return None
+    from bridge.cli.serve.administration import Administration  # noqa: PLC0415 - only with its keys
+
+    return Administration(operators, options)
 
 
 def _check_public_url(ctx: click.Context, options: ServeOptions) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
+_CALLERS, _TEAMS = "Limits of callers", "Limits of teams"
+_RESULTS, _SERVER = "Limits of results", "Limits of the server"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsOptions:
@@ -26,71 +29,92 @@ class LimitsOptions:
     rate: str | None = setting(
         metavar="N/SECONDS",
         help="Over HTTP: maximum rate of requests of each caller, such as 100/10; others are answered 429.",
+        heading=_CALLERS,
     )
     concurrency: int | None = count_setting(
         "CALLS",
         "Maximum running calls of each caller in each process; others are answered 429, or in a session by an "
         "error result.",
+        heading=_CALLERS,
     )
     max_streams: int | None = count_setting(
-        "STREAMS", "Over HTTP: maximum open streams of each caller in each process; others are answered 429."
+        "STREAMS",
+        "Over HTTP: maximum open streams of each caller in each process; others are answered 429.",
+        heading=_CALLERS,
     )
     team_rate: tuple[str, ...] = texts_setting(
         metavar="[TEAM=]N/SECONDS",
         help="Over HTTP: maximum rate of requests of all members of a team together, by its name or a pattern; the "
         "first that matches applies. Repeatable.",
+        heading=_TEAMS,
     )
     team_concurrency: tuple[str, ...] = texts_setting(
         metavar="[TEAM=]N",
         help="Maximum running calls of all members of a team together, likewise, in each process. Repeatable.",
+        heading=_TEAMS,
+    )
+    team_tasks: tuple[str, ...] = texts_setting(
+        metavar="[TEAM=]N",
+        help="Maximum running tasks of all members of a team together, likewise, in each process. Repeatable.",
+        heading=_TEAMS,
     )
     tool_rate: tuple[str, ...] = texts_setting(
         metavar="TOOL=N/SECONDS",
         help="Maximum rate of calls of a tool, resource or prompt, by name or pattern (delete_*=5/60), for each "
         "caller. Repeatable.",
+        heading=_CALLERS,
     )
     tool_concurrency: tuple[str, ...] = texts_setting(
         metavar="TOOL=N",
         help="Maximum running calls of a tool, resource or prompt, by name or pattern, for each caller in each "
         "process. Repeatable.",
+        heading=_CALLERS,
     )
     max_output_chars: int | None = count_setting(
-        "CHARACTERS", "Maximum characters of a result's text for the model; a longer text is cut in the middle."
+        "CHARACTERS",
+        "Maximum characters of a result's text for the model; a longer text is cut in the middle.",
+        heading=_RESULTS,
     )
     max_result_bytes: int | None = count_setting(
-        "BYTES", "Maximum length of a call's result as JSON; a longer result becomes an error."
+        "BYTES", "Maximum length of a call's result as JSON; a longer result becomes an error.", heading=_RESULTS
     )
     tool_max_result_bytes: tuple[str, ...] = texts_setting(
         metavar="TOOL=BYTES",
         help="Maximum length of a tool's results, by name or pattern; the smallest that matches applies. Repeatable.",
+        heading=_RESULTS,
     )
     max_calls: int = count_setting(
         "CALLS",
         "Over HTTP: maximum calls of all callers that run or wait in each process; others are answered by an "
         "error that says when to try again.",
         default=10_000,
+        heading=_SERVER,
     )
     max_sessions: int = count_setting(
         "SESSIONS",
         "Over HTTP: maximum open sessions. At the maximum, a caller with fewer sessions displaces an idle session "
         "of the caller with most; others are answered 503.",
         default=10_000,
+        heading=_SERVER,
     )
     session_idle: int = count_setting(
         "SECONDS",
         "Over HTTP: seconds after which a session that nobody uses is ended; its client opens another.",
         default=1800,
+        heading=_SERVER,
     )
     max_header_bytes: int = count_setting(
         "BYTES",
         "Over HTTP: maximum length of a request's target and headers; longer ones are answered 431.",
         least=1024,
         default=DEFAULT_MAX_HEADER_BYTES,
+        heading=_SERVER,
     )
     max_connections: int | None = count_setting(
         "CONNECTIONS",
         "Over HTTP: maximum open connections. At the maximum, an address with fewer connections displaces an idle "
         "one of the address with most; others are answered 503 and closed.",
+        heading=_SERVER,
     )
 
     def limits(self, ctx: click.Context, *, of_callers: bool = False) -> Limits | None:
@@ -101,7 +125,7 @@ class LimitsOptions:
             of_callers: True if callers may have limits of their own.
         """
         by_caller = self.rate, self.concurrency, self.max_streams, self.tool_rate, self.tool_concurrency
-        of_teams = self.team_rate, self.team_concurrency
+        of_teams = self.team_rate, self.team_concurrency, self.team_tasks
         if not any((of_callers, *by_caller, *of_teams, self.max_result_bytes, self.tool_max_result_bytes)):
             return None
         with usage_errors(ctx, DefinitionError):
@@ -113,6 +137,7 @@ class LimitsOptions:
                 tool_concurrency=_counts_by_tool("--tool-concurrency", self.tool_concurrency),
                 team_rates=_by_tool("--team-rate", map(_of_all, self.team_rate), Rate.read),
                 team_concurrency=_counts_by_tool("--team-concurrency", map(_of_all, self.team_concurrency)),
+                team_tasks=_counts_by_tool("--team-tasks", map(_of_all, self.team_tasks)),
                 of_callers=of_callers,
                 max_result_bytes=self.max_result_bytes,
                 tool_result_bytes=_counts_by_tool("--tool-max-result-bytes", self.tool_max_result_bytes),

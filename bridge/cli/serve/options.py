@@ -20,6 +20,7 @@ from bridge.cli.options import (
 from bridge.cli.serve.auth_options import AuthOptions
 from bridge.cli.serve.credential_options import CredentialOptions
 from bridge.cli.serve.deployment_options import OperationsOptions, ScalingOptions
+from bridge.cli.serve.event_options import EventServeOptions
 from bridge.cli.serve.limits_options import LimitsOptions
 from bridge.cli.serve.spill_options import SpillOptions
 from bridge.cli.serve.task_options import TaskServeOptions
@@ -44,7 +45,7 @@ START_SECONDS = 10.0
 """Default of ``--start-wait``, as in `bridge.gateway.gateway`, whose import takes most of a second."""
 
 
-_HTTP, _SERVERS = "HTTP", "Servers whose tools are served"
+_HTTP, _SERVERS, _ITSELF = "HTTP", "Servers whose tools are served", "Description of the server"
 """Headings of groups of options."""
 
 
@@ -118,10 +119,11 @@ class ServeOptions:
         "Servers over stdio that start at the same time; by default as many as CPUs, 4 at least.",
         heading=_SERVERS,
     )
-    auth: AuthOptions = group_setting(AuthOptions, "Authentication")
-    limits: LimitsOptions = group_setting(LimitsOptions, "Limits")
+    auth: AuthOptions = group_setting(AuthOptions)
+    limits: LimitsOptions = group_setting(LimitsOptions)
     spill: SpillOptions = group_setting(SpillOptions, "Large results")
     tasks: TaskServeOptions = group_setting(TaskServeOptions, "Tasks")
+    events: EventServeOptions = group_setting(EventServeOptions, "Events")
     operations: OperationsOptions = group_setting(OperationsOptions, "Probes and shutdown")
     scaling: ScalingOptions = group_setting(ScalingOptions, "Processes and replicas")
     telemetry: TelemetryOptions = group_setting(TelemetryOptions, "Metrics and logs")
@@ -131,11 +133,13 @@ class ServeOptions:
     profile: str | None = setting(
         help="Over stdio: the only profile of a configuration to serve; over HTTP, each has a URL of its own."
     )
-    name: str | None = setting(help="Name of the server; by default derived from its targets.")
+    name: str | None = setting(help="Name of the server; by default derived from its targets.", heading=_ITSELF)
     server_version: str | None = setting(
-        metavar="VERSION", help="Version of the server; by default the __version__ of its only target."
+        metavar="VERSION",
+        help="Version of the server; by default the __version__ of its only target.",
+        heading=_ITSELF,
     )
-    instructions: str | None = setting(help="Instructions about the server for the model.")
+    instructions: str | None = setting(help="Instructions about the server for the model.", heading=_ITSELF)
     default_targets: tuple[str, ...] = texts_setting(
         metavar="TARGET[,TARGET…]",
         help="Files and directories to serve if no TARGET is given; missing ones are skipped. Repeatable.",
@@ -162,6 +166,7 @@ def warn_unused_options(ctx: click.Context, options: ServeOptions) -> None:
         "audit_log_max_bytes": (has_audit_log, "--audit-log"),
         "audit_log_kept_files": (has_audit_log, "--audit-log"),
         "pin_mode": (options.upstream.pins is not None, "--pins"),
+        "event_callback_origins": (options.events.event_webhooks, "--event-webhooks"),
     }
     if options.transport != "stdio":
         needed["admin_host"] = (options.operations.admin_port is not None, "--admin-port")
@@ -245,6 +250,7 @@ def server_of(
         "state_keys": state_keys,
         "limits": options.limits.limits(ctx, of_callers=has_limited_callers),
         "tool_search": tool_search,
+        "events": options.events.options(ctx),
     }
     if options.no_card:
         given["card"] = False

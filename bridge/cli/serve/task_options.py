@@ -24,8 +24,8 @@ class TaskServeOptions:
     task_store: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="SQLite file that keeps tasks after the process has ended; created if it does not exist. By default, "
-        "tasks are kept in memory.",
+        help="SQLite file that keeps tasks and events after the process has ended; created if it does not exist. By "
+        "default, they are kept in memory.",
     )
     task_after: float | None = setting(
         type=Number(0.001, MAX_SECONDS),

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridge.cli.options import count_setting, setting
+from bridge.cli.options import Number, Pattern, count_setting, setting
 from bridge.cli.reporting import CommandError
 from bridge.hosting.process import print_message
 from bridge.telemetry import current
 from bridge.telemetry.conventions import CHILDREN
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterator, Mapping
 
+    from bridge.telemetry.activity import Activity
     from bridge.telemetry.audit import AuditFile
     from bridge.telemetry.instruments import Instruments
     from bridge.telemetry.prometheus import PrometheusMetrics
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from bridge.telemetry.tracing import Tracing
 
 _MIB = 1024 * 1024
+_AUDIT = "Audit log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +53,36 @@ class TelemetryOptions:
         default="auto",
         help="Log a line for each call in the text format, too; auto does if standard error is a terminal.",
     )
+    log_sample: float = setting(
+        type=Number(0, 1),
+        metavar="RATIO",
+        default=1.0,
+        help="Part of the calls that succeed that have a line in the log, from 0 to 1; others always have one, as all "
+        "have in the audit log.",
+    )
+    redact: tuple[re.Pattern[str], ...] = setting(
+        type=Pattern(),
+        multiple=True,
+        metavar="REGEX",
+        help="Replace what matches this regular expression in the log and in the audit log. In the environment, one a "
+        "line. Repeatable.",
+    )
     log_arguments: bool = setting(
         is_flag=True, help="Include the arguments of calls in the log of calls and the audit log."
     )
     audit_log: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
         help="File to which a JSON line is appended for each call, with its caller and outcome.",
+        heading=_AUDIT,
     )
     audit_log_max_bytes: int = count_setting(
-        "BYTES", "Length of the audit log at which it is renamed to FILE.1, and a new one begins.", default=100 * _MIB
+        "BYTES",
+        "Length of the audit log at which it is renamed to FILE.1, and a new one begins.",
+        default=100 * _MIB,
+        heading=_AUDIT,
     )
     audit_log_kept_files: int = count_setting(
-        "FILES", "Number of earlier files of the audit log that are kept.", least=0, default=10
+        "FILES", "Number of earlier files of the audit log that are kept.", least=0, default=10, heading=_AUDIT
     )
 
     @property
@@ -97,24 +118,30 @@ class ActiveTelemetry:
 
 
 @contextmanager
-def telemetry_enabled(options: TelemetryOptions, name: str, *, counts_teams: bool = False) -> Iterator[ActiveTelemetry]:
+def telemetry_enabled(
+    options: TelemetryOptions, name: str, *, counts_teams: bool = False, activity: Activity | None = None
+) -> Iterator[ActiveTelemetry]:
     """Enable telemetry during this block; the server must be built within it.
 
     Args:
         options: The options.
         name: Name of the server.
         counts_teams: True to count the calls of teams, for ``/status``.
+        activity: Keeps what the administration shows; None without it.
 
     Raises:
         MissingExtraError: OpenTelemetry, or an exporter, is not installed.
         CommandError: The audit log cannot be opened, or an environment variable is invalid.
     """
     has_traces = options.are_traces_wanted
-    if not (has_traces or counts_teams or options.metrics or options.audit_log or options.are_calls_logged):
+    if activity is None and not (
+        has_traces or counts_teams or options.metrics or options.audit_log or options.are_calls_logged
+    ):
         yield ActiveTelemetry(None, lambda: None)
         return
     from bridge.telemetry.instruments import Instruments  # noqa: PLC0415 - only where telemetry is wanted
     from bridge.telemetry.observer import Observer  # noqa: PLC0415 - as above
+    from bridge.telemetry.records import NO_REDACTION, Redaction  # noqa: PLC0415 - as above
 
     with ExitStack() as closing:
         tracer = _tracer(name, closing) if has_traces else None
@@ -127,7 +154,14 @@ def telemetry_enabled(options: TelemetryOptions, name: str, *, counts_teams: boo
         instruments = Instruments(None if metrics is None else metrics.provider)
         instruments.observe(CHILDREN, "Child processes: the stdio servers of this process.", _running_children)
         sinks = list(_sinks(options, instruments, closing))
-        observer = Observer(instruments, tracer=tracer, sinks=sinks, shows_arguments=options.log_arguments)
+        observer = Observer(
+            instruments,
+            tracer=tracer,
+            sinks=sinks,
+            shows_arguments=options.log_arguments,
+            redaction=Redaction(options.redact) if options.redact else NO_REDACTION,
+            activity=activity,
+        )
         closing.callback(observer.flush)
         with current.enabled(observer):
             yield ActiveTelemetry(metrics, closing.close)
@@ -156,17 +190,20 @@ def _sinks(options: TelemetryOptions, instruments: Instruments, closing: ExitSta
     from bridge.telemetry import records  # noqa: PLC0415 - only where telemetry is wanted
     from bridge.telemetry.writer import BackgroundWriter, StandardError  # noqa: PLC0415 - as above
 
+    def sampled(sink: CallSink) -> CallSink:
+        return sink if options.log_sample == 1 else records.SampledCalls(sink, options.log_sample)
+
     if options.log_format == "json":
         writer = BackgroundWriter("log of calls", StandardError(), records.log_gap_line)
         closing.callback(writer.close)
-        yield records.CallLog(writer)
+        yield sampled(records.CallLog(writer))
     elif options.are_calls_logged:
         from bridge.cli.serve.call_lines import CallLines  # noqa: PLC0415 - as above
 
         output = CallLines(shows_arguments=options.log_arguments)
         writer = BackgroundWriter("log of calls", output, records.audit_gap_line)
         closing.callback(writer.close)
-        yield records.AuditLog(writer)
+        yield sampled(records.AuditLog(writer))
     if options.audit_log is not None:
         lost = instruments.lost_audit_lines
         writer = BackgroundWriter("audit log", _audit_file(options), records.audit_gap_line, lost.add)

@@ -72,7 +72,7 @@ class ToolSearchOptions:
     embeddings_url: str | None = setting(
         metavar="URL", help="With --embeddings-model: base URL of another server with OpenAI's API."
     )
-    code: CodeOptions = group_setting(CodeOptions)
+    code: CodeOptions = group_setting(CodeOptions, "Code mode")
 
     def search(self, configured: ToolListing | None) -> ServerToolSearch | None:
         """Return the tool search; None to list all tools.

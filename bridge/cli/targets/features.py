@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.cli.options import ServerOptions
     from bridge.cli.targets.target import Target
     from bridge.client.config.servers import ServersConfig
+    from bridge.events.event_type import EventType
     from bridge.prompts.prompt import Prompt
     from bridge.server.features import Features
     from bridge.skills.skill import Skill
@@ -75,6 +76,7 @@ def with_features(
                 resources=provider.resources,
                 prompts=provider.prompts,
                 skills=provider.skills,
+                events=provider.events,
             )
             if profile is not None:
                 from bridge.gateway.profiles import profile_named  # noqa: PLC0415 - as above
@@ -147,6 +149,16 @@ async def skills_of(features: Features) -> Sequence[Skill]:
     """
     skills = features.skills
     return await skills.list() if skills is not None and skills.are_offered else ()
+
+
+async def events_of(features: Features) -> Sequence[EventType]:
+    """Return the types of events of a target; empty if it has none.
+
+    Raises:
+        ServerError: They cannot be listed.
+    """
+    events = features.events
+    return await events.list() if events is not None and events.are_offered else ()
 
 
 async def _file_of_skill(features: Features, uri: str) -> ToolExecutionResult | None:

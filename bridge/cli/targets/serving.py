@@ -35,6 +35,8 @@ class Serving:
     """The server of the module, whose options are used; None if it has none."""
     tool_listing: ToolListing | None = None
     """Tools that clients list, as a configuration says; None if none does."""
+    restart: Callable[[str], Awaitable[bool]] | None = None
+    """Restarts an upstream server, by name; returns False if there is none of this name. None without a gateway."""
     reload: Callable[[], Awaitable[None]] | None = None
     """Reloads the configuration as a whole, or raises a `BridgeError`; None if there is none."""
     problems: tuple[str, ...] = ()

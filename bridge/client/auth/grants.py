@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import anyio
 
 from bridge.client.auth.errors import SignInError
+from bridge.tools.annotated_checks import check_fields
 
 ClientAuthentication: TypeAlias = Literal["client_secret_basic", "client_secret_post"]
 """Method by which a client sends its secret to the authorization server: in a header, or in the body."""
@@ -40,6 +41,9 @@ class OAuthLogin:
     redirect_uri: str | None = None
     """Redirect URI, ``http`` on this machine. None for a free port."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be displayed."""
@@ -64,6 +68,9 @@ class ClientCredentials:
     """JSON Web Algorithm of the key."""
     scopes: tuple[str, ...] = ()
     """Scopes to request; empty for those that the server asks for."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -91,6 +98,9 @@ class IdentityAssertion:
     """Method by which the secret is sent."""
     scopes: tuple[str, ...] = ()
     """Scopes to request; empty for those that the server asks for."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -149,6 +159,9 @@ class TokenExchange:
     """Scopes to request; empty for those of the authorization server's choice."""
     subject_token_type: SubjectTokenType = "access_token"  # noqa: S105 - a kind of token
     """Kind of the callers' tokens."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -214,6 +227,9 @@ class AssertionExchange:
     subject_token_type: SubjectTokenType = "access_token"  # noqa: S105 - a kind of token
     """Kind of the callers' tokens."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be displayed."""
@@ -229,6 +245,9 @@ class SecretHeader:
     template: str = "Bearer {secret}"
     """Value of the header, in which ``{secret}`` is replaced."""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not be displayed: none, since a secret is its caller's."""
@@ -243,6 +262,9 @@ class PerCaller:
     """Way to obtain it."""
     anonymous: Literal["refuse", "shared"] = "refuse"
     """Handling of callers without an identity: refuse them, or send the configured headers alone."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bridge.client.auth.grants import PerCaller
 from bridge.client.config.document import EXTENSION_RULE
+from bridge.client.transports.transport import Transport
 from bridge.errors import ConfigError, DefinitionError
+from bridge.tools.annotated_checks import check_fields
+from bridge.tools.checks import require_type
 from bridge.wire.extension import EXTENSION_PATTERN, TASKS
 
 if TYPE_CHECKING:
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
 
     from bridge.client.config.profiles import ProfileEntry
     from bridge.client.pins import ServerPins
-    from bridge.client.transports.transport import Transport
     from bridge.types import Json
 
 ProtocolPin: TypeAlias = Literal["auto", "legacy", "2026-07-28"]
@@ -108,11 +110,14 @@ class ServerConfig:
     """The lock file in the configuration; None for none."""
 
     def __post_init__(self) -> None:
-        """Check the identifiers of extensions.
+        """Check the types, and the identifiers of extensions.
 
         Raises:
-            DefinitionError: One is malformed, or is that of tasks; or only processes can be started lazily.
+            DefinitionError: A value has the wrong type, or an identifier is malformed, or is that of tasks; or only
+                processes can be started lazily.
         """
+        check_fields(self, may_be_zero=("connect_wait_seconds",))
+        require_type(self.transport, Transport, "transport of ServerConfig", "a transport, such as HttpTransport(…)")
         if (self.start == "lazy" or self.process_per is not None) and not self.transport.is_process:
             name = "start='lazy'" if self.start == "lazy" else "process_per='caller'"
             raise DefinitionError(f"server {self.name!r}: {name} needs a command to start")

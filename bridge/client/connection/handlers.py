@@ -15,6 +15,7 @@ import anyio
 
 from bridge.errors import ToolError, WireError
 from bridge.protocol.versions import INVALID_PARAMS, MODERN_VERSIONS, URL_ELICITATION_REQUIRED
+from bridge.tools.annotated_checks import check_fields
 from bridge.tools.context import InvocationContext
 from bridge.tools.questions import Elicitation, ElicitationAnswer, Root, Roots, Sampling, SamplingAnswer, UrlElicitation
 from bridge.wire.extension import TASKS, Extensions, extensions_of
@@ -61,6 +62,9 @@ class ClientHandlers:
     """Returns the root folders."""
     extensions: Extensions = ()
     """Extensions that are declared to servers, or the settings of each by its identifier: `bridge.server.Extension`."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def capabilities(self, version: str, further: Mapping[str, Json]) -> Json:
         """Return the capabilities that are declared in a version, with further extensions: those with a handler."""

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 async def until_unused(session: Session, seconds: float, reconnect: ReconnectPolicy) -> bool:
     """Wait until a session was not used for some seconds; returns False if it has ended before.
 
-    Running calls, watched resources, and tasks that the server has made, use it; health checks and lists do not.
+    Running calls, watched resources, streams of events, and tasks that the server has made, use it; health checks and
+    lists do not.
     """
     usage, before = session.usage, -1
     while True:
         uses = session.answers - usage.upkeep
-        if uses == before and not (session.has_calls or usage.has_tasks or session.events.wanted.uris):
+        is_used = session.has_calls or usage.has_tasks or usage.streams or session.events.wanted.uris
+        if uses == before and not is_used:
             return True
         before = uses
         await reconnect.wait(session.ended, seconds)

@@ -46,4 +46,6 @@ RESOURCES = ListMethod("resources/list", "resources", "resource", "resources", "
 TEMPLATES = ListMethod("resources/templates/list", "resourceTemplates", "resource template", "resources", "uriTemplate")
 PROMPTS = ListMethod("prompts/list", "prompts", "prompt", "prompts")
 SKILLS = ListMethod("skills/list", "skills", "skill", "resources", "uri", extension="io.modelcontextprotocol/skills")
+EVENTS = ListMethod("events/list", "events", "event", "tools", extension="io.modelcontextprotocol/events")
+"""Types of events, which servers of any feature may have, and which are not pinned."""
 LIST_METHODS = (TOOLS, RESOURCES, TEMPLATES, PROMPTS, SKILLS)

@@ -281,10 +281,10 @@ async def _list_now(supervisor: Supervisor, method: ListMethod) -> Listed:
 
 
 def _is_missing(method: ListMethod, info: ServerInfo) -> bool:
-    """True if a server does not announce what a method lists."""
-    if method is not TOOLS and method.feature not in info.capabilities:
-        return True
-    return method.extension is not None and method.extension not in (info.capabilities.get("extensions") or {})
+    """Return True if a server says that it does not have what a method lists."""
+    if method.extension is not None:
+        return method.extension not in (info.capabilities.get("extensions") or {})
+    return method is not TOOLS and method.feature not in info.capabilities
 
 
 async def _repeatable(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from bridge.client.connection.backlog import Backlog, memory_of
+from bridge.tools.checks import require_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,6 +57,10 @@ class CallOptions:
     capabilities: Mapping[str, Any] | None = None
     """Capabilities of another client, on whose behalf the request declares them in place of this client's; None for
     this client's (modern era)."""
+
+    def __post_init__(self) -> None:
+        if self.timeout_seconds is not None:
+            require_seconds(self.timeout_seconds, "timeout_seconds")
 
 
 NO_OPTIONS = CallOptions()

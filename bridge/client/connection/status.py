@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, 
 
 import anyio
 
+from bridge.tools.annotated_checks import check_fields
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
@@ -192,6 +194,9 @@ class ReconnectPolicy:
     """Number from 0 to 1: share of the second half of each delay, so that clients do not reconnect simultaneously."""
     wait: Callable[[anyio.Event, float], Awaitable[None]] = wait_with_timeout
     """Waits for an event for a maximum number of seconds."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, may_be_zero=("first_delay_seconds", "max_delay_seconds"))
 
     def delay_seconds(self, failures: int) -> float:
         """Delay after this many consecutive failures, in seconds; 0 without failures."""

@@ -49,6 +49,7 @@ async def stream(supervisor: Supervisor, method: str, params: Mapping[str, Any],
 
     request.on_notification = defer
     session.write(method, params, request)
+    session.usage.streams += 1
     try:
         await session.finish(request)
     except ProtocolError as error:
@@ -62,3 +63,5 @@ async def stream(supervisor: Supervisor, method: str, params: Mapping[str, Any],
         raise failures.lost(session, error, phase=phase) from error
     except InvalidResultError as error:
         raise failures.unreadable(phase, error) from error
+    finally:
+        session.usage.streams -= 1

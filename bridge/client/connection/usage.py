@@ -17,12 +17,13 @@ class Usage:
         upkeep: Number of responses to health checks and lists.
         notes_tasks: True to note tasks.
         has_tasks: True if the server has made a task, which may go on after the call has been answered.
+        streams: Number of streams of events that are open.
     """
 
-    __slots__ = ("has_tasks", "notes_tasks", "upkeep")
+    __slots__ = ("has_tasks", "notes_tasks", "streams", "upkeep")
 
     def __init__(self) -> None:
-        self.upkeep = 0
+        self.upkeep = self.streams = 0
         self.notes_tasks = self.has_tasks = False
 
     def note(self, result: Json | None) -> None:

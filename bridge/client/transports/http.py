@@ -13,6 +13,7 @@ from bridge.client.auth.ready import NO_AUTH
 from bridge.client.transports.link import Cause
 from bridge.client.transports.transport import LoginTarget, Transport, secrets_of
 from bridge.redaction import HIDDEN, redact_url, scrub
+from bridge.tools.annotated_checks import check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +57,9 @@ class HttpTransport(Transport):
     address_key: ClassVar[str] = "url"
     entry_types: ClassVar[frozenset[str]] = frozenset({"http", "sse"})
     entry_keys: ClassVar[frozenset[str]] = frozenset({"auth", "headers", "listPer"})
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @classmethod
     def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:

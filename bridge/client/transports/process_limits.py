@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import shutil
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -71,7 +72,9 @@ def limited(
     Raises:
         FileNotFoundError: The program is not in the ``PATH`` of the environment.
     """
-    if not limits:
+    if not limits or sys.platform == "win32":
+        if limits:
+            _logger.warning("server %r: its limits (%s) have no effect on Windows", name, limits)
         yield command
         return
     program = command[0]

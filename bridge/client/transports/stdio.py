@@ -16,6 +16,7 @@ from bridge.client.transports.process_limits import NO_LIMITS, ProcessLimits
 from bridge.client.transports.transport import Transport, secrets_of
 from bridge.protocol.peer import PeerLostError
 from bridge.redaction import HIDDEN, redact_command, scrub
+from bridge.tools.annotated_checks import check_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -62,6 +63,9 @@ class StdioTransport(Transport):
             *("maxMemoryMib", "maxCpus", "maxCpuSeconds", "processPer"),
         }
     )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @classmethod
     def from_entry(cls, entry: ServerEntry, reader: EntryReader) -> Self:

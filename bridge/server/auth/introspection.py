@@ -23,6 +23,7 @@ from bridge.server.auth.tokens import (
     VerifiedToken,
     audiences_of,
 )
+from bridge.tools.checks import require_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,6 +90,8 @@ class Introspection:
         cache_seconds: float = CACHE_SECONDS,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
+        for name, seconds in (("cache_seconds", cache_seconds), ("wait_seconds", wait_seconds)):
+            require_seconds(seconds, name, optional=False, may_be_zero=True)
         if audience == "":
             raise DefinitionError("audience must not be empty; pass None if the issuer's tokens have none")
         self.url = require_url(url, "an introspection endpoint", asked="the introspection endpoint")

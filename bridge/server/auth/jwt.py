@@ -24,6 +24,7 @@ from bridge.server.auth.tokens import (
     VerifiedToken,
     audiences_of,
 )
+from bridge.tools.checks import require_seconds, require_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -236,6 +237,9 @@ class JwtVerifier:
         leeway_seconds: float = LEEWAY_SECONDS,
         refetch_seconds: float = REFETCH_SECONDS,
     ) -> None:
+        for name, seconds in (("leeway_seconds", leeway_seconds), ("refetch_seconds", refetch_seconds)):
+            require_seconds(seconds, name, optional=False, may_be_zero=True)
+        require_type(audience, str, "audience", "text")
         if unsafe := sorted(set(algorithms) - ALGORITHMS):
             raise DefinitionError(f"the algorithms {unsafe!r} are not accepted; choose among {sorted(ALGORITHMS)}")
         if not audience:

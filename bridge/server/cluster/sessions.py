@@ -40,7 +40,6 @@ from bridge.server.http.responses import Response, error_response
 from bridge.server.http.sessions import HttpSession
 from bridge.server.limits.accounts import caller_key
 from bridge.server.limits.memory import kept_bytes
-from bridge.telemetry import current
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -337,7 +336,5 @@ class ClusterSessions:
 
 
 def _unavailable(message: str, code: int = INTERNAL_ERROR) -> Response:
-    if (observer := current.observer()) is not None:
-        observer.refused(_STATUS)
     error = ProtocolError(code, message, {"retryAfterSeconds": _RETRY_SECONDS})
     return error_response(error, _STATUS, headers=((b"retry-after", b"%d" % _RETRY_SECONDS),))

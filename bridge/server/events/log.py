@@ -89,6 +89,14 @@ class EventLog:
         for each in tuple(self._waiting):
             each.set()
 
+    async def open(self) -> None:
+        """Open the store, unless it is open.
+
+        Raises:
+            EventStoreError: It cannot be opened.
+        """
+        await self._write()
+
     async def _write(self) -> None:
         """Store the events of the queue.
 

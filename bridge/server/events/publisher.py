@@ -43,6 +43,7 @@ class EventPublisher:
         if self.features.events is not None and self.features.events.local():
             _ = self.events
 
-    def event_deliveries(self, caller: Caller | None, *, modern: bool) -> tuple[Delivery, ...]:  # noqa: ARG002
-        """Return the ways in which a caller may have events."""
-        return ("push", "poll") if modern else ("poll",)
+    def event_deliveries(self, caller: Caller | None, *, modern: bool) -> tuple[Delivery, ...]:
+        """Return the ways in which a caller may have events; only an authenticated one has webhooks."""
+        has_webhooks = self.event_options.webhooks and caller is not None
+        return ("poll", *(("push",) if modern else ()), *(("webhook",) if has_webhooks else ()))

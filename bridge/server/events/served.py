@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -15,15 +16,20 @@ from bridge.server.limits.shares import Shares
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridge.events.event_type import Emission, EventType
+    from bridge.events.event_type import Delivery, Emission, EventType
     from bridge.events.occurrence import EventReader
     from bridge.events.source import Events
     from bridge.server.auth.access import Access
     from bridge.server.events.options import EventOptions
     from bridge.server.events.store import EventStore
+    from bridge.server.events.webhooks import Webhooks
     from bridge.server.tasks.options import TaskOptions
     from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.tools.context import InvocationContext
+
+
+MAX_POSTS = 32
+"""Maximum of requests to callbacks at a time."""
 
 
 class ServedEvents:
@@ -50,7 +56,18 @@ class ServedEvents:
         self.log = EventLog(self._store)
         self.shares = Shares(self.options.max_streams)
         """Open streams."""
+        self.posting = anyio.CapacityLimiter(MAX_POSTS)
+        """Requests to callbacks under way."""
         sinks.add(self)
+
+    @cached_property
+    def webhooks(self) -> Webhooks | None:
+        """The webhooks; None if the server has none."""
+        if not self.options.webhooks:
+            return None
+        from bridge.server.events.webhooks import Webhooks  # noqa: PLC0415 - only with webhooks
+
+        return Webhooks(self, self.options)
 
     def _store(self) -> EventStore:
         """Return a store beside the tasks, so that one option keeps both."""
@@ -97,6 +114,17 @@ class ServedEvents:
         """
         return tuple(each for each in await self._source.list(context) if access.shows(each))
 
+    def deliveries_of(self, type_: EventType) -> tuple[Delivery, ...]:
+        """Return the ways in which this server can deliver the events of a type.
+
+        Those of another server are polled there, or pushed, whatever their clients here have.
+        """
+        if type_.reader is None:
+            return type_.delivery
+        has_poll = "poll" in type_.delivery
+        is_read = has_poll or "push" in type_.delivery
+        return (*(("poll",) if has_poll else ()), *(("push", "webhook") if is_read else ()))
+
     def reader_of(self, type_: EventType) -> EventReader:
         """Return what reads the events of a type."""
         return type_.reader or LocalReader(type_, self.log, self.options)
@@ -104,7 +132,10 @@ class ServedEvents:
     async def run(self) -> None:
         """Store and deliver events until cancelled; then store those that are left."""
         try:
-            await self.log.run()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.log.run)
+                if self.webhooks is not None:
+                    tasks.start_soon(self.webhooks.run)
         finally:
             with anyio.CancelScope(shield=True):
                 await self.log.close()

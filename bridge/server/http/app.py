@@ -42,6 +42,8 @@ from bridge.server.observed import dispatch_of
 from bridge.server.running_calls import Drain
 from bridge.server.server import Server
 from bridge.server.tasks.lifespan import running_tasks
+from bridge.tools.annotated_checks import checked
+from bridge.tools.lifespan import why_not_opened
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 _NAME, _PATH = "bridge", "/mcp"
 
 
+@checked()
 def http_app(
     tools: object,
     *,
@@ -111,18 +114,13 @@ def http_app(
         `bridge.server.running_calls.Drain`). Both are in the app's ``state``, too.
 
     Raises:
-        DefinitionError: ``tools`` contains no tool, or ``auth`` cannot verify a credential.
+        DefinitionError: ``tools`` contains no tool, or ``auth`` cannot verify a credential, or an argument has the
+            wrong type or is too small.
         MissingExtraError: ``redis_url`` is given, and the package ``redis`` is not installed.
         ValueError: Neither transport is enabled, SSE is combined with ``stateless``, an argument is given that nothing
-            uses, or a path, host, origin or limit is invalid.
+            uses, or a path, host or origin is invalid.
     """
     _check_transports(path, sse=sse, streamable=streamable, stateless=stateless, is_shared=redis_url is not None)
-    if max_request_bytes < 1:
-        raise ValueError(f"max_request_bytes must be at least 1, not {max_request_bytes!r}")
-    if max_sessions < 1:
-        raise ValueError(f"max_sessions must be at least 1, not {max_sessions!r}")
-    if session_idle_seconds is not None and not session_idle_seconds > 0:
-        raise ValueError(f"session_idle_seconds must be positive, or None, not {session_idle_seconds!r}")
     server = tools if isinstance(tools, Server) else Server(tools, name=_NAME)
     bodies = shares_of_bodies(max_request_bytes)
     served = served_at(
@@ -178,6 +176,8 @@ class BridgeApp(Starlette):
     """The app that `http_app` makes. ``state.shutdown`` and ``state.drain`` are `shutdown` and `drain`."""
 
     _is_running = False
+    why_not_started: str | None = None
+    """The reason, once a lifespan could not be opened."""
 
     def __init__(
         self,
@@ -210,14 +210,15 @@ class BridgeApp(Starlette):
         self._streams = OpenStreams()
         self._sse = SseSessions()
         self._endpoints: list[MessageEndpoint] = []
-        self._served = [*served.values()]
-        self._dispatches = [dispatch_of(each.server, has_sessions=not stateless) for each in self._served]
+        self.served: Sequence[ServedServer] = [*served.values()]
+        """The servers: the server itself, or those of the profiles."""
+        self._dispatches = [dispatch_of(each.server, has_sessions=not stateless) for each in self.served]
         self._handshakes: list[SessionRequests] = []
         routes = [*self.public_routes, *([] if auth is None else auth.page_routes(path if streamable else _PATH))]
         shutdown_steps = [
             *(each.close for each in self._dispatches),
             self._streams.end,
-            *(each.server.drain_tasks for each in self._served),
+            *(each.server.drain_tasks for each in self.served),
         ]
         self.drain = Drain(server.running, shutdown_steps)
         """Ends streams, then waits for running calls; run it while the server waits for its connections."""
@@ -327,11 +328,15 @@ class BridgeApp(Starlette):
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(lifespans_open(self._server.features, self._server.lifespan))
-            for needed in {route.lifespan for route in self.own_routes}:
-                if needed is not None:
-                    await stack.enter_async_context(needed.opened())
-            for cluster in [each.cluster for each in self._served if each.cluster is not None]:
+            try:
+                await stack.enter_async_context(lifespans_open(self._server.features, self._server.lifespan))
+                for needed in {route.lifespan for route in self.own_routes}:
+                    if needed is not None:
+                        await stack.enter_async_context(needed.opened())
+            except Exception as error:
+                self.why_not_started = why_not_opened(error)
+                raise
+            for cluster in [each.cluster for each in self.served if each.cluster is not None]:
                 if not runs_on_asyncio():
                     raise DefinitionError(
                         "redis_url needs a server on asyncio, because the client of Redis does; not trio"
@@ -342,7 +347,7 @@ class BridgeApp(Starlette):
             if self._auth is not None:
                 await stack.enter_async_context(self._auth.running())
             self._is_running, self._server.running.is_over = True, False
-            for each in self._served:
+            for each in self.served:
                 await stack.enter_async_context(running_tasks(each.server))
             try:
                 yield

@@ -22,6 +22,7 @@ from bridge.server.http.streams import EventStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
+    from contextlib import AbstractContextManager
 
     from bridge.server.exchange import ServedExchange
     from bridge.server.http.requests import Request
@@ -172,13 +173,13 @@ class HttpCall:
         except ProtocolError as error:  # `RunningCalls.end` has cancelled it, on trio
             return exchange.refusal(error), error.code
 
-    @contextmanager
-    def _entered(self) -> Iterator[None]:
+    def _entered(self) -> AbstractContextManager[None]:
         """Context in which the current task runs the call."""
-        if self._exchange.sent is None:
-            with self._running.entered(self.request.account):
-                yield
-            return
+        return self._running.entered(self.request.account) if self._exchange.sent is None else self._continued()
+
+    @contextmanager
+    def _continued(self) -> Iterator[None]:
+        """Context in which the current task continues a call that was sent at once."""
         task = asyncio.current_task()
         assert task is not None, "calls are sent at once on asyncio alone"
         self._running.replace(self, task)

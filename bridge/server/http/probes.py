@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import Event
 
+from bridge.server.http.pages import is_below
 from bridge.server.http.responses import NO_STORE, send_error, send_json
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
 STATUS_PATH = "/status"
 METRICS_PATH = "/metrics"
+ADMIN_PATH = "/admin"
+"""Path of the administration, on an admin port alone."""
 PATHS = (HEALTH_PATH, READY_PATH, STATUS_PATH, METRICS_PATH)
 """Paths of the operational pages, at which no tools can be served."""
 METHODS = ("GET", "HEAD")
@@ -235,21 +238,30 @@ def probe_pages(operations: HealthState) -> dict[str, ASGIApp]:
 
 
 class PageRouter:
-    """ASGI app of an admin port: pages by path, and 404 for other paths."""
+    """ASGI app of an admin port: pages by path, and 404 for other paths.
 
-    def __init__(self, pages: Mapping[str, ASGIApp]) -> None:
+    Args:
+        pages: The pages.
+        admin: The administration, at and below `ADMIN_PATH`; None for none.
+    """
+
+    def __init__(self, pages: Mapping[str, ASGIApp], admin: ASGIApp | None = None) -> None:
         self._pages = pages
+        self._admin = admin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] == "lifespan":
+        if self._admin is not None and (scope["type"] == "lifespan" or is_below(scope["path"], ADMIN_PATH)):
+            await self._admin(scope, receive, send)
+        elif scope["type"] == "lifespan":
             while (await receive())["type"] != "lifespan.shutdown":
                 await send({"type": "lifespan.startup.complete"})
             await send({"type": "lifespan.shutdown.complete"})
         elif (page := self._pages.get(scope["path"])) is not None:
             await page(scope, receive, send)
         else:
-            await _answer({**scope, "method": "GET"}, send, 404, {"error": f"here are {', '.join(self._pages)}"})
+            paths = ", ".join([*self._pages, *([] if self._admin is None else [f"{ADMIN_PATH}/"])])
+            await _answer({**scope, "method": "GET"}, send, 404, {"error": f"here are {paths}"})
 
 
 async def _answer(scope: Scope, send: Send, status: int, content: Mapping[str, Any]) -> None:

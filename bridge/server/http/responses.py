@@ -110,7 +110,7 @@ def error_response(
     else:
         body = refusal(error)
         if (observer := current.observer()) is not None:
-            observer.refused(status)
+            observer.refused(status, body)
     return Response(body, status, (*JSON_HEADERS, *headers))
 
 
@@ -192,5 +192,5 @@ async def send_json(
 async def send_counted_error(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
     """Answer a refused request as `send_json`, and count it in the metrics."""
     if (observer := current.observer()) is not None:
-        observer.refused(status)
+        observer.refused(status, body)
     await send_json(send, status, body, headers)

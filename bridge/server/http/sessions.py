@@ -319,5 +319,8 @@ class Sessions:
             # No session opened meanwhile can expire within the idle time.
             await sleep(min(max(next_seconds, 0.0), self._idle_seconds, _MAX_CHECK_INTERVAL_SECONDS))
 
+    def __iter__(self) -> Iterator[HttpSession]:
+        return iter(tuple(self._all))
+
     def __len__(self) -> int:
         return len(self._open)

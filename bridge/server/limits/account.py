@@ -15,6 +15,7 @@ from bridge.types import RETRY_AFTER_META_KEY
 
 if TYPE_CHECKING:
     from bridge.server.limits.limits import CallerLimits, Limits, MakeMeter
+    from bridge.types import Json
 
     _Meters = tuple[tuple[Rate, Meter], ...]
 
@@ -114,6 +115,19 @@ class Account:
             return None
         return too_many("too many calls at once", most, "--concurrency")
 
+    def tasks_refusal(self) -> LimitExceeded | None:
+        """Return the refusal of a further task by the number of those that run; None if it may run."""
+        most = self._limits.max_tasks
+        return None if most is None or self.tasks < most else too_many("too many tasks at once", most, "tasks")
+
+    def begin_task(self) -> None:
+        """Count a task."""
+        self.tasks += 1
+
+    def end_task(self) -> None:
+        """Note the end of a task."""
+        self.tasks -= 1
+
     def enter(self, name: str, now: float) -> ToolAccount | LimitExceeded:
         """Count a call of an existing tool; return the account to leave at its end, or the refusal of the call."""
         if (refusal := self.calls_refusal()) is not None:
@@ -137,6 +151,23 @@ class Account:
     def is_of(self, own: CallerLimits | None, team: str) -> bool:
         """True if the account has the limits of a caller, and is one of its team."""
         return own is None and not team
+
+    def as_json(self, now: float) -> Json:
+        """Return what is used of the limits, and the limits; of rates, the part that is used, from 0 to 1."""
+        limits = self._limits
+        rate = None if limits.rate is None else str(limits.rate)
+        used = [meter.used(now) for _, meter in self._meters]
+        return {
+            "requests": self.requests,
+            "calls": self.calls,
+            "maxCalls": limits.concurrency,
+            "streams": self.streams,
+            "maxStreams": limits.max_streams,
+            "tasks": self.tasks,
+            "maxTasks": limits.max_tasks,
+            "rate": rate,
+            "rateUsed": max(used, default=None),
+        }
 
     def is_unused(self, now: float) -> bool:
         """True if the account can be dropped."""

@@ -89,6 +89,12 @@ class Accounts:
             del used[next(iter(used))]
         self._accounts = used
 
+    def known(self) -> dict[str, Account]:
+        """Return the accounts by the keys of callers, those in use first; those of teams by ``team`` and the name."""
+        now = self.clock()
+        known = sorted(self._accounts.items(), key=lambda item: item[1].is_unused(now))
+        return {key.removeprefix("\0"): each for key, each in known}
+
     def __len__(self) -> int:
         return len(self._accounts)
 
@@ -152,6 +158,17 @@ class Usage:
 
 current_account: ContextVar[Account | None] = ContextVar("bridge.server.limits", default=None)
 """Account of the caller of the running call; None over stdio, which has one caller."""
+
+
+def check_tasks_of_caller() -> None:
+    """Refuse a further task of the caller of the request, or of its team, over a limit.
+
+    Raises:
+        ProtocolError: Too many run; its data says when to try again.
+    """
+    account = current_account.get()
+    if account is not None and (refused := account.tasks_refusal()) is not None:
+        raise ProtocolError(LIMIT_EXCEEDED, refused.text, refused.data)
 
 
 def limited(accounts: Accounts) -> Execute:

@@ -10,11 +10,12 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import matches
-from bridge.tools.checks import require_count
+from bridge.tools.annotated_checks import check_fields
+from bridge.tools.checks import require_count, require_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,17 +49,23 @@ class Limits:
     """Rates of HTTP requests of all members of a team together, by its name or a pattern; the first that matches."""
     team_concurrency: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
     """Maximum running calls of all members of a team together, likewise, in each process."""
+    team_tasks: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
+    """Maximum running tasks of all members of a team together, likewise, in each process."""
     of_callers: bool = False
     """True if callers may have limits of their own, in place of `rate` and `concurrency`; see `CallerLimits`."""
+    max_tasks: int | None = None
+    """Maximum running tasks in each process."""
     max_result_bytes: int | None = None
     """Maximum length of a call's result as JSON; a longer result becomes an error."""
     tool_result_bytes: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
     """Maximum length of results by tool name or pattern; the smallest that matches applies."""
 
     def __post_init__(self) -> None:
-        for name in ("concurrency", "max_streams", "max_result_bytes"):
-            require_count(getattr(self, name), name, optional=True)
-        for name in ("tool_concurrency", "team_concurrency", "tool_result_bytes"):
+        check_fields(self)
+        for name in ("tool_rates", "team_rates"):
+            for tool, rate in getattr(self, name).items():
+                require_type(rate, Rate, f"{name}[{tool!r}]", "a Rate")
+        for name in ("tool_concurrency", "team_concurrency", "team_tasks", "tool_result_bytes"):
             for tool, count in getattr(self, name).items():
                 require_count(count, f"{name}[{tool!r}]")
 
@@ -77,7 +84,8 @@ class Limits:
     @property
     def are_of_requests(self) -> bool:
         """True if HTTP requests have to be checked."""
-        return self.are_of_calls or bool(self.team_rates) or self.rate is not None or self.max_streams is not None
+        is_one = self.rate is not None or self.max_streams is not None or self.max_tasks is not None
+        return is_one or self.are_of_calls or bool(self.team_rates or self.team_tasks)
 
     @property
     def are_of_calls(self) -> bool:
@@ -92,12 +100,20 @@ class Limits:
         """Return the limits of a caller that may have some of its own."""
         if own is None:
             return self
-        rate = self.rate if own.rate is None else own.rate
-        return replace(self, rate=rate, concurrency=self.concurrency if own.concurrency is None else own.concurrency)
+        return replace(
+            self,
+            rate=self.rate if own.rate is None else own.rate,
+            concurrency=self.concurrency if own.concurrency is None else own.concurrency,
+            max_tasks=self.max_tasks if own.tasks is None else own.tasks,
+        )
 
     def of_team(self, team: str) -> Limits:
         """Return the limits of all members of a team together."""
-        return Limits(rate=_first(self.team_rates, team), concurrency=_first(self.team_concurrency, team))
+        return Limits(
+            rate=_first(self.team_rates, team),
+            concurrency=_first(self.team_concurrency, team),
+            max_tasks=_first(self.team_tasks, team),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +124,31 @@ class CallerLimits:
     """Rate of HTTP requests."""
     concurrency: int | None = None
     """Maximum running calls in each process."""
+    tasks: int | None = None
+    """Maximum running tasks in each process."""
 
     def __post_init__(self) -> None:
-        require_count(self.concurrency, "concurrency", optional=True)
+        check_fields(self)
+
+    @classmethod
+    def read(cls, texts: Mapping[str, str]) -> Self | None:
+        """Parse limits by name: ``rate``, ``concurrency`` and ``tasks``; None without any.
+
+        Raises:
+            DefinitionError: One has another name or form. The message does not contain the text.
+        """
+        counts = {name: texts[name] for name in texts if name != "rate"}
+        for name, text in counts.items():
+            if name not in {"concurrency", "tasks"}:
+                raise DefinitionError("limits of a caller are rate, concurrency and tasks")
+            if not (text.isascii() and text.isdecimal() and int(text)):
+                raise DefinitionError(f"{name}= is a whole number of 1 or more")
+        try:
+            rate = Rate.read(texts["rate"]) if "rate" in texts else None
+        except DefinitionError:
+            message = "rate= is a number of requests and a time, such as 100/60 or 100/1m"
+            raise DefinitionError(message) from None
+        return cls(rate=rate, **{name: int(text) for name, text in counts.items()}) if texts else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +161,10 @@ class Rate:
     """Length of the period."""
 
     def __post_init__(self) -> None:
-        if self.calls < 1 or not 0 < self.per_seconds < math.inf:
+        are_numbers = {type(self.calls), type(self.per_seconds)} <= {int, float}
+        if not are_numbers or self.calls < 1 or self.calls % 1 or not 0 < self.per_seconds < math.inf:
             raise DefinitionError(
-                f"a rate is at least 1 in a time above 0 and not infinite, not {self.calls}/{self.per_seconds:g}"
+                f"a rate is at least 1 in a time above 0 and not infinite, not {self.calls}/{self.per_seconds}"
             )
 
     @classmethod
@@ -165,6 +204,10 @@ class Meter:
     def count(self, now: float) -> None:
         """Count a call."""
         self._due = max(self._due, now) + self._interval
+
+    def used(self, now: float) -> float:
+        """Return the part of the rate that is used, from 0 to 1."""
+        return round(min(1.0, max(0.0, (self._due - now) / (self._leeway + self._interval))), 3)
 
     def is_unused(self, now: float) -> bool:
         """True if no counted call matters any more."""

@@ -23,7 +23,8 @@ from bridge.server.auth.identity import access_of_request
 from bridge.server.code.limits import CodeLimits, require_sandbox
 from bridge.server.code.tool import RUN_TOOL, CurrentFunctions, code_tool
 from bridge.text import nearest
-from bridge.tools.checks import require_count, require_type
+from bridge.tools.annotated_checks import check_fields
+from bridge.tools.checks import require_type
 from bridge.tools.context import InvocationContext  # noqa: TC001 - of the signatures of tools
 from bridge.tools.function import tool, tools_found_in
 from bridge.tools.search.ranking import Embed, ToolRanking
@@ -81,7 +82,7 @@ class ServerToolSearch:
             raise DefinitionError(f"mode must be 'search', 'auto' or 'code', not {self.mode!r}")
         if self.mode == "code":
             require_sandbox()
-        require_count(self.max_listed_tokens, "max_listed_tokens")
+        check_fields(self)
         require_type(self.always, tuple, "always", "a tuple of names and patterns")
         ToolRanking(self.embed, embed_query=self.embed_query)
 

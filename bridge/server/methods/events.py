@@ -1,4 +1,4 @@
-"""``events/list``, ``events/poll`` and ``events/stream`` (extension ``io.modelcontextprotocol/events``, SEP-3415)."""
+"""Methods for events: list, poll, stream, subscribe, unsubscribe (``io.modelcontextprotocol/events``, SEP-3415)."""
 
 from __future__ import annotations
 
@@ -39,12 +39,13 @@ if TYPE_CHECKING:
     from bridge.events.occurrence import EventReader, EventRequest
     from bridge.server.core import ServerCore
     from bridge.server.events.served import ServedEvents
+    from bridge.server.events.webhooks import Webhooks
     from bridge.server.exchange import ServedExchange
     from bridge.tools.context import InvocationContext
     from bridge.types import Json
 
 MAX_KEPT_BYTES = 64 * 1024
-"""Maximum memory of the parameters of a stream, which are kept while it is open."""
+"""Maximum memory of the parameters of a stream or webhook, which are kept while it lasts."""
 _NO_BOX = ToolBox()
 
 
@@ -97,8 +98,8 @@ class EventMethod(Method):
             near = nearest(name, types)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ProtocolError(NOT_FOUND, f"there is no event {clip(name)!r}{hint}", {"kind": "event"})
-        if self.delivery not in type_.delivery:
-            message = f"the event {name!r} is not delivered by {self.delivery}, but by {', '.join(type_.delivery)}"
+        if self.delivery not in (ways := self._events.deliveries_of(type_)):
+            message = f"the event {name!r} is not delivered by {self.delivery}, but by {', '.join(ways)}"
             raise ProtocolError(UNSUPPORTED, message, {"feature": "deliveryMode", "value": self.delivery})
         if type_.reader is None and (problem := problem_of(dict(request.arguments), type_.input_schema)) is not None:
             raise ProtocolError(INVALID_PARAMS, f"the arguments of the event {name!r} do not match: {problem}")
@@ -116,15 +117,15 @@ class EventsList(EventMethod):
             raise ProtocolError(METHOD_NOT_FOUND, "Method not found", self.name)
 
     async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
-        delivery = self._core.event_deliveries(exchange.origin.caller, modern=exchange.modern)
-        kind: ListKind[EventType] = ListKind(
-            "events", lambda _: (), lambda each: each.name, lambda each, _: event_type_to_wire(each, delivery)
-        )
-        visible = [
-            each
+        of_caller = self._core.event_deliveries(exchange.origin.caller, modern=exchange.modern)
+        ways = {
+            each: [way for way in self._events.deliveries_of(each) if way in of_caller]
             for each in await self._events.types(context, exchange.access)
-            if not set(delivery).isdisjoint(each.delivery)
-        ]
+        }
+        kind: ListKind[EventType] = ListKind(
+            "events", lambda _: (), lambda each: each.name, lambda each, _: event_type_to_wire(each, ways[each])
+        )
+        visible = [each for each, found in ways.items() if found]
         edition = Edition(None, _NO_BOX, visible, kind, self._core.options["page_size"])
         cursor = exchange.params.get("cursor")
         try:
@@ -165,9 +166,7 @@ class EventsStream(EventMethod):
         if not shares.has_room(exchange.origin.account):
             message = f"too many streams of events: a caller may open as many as stay free of {shares.places}"
             raise ProtocolError(RESOURCE_EXHAUSTED, message, {"limit": "streams"})
-        kept = kept_bytes(json.dumps(exchange.params).encode())  # which writes lone surrogates, too
-        if kept > MAX_KEPT_BYTES:
-            raise invalid_params(f"a subscription may take {MAX_KEPT_BYTES} bytes, not {kept}")
+        _require_small(exchange.params)
 
     async def run(self, exchange: ServedExchange) -> bytes:
         """Serve a stream until its client disconnects, it is ended, or its credential is no longer valid."""
@@ -202,6 +201,60 @@ class EventsStream(EventMethod):
         """End all streams, each by its result."""
         for sending in tuple(self._open):
             sending.scope.cancel()
+
+
+class EventsSubscribe(EventMethod):
+    """A webhook of the caller, which begins, or goes on."""
+
+    name = "events/subscribe"
+    delivery = "webhook"
+
+    def plan(self, exchange: ServedExchange) -> None:
+        """Read the parameters.
+
+        Raises:
+            ProtocolError: They are malformed or too large.
+        """
+        super().plan(exchange)
+        _require_small(exchange.params)
+
+    async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
+        webhooks = _webhooks_of(self._events)
+        type_, request = await self._found(exchange, context)
+        return await webhooks.subscribe(type_, request, exchange.params, exchange.access, context)
+
+
+class EventsUnsubscribe(EventMethod):
+    """The end of a webhook."""
+
+    name = "events/unsubscribe"
+
+    async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
+        await _webhooks_of(self._events).unsubscribe(exchange.params["name"], exchange.found, exchange.params, context)
+        return {}
+
+
+def _require_small(params: Json) -> None:
+    """Check the memory of parameters that are kept.
+
+    Raises:
+        ProtocolError: It is too much.
+    """
+    kept = kept_bytes(json.dumps(params).encode())  # which writes lone surrogates, too
+    if kept > MAX_KEPT_BYTES:
+        raise invalid_params(f"a subscription may take {MAX_KEPT_BYTES} bytes, not {kept}")
+
+
+def _webhooks_of(events: ServedEvents) -> Webhooks:
+    """Return the webhooks of a server.
+
+    Raises:
+        ProtocolError: It has none.
+    """
+    if events.webhooks is None:
+        message = "this server sends no webhooks"
+        raise ProtocolError(UNSUPPORTED, message, {"feature": "deliveryMode", "value": "webhook"})
+    return events.webhooks
 
 
 class _Sending:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.server.methods.completion import Complete
-from bridge.server.methods.events import EventsList, EventsPoll, EventsStream
+from bridge.server.methods.events import EventsList, EventsPoll, EventsStream, EventsSubscribe, EventsUnsubscribe
 from bridge.server.methods.lifecycle import Discover, Initialize, Ping
 from bridge.server.methods.logging import SetLevel
 from bridge.server.methods.prompts import PromptsGet, PromptsList
@@ -56,6 +56,8 @@ METHODS: dict[str, type[Method]] = {
         EventsList,
         EventsPoll,
         EventsStream,
+        EventsSubscribe,
+        EventsUnsubscribe,
     )
 }
 """All methods by name."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import asyncio
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio import CancelScope
+
+from bridge.portal import runs_on_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,12 +40,22 @@ async def _events(core: ServerCore) -> AsyncIterator[None]:
     if core.features.events is None:
         yield
         return
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(core.events.run)
-        try:
-            yield
-        finally:
-            tasks.cancel_scope.cancel()
+    if not runs_on_asyncio():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(core.events.run)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+        return
+    # Without a task group: over stdio this is entered within a cancel scope that ends before.
+    running = asyncio.get_running_loop().create_task(core.events.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        with CancelScope(shield=True), suppress(asyncio.CancelledError):
+            await running
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.tools.checks import require_count
+from bridge.tools.annotated_checks import check_fields
 from bridge.tools.task import require_task_seconds
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ class TaskOptions:
     def __post_init__(self) -> None:
         require_task_seconds(self.ttl_seconds, "ttl_seconds")
         require_task_seconds(self.after_seconds, "after_seconds")
-        require_count(self.max_tasks, "max_tasks", least=0)
-        require_count(self.max_bytes, "max_bytes")
-        require_count(self.max_running, "max_running", least=0)
+        check_fields(self, may_be_zero=("max_tasks", "max_running"))
 
     @property
     def is_shared(self) -> bool:

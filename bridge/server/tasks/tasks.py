@@ -23,7 +23,7 @@ from bridge.portal import runs_on_asyncio
 from bridge.protocol.messages import ProtocolError
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.failures import reported
-from bridge.server.limits.accounts import current_account
+from bridge.server.limits.accounts import check_tasks_of_caller, current_account
 from bridge.server.tasks.channel import TaskChannel
 from bridge.server.tasks.listeners import TaskListeners
 from bridge.server.tasks.restarts import may_run_again, read_rerun, rerun_request
@@ -103,6 +103,8 @@ class Tasks:
         call = TaskCall(tool, arguments, context, access, TaskChannel(context.client_capabilities, {}))
         request = context.connect(call.channel)
         call.channel.state = request.session
+        if call.policy.starts_at_once or call.policy.required:
+            check_tasks_of_caller()
         if not call.policy.starts_at_once:
             call.channel.connect(request)
             return await self._call_first(call)
@@ -150,6 +152,7 @@ class Tasks:
 
     async def _created(self, call: TaskCall, work: Work) -> Json:
         """Store a task of a call that runs; return it in MCP's JSON."""
+        check_tasks_of_caller()
         record = self._new_record(call)
         await self._create(record, call.tool)
         return created_task_to_wire(self._started(record, call.channel, work).record.task)
@@ -162,7 +165,7 @@ class Tasks:
                 self._changing(self.cancel(created.result()["taskId"], caller))
 
         try:
-            return await asyncio.shield(creation)  # what was stored has to be started
+            return await _outcome(creation)  # what was stored has to be started
         except asyncio.CancelledError:
             creation.add_done_callback(cancel)
             raise
@@ -216,11 +219,11 @@ class Tasks:
         self._calls.running.enter(work, record.account)
         account = current_account.get()  # its requests are answered while its tasks run
         if account is not None:
-            account.tasks += 1
+            account.begin_task()
 
         def begin_end(_: object) -> None:
             if account is not None:
-                account.tasks -= 1
+                account.end_task()
             ending = asyncio.get_running_loop().create_task(self._end(running))
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)
@@ -281,6 +284,19 @@ class Tasks:
         """
         return (await self._found(task_id, caller)).task
 
+    @property
+    def running(self) -> tuple[TaskRecord, ...]:
+        """The tasks that run in this process, or wait for answers."""
+        return tuple(each.record for each in self._running.values())
+
+    async def cancel_running(self, task_id: str) -> bool:
+        """Cancel a task of any caller, for an operator; return False if it does not run in this process."""
+        running = self._running.get(task_id)
+        if running is None:
+            return False
+        await asyncio.shield(self._changing(running.cancel()))
+        return True
+
     async def update(self, task_id: str, caller: Caller | None, answers: Mapping[str, Json]) -> None:
         """Give a task answers to open questions; others are ignored.
 
@@ -289,7 +305,7 @@ class Tasks:
         """
         await self._found(task_id, caller)
         if (running := self._running.get(task_id)) is not None:
-            await asyncio.shield(self._changing(running.answer(answers)))
+            await _outcome(self._changing(running.answer(answers)))
 
     async def cancel(self, task_id: str, caller: Caller | None) -> None:
         """Cancel the call of a task, if it runs.
@@ -299,7 +315,7 @@ class Tasks:
         """
         await self._found(task_id, caller)
         if (running := self._running.get(task_id)) is not None:
-            await asyncio.shield(self._changing(running.cancel()))
+            await _outcome(self._changing(running.cancel()))
 
     def _notify(self, running: RunningTask) -> None:
         self.listeners.notify(running.record.task.id)
@@ -369,3 +385,9 @@ class Tasks:
             if lost := len(self._running):
                 _logger.error("the outcomes of %d tasks could not be stored", lost)
             await self._kept.close()
+
+
+async def _outcome(change: asyncio.Task[_T]) -> _T:
+    """Wait for a change, which goes on if its client hangs up; from Python 3.14 on, `asyncio.shield` logs its error."""
+    await asyncio.wait([change])
+    return change.result()

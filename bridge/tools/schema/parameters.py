@@ -69,6 +69,8 @@ class Depends:
     def __post_init__(self) -> None:
         if not callable(self.dependency):
             raise DefinitionError(f"Depends takes a function, not {self.dependency!r}; write Depends(open_session)")
+        if not isinstance(self.use_cache, bool):
+            raise DefinitionError(f"use_cache of Depends must be True or False, not {self.use_cache!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from bridge.errors import DefinitionError
 from bridge.portal import start_detached
-from bridge.tools.checks import require_count, require_seconds
+from bridge.tools.annotated_checks import check_fields
 from bridge.tools.content import File, Text, block_to_json
 from bridge.tools.spill.preview import READ_TOOL, chars_of, json_of, read_kept, shown_of
 from bridge.tools.spill.store import (
@@ -99,10 +99,7 @@ class Spill:
     def __post_init__(self) -> None:
         if self.mode not in {"keep", "measure"}:
             raise DefinitionError(f"the mode of a Spill must be 'keep' or 'measure', not {self.mode!r}")
-        require_count(self.chars, "chars", optional=True)
-        for name in ("preview_chars", "max_bytes", "max_caller_bytes"):
-            require_count(getattr(self, name), name)
-        require_seconds(self.ttl_seconds, "ttl_seconds")
+        check_fields(self)
 
     @property
     def used_store(self) -> ResultStore:

@@ -11,22 +11,28 @@ import os
 import platform
 import resource
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.load import (
+    breadth,
     breakdown,
     callers,
     clients,
     flood,
     gateway,
     held,
+    lab,
     large_reads,
     latency,
     lists,
     peers,
+    redis_use,
     sessions,
     soak,
+    teams,
 )
+from tests.benchmarks.load.section import store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,13 +54,20 @@ def main() -> None:
         "held": lambda: held.measure(options.held_seconds),
         "latency": lambda: latency.measure(options.latency_calls),
         "flood": lambda: [flood.measure(options.flood_seconds)],
+        "teams": lambda: [teams.measure(options.flood_seconds)],
         "peers": lambda: peers.measure(options.peer_seconds, options.peer_rounds),
         "features": lambda: peers.measure_features(options.peer_seconds, options.peer_rounds),
         "gateway": lambda: gateway.measure(options.gateway_seconds),
+        "gateway-sessions": lambda: gateway.measure_sessions(options.gateway_seconds),
         "servers": lambda: gateway.measure_servers(options.gateway_seconds, options.servers),
         "reads": lambda: [large_reads.measure(options.reads)],
         "lists": lambda: [lists.measure(options.tools)],
         "breakdown": lambda: breakdown.measure(options.round_calls),
+        "lab": lambda: lab.measure(options.lab_seconds),
+        "breadth": lambda: breadth.measure(
+            options.tools, options.idle_sessions, options.subscribers, options.callers, options.results
+        ),
+        "redis": lambda: redis_use.measure(options.redis_calls),
     }
     _allow_files()
     sys.stdout.write(f"Python {platform.python_version()} on {os.cpu_count()} cores of {platform.machine()}\n")
@@ -64,6 +77,8 @@ def main() -> None:
             sys.stdout.write("\n".join(["", *section.lines(), ""]))
             sys.stdout.flush()
             failures += section.failures
+            if options.figures is not None:
+                store(options.figures, section)
     if failures:
         sys.exit("\n".join(failures))
 
@@ -77,13 +92,18 @@ def _options() -> argparse.Namespace:
         "held",
         "latency",
         "flood",
+        "teams",
         "peers",
         "features",
         "gateway",
+        "gateway-sessions",
         "servers",
         "reads",
         "lists",
         "breakdown",
+        "lab",
+        "redis",
+        "breadth",
     ]
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description="What a server bears.")
     parser.add_argument("sections", nargs="*", choices=[*names, []], help="which ones; all where none is named")
@@ -101,11 +121,17 @@ def _options() -> argparse.Namespace:
         ("--reads", 10, "reads of large contents through each gateway"),
         ("--tools", 10_000, "tools of the server that has many"),
         ("--round-calls", 1000, "calls of each round of the breakdown"),
+        ("--idle-sessions", 10_000, "sessions that nobody uses"),
+        ("--subscribers", 1000, "subscribers of one resource"),
+        ("--results", 20, "large results"),
+        ("--redis-calls", 20_000, "calls of which the commands to Redis are counted"),
+        ("--lab-seconds", 8, "seconds of each server of the lab"),
     ):
         parser.add_argument(option, type=int, default=default, help=f"{what} (default: {default:,})")
     parser.add_argument(
         "--servers", type=int, nargs="+", default=gateway.SERVER_COUNTS, help="servers behind a gateway"
     )
+    parser.add_argument("--figures", type=Path, help="JSON file in which the figures of the documentation are stored")
     return parser.parse_args()
 
 

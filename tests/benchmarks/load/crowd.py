@@ -129,6 +129,6 @@ def _is_whole(text: bytes) -> bool:
         return False
     fields = head.lower()
     if b"transfer-encoding: chunked" in fields:
-        return body.endswith(b"\r\n0\r\n\r\n")
+        return body == b"0\r\n\r\n" or body.endswith(b"\r\n0\r\n\r\n")
     _, found, length = fields.partition(b"content-length:")
     return not found or len(body) >= int(length.partition(b"\r\n")[0])

@@ -57,7 +57,7 @@ def measure(seconds: float) -> Section:
 
 def _row(server: HttpServer, seconds: float, *, is_flooded: bool) -> Iterator[str]:
     request, clock = _request(server, _HONEST), cpu_clock(server.process)
-    flood = _Flood(server, CONNECTIONS if is_flooded else 0)
+    flood = Flood(server.port, _request(server, _FLOODING), CONNECTIONS if is_flooded else 0)
     with flood.running(), server.connect() as connection:
         latencies, lost = [], 0
         worked, start = clock(), perf_counter()
@@ -81,25 +81,32 @@ def _request(server: HttpServer, key: str) -> bytes:
     return bearing(key, server.post(call(Era.MODERN, "add"), Era.MODERN))
 
 
-class _Flood:
-    """Flood a server from a process of its own, so that its processor time is not the honest caller's."""
+class Flood:
+    """Flood a server from a process of its own, so that its processor time is not the honest caller's.
 
-    def __init__(self, server: HttpServer, connections: int) -> None:
-        self._server = server
+    Args:
+        port: The server's port on this machine.
+        request: The request that is sent again and again.
+        connections: Number of connections; 0 for no flood.
+    """
+
+    def __init__(self, port: int, request: bytes, connections: int) -> None:
+        self._port, self._request = port, request
         self._connections = connections
         self.answered = 0
         self.refused = 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
+        """Flood it during this block; afterwards the responses are counted."""
         if not self._connections:
             yield
             return
-        arguments = ("-m", f"{__package__}.flood", str(self._server.port), str(self._connections))
+        arguments = ("-m", f"{__package__}.flood", str(self._port), str(self._connections))
         with running(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdin is not None
             assert process.stdout is not None
-            process.stdin.write(_request(self._server, _FLOODING))
+            process.stdin.write(self._request)
             process.stdin.write(_END)
             process.stdin.flush()
             process.stdout.readline()  # the first response has arrived

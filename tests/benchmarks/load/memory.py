@@ -20,6 +20,8 @@ class Usage:
     resident_kib: int = 0
     private_kib: int = 0
     """Memory that is shared with no other process."""
+    proportional_kib: int = 0
+    """Memory, of which what several processes share counts in parts."""
     descriptors: int = 0
     """Number of open files, connections and pipes."""
 
@@ -27,6 +29,7 @@ class Usage:
         return Usage(
             resident_kib=self.resident_kib + other.resident_kib,
             private_kib=self.private_kib + other.private_kib,
+            proportional_kib=self.proportional_kib + other.proportional_kib,
             descriptors=self.descriptors + other.descriptors,
         )
 
@@ -38,8 +41,18 @@ def usage(process_id: int) -> Usage:
     return Usage(
         resident_kib=_amount(rollup, "Rss"),
         private_kib=_amount(rollup, "Private_Clean") + _amount(rollup, "Private_Dirty"),
+        proportional_kib=_amount(rollup, "Pss"),
         descriptors=sum(1 for _ in (folder / "fd").iterdir()),
     )
+
+
+def family(process_id: int) -> list[int]:
+    """Return the IDs of a process and of all that it has started, and they have."""
+    found = [process_id]
+    for each in found:
+        for thread in Path(f"/proc/{each}/task").iterdir():
+            found += map(int, (thread / "children").read_text(encoding="ascii").split())
+    return found
 
 
 def resident_kib(process: subprocess.Popen[bytes]) -> int:

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import anyio
+import httpx
 import pytest
 
 from bridge.client import McpToolProvider
@@ -47,6 +48,10 @@ async def test_each_caller_has_a_process_of_its_own(start: Start, directory: Pat
                 headers = {"Authorization": f"Bearer {KEYS[name]}"}
                 async with McpToolProvider({"mcpServers": {"gateway": {"url": url, "headers": headers}}}) as provider:
                     pids.setdefault(name, []).append((await provider.call("pid")).text)
+        full = {"Authorization": f"Bearer {KEYS['ada']}"}
+        async with httpx.AsyncClient(headers=full, timeout=DEADLINE_SECONDS) as client:
+            status = (await client.get(url.replace("/mcp", "/status"))).json()
+        assert [server["callerConnections"] for server in status["servers"]] == [2]
         assert all(len(set(each)) == 1 for each in pids.values())
         assert pids["ada"] != pids["bob"]
         assert process.end(signal.SIGTERM) == 0

@@ -5,11 +5,13 @@ Times are replaced, so that the same page gives the same picture.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect, sync_playwright
 
+from tests.docs.page_files import RECORDED, page_digest
 from tests.inspector.browser.conftest import call, choose, inspected, launched, show_app, signed_in
 from tests.inspector.browser.tour import take_tour
 from tests.inspector.conftest import TRAVEL
@@ -128,6 +130,24 @@ def take_app(page: Page) -> None:
     take(page, "app")
 
 
+CARD = """
+<style>body { margin: 0; width: 1200px; height: 630px; background: #3f51b5; color: #fff;
+display: grid; align-content: center;
+font: 44px/1.35 "DejaVu Sans", sans-serif; padding: 0 90px; box-sizing: border-box; }
+img { width: 120px; }
+h1 { margin: 18px 0 10px; font-size: 76px; } p { margin: 0; }</style>
+<img src="data:image/svg+xml;base64,%s"><h1>bridge</h1>
+<p>Python functions as tools of every MCP client,<br>and tools of MCP servers as Python functions</p>"""
+
+
+def take_card(browser: Browser) -> None:
+    """Take the card of the site in messages and social networks."""
+    page = browser.new_page(viewport={"width": 1200, "height": 630})
+    page.set_content(CARD % b64encode((ROOT / "docs" / "logo.svg").read_bytes()).decode())
+    page.screenshot(path=ROOT / "docs" / "card.png")
+    page.close()
+
+
 def main() -> None:
     """Take all pictures."""
     PICTURES.mkdir(exist_ok=True)
@@ -142,6 +162,8 @@ def main() -> None:
         with inspected(BOARD) as boards, shown(browser, boards) as page:
             take_app(page)
         take_tour(browser)
+        take_card(browser)
+    RECORDED.write_text(f"{page_digest()}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

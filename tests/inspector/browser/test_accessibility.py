@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
 
+from tests.axe import Checked, axe_source
 from tests.inspector.browser.conftest import call, choose, inspected, opened
 from tests.inspector.conftest import TRAVEL
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-AXE = "axe-core@4"
-RUN = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations.map(
-    ({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`).join(" | ")}`)"""
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Source of axe-core."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm is not installed")
-    folder = tmp_path_factory.mktemp("axe")
-    command = [npm, "pack", "--silent", AXE]
-    packed = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    if packed.returncode:
-        pytest.skip(f"npm cannot fetch {AXE}: {packed.stderr}")
-    with tarfile.open(folder / packed.stdout.split()[-1]) as archive:
-        source = archive.extractfile("package/axe.min.js")
-        assert source is not None
-        return source.read().decode()
-
-
-class Checked:
-    """A page that axe-core checks."""
-
-    def __init__(self, page: Page, axe: str) -> None:
-        self.page = page
-        self.axe = axe
-        self.found: dict[str, Any] = {}
-
-    def check(self, view: str) -> None:
-        """Note the violations of the present view."""
-        self.page.evaluate(f"{self.axe};0")
-        if violations := self.page.evaluate(RUN):
-            self.found[view] = violations
+    return axe_source(tmp_path_factory.mktemp("axe"))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

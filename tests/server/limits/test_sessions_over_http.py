@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from bridge.errors import DefinitionError
 from bridge.server import http_app
 from bridge.server.auth import ApiKey, ApiKeys
 from bridge.server.http import sessions
@@ -70,7 +71,7 @@ def test_a_session_that_was_ended_leaves_its_place() -> None:
 
 
 def test_a_limit_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_sessions must be at least 1, not 0"):
+    with pytest.raises(DefinitionError, match="max_sessions must be a whole number of at least 1, not 0"):
         http_app(toolbox(), max_sessions=0)
 
 

@@ -37,9 +37,9 @@ class BrokenStore:
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: Spill(chars=0), "chars must be a whole number of at least 1, or None, not 0"),
-        (lambda: Spill(preview_chars=0), "preview_chars must be a whole number of at least 1, not 0"),
-        (lambda: Spill(max_bytes=-1), "max_bytes must be a whole number of at least 1, not -1"),
+        (lambda: Spill(chars=0), "chars of Spill must be a whole number of at least 1, or None, not 0"),
+        (lambda: Spill(preview_chars=0), "preview_chars of Spill must be a whole number of at least 1, not 0"),
+        (lambda: Spill(max_bytes=-1), "max_bytes of Spill must be a whole number of at least 1, not -1"),
         (lambda: Spill(mode="drop"), "the mode of a Spill must be 'keep' or 'measure', not 'drop'"),  # type: ignore[arg-type]
         (lambda: ToolPolicy(spill_chars=0), "spill_chars must be a whole number of at least 1, or None, not 0"),
     ],

@@ -21,7 +21,7 @@ export function itemView({ kind, server: serverName, name }) {
   const key = itemKey(kind, serverName, name);
   return html`<article class="item-view">
     ${heading(kind, item, serverName)} ${views[kind](key, serverName, item)} ${lastRequest(key)}
-    ${kind === "tool" || kind === "skill" ? definition(item) : nothing}
+    ${["tool", "skill", "event"].includes(kind) ? definition(item) : nothing}
   </article>`;
 }
 
@@ -99,6 +99,14 @@ const views = {
     const read = (file) => send(key, server, "resources/read", { uri: file.uri });
     return html`<p class="muted">${resources === "dynamic" ? "generated, cannot be verified" : `files: ${files.length}`}</p>
       ${files.map((file) => html`<p><button type="button" @click=${() => read(file)}>Read</button> ${visible(file.uri)}</p>`)}`;
+  },
+  event(key, server, { name, inputSchema, delivery }) {
+    const draft = draftOf(key, inputSchema ?? { type: "object" });
+    const last = state.details.get(state.shown.get(key))?.answer?.result;
+    const poll = () => send(key, server, "events/poll", { name, arguments: draft.value, cursor: last?.cursor ?? null });
+    const hint = last?.cursor ? "Poll for the events since the last answer" : "Poll for the current position";
+    return html`<p class="muted">delivered by ${delivery.join(", ")}</p>
+      ${delivery.includes("poll") ? sending(poll, hint, editor(draft), draft) : nothing}`;
   },
   prompt(key, server, { name, arguments: parameters = [] }) {
     const draft = promptDraft(key, server, name, parameters);

@@ -12,6 +12,7 @@ export const KINDS = [
   ["template", "templates", "Resource templates", "uriTemplate"],
   ["prompt", "prompts", "Prompts", "name"],
   ["skill", "skills", "Skills", "uri"],
+  ["event", "events", "Events", "name"],
 ];
 
 export function sidebar(route) {
@@ -21,7 +22,7 @@ export function sidebar(route) {
   };
   return html`<nav class="sidebar" aria-label="Servers" @keydown=${moveFocus}>
     <input
-      type="search" id="search" placeholder="Search  /" aria-label="Search tools, resources, prompts and skills"
+      type="search" id="search" placeholder="Search  /" aria-label="Search tools, resources, prompts, skills and events"
       .value=${live(state.search)} @input=${search} @keydown=${openMatch}
     >
     ${repeat(state.servers, ({ name }) => name, (server) => serverList(server, route))}

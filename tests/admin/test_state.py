@@ -1,0 +1,73 @@
+"""The states of several workers as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.admin.state import merged
+from bridge.telemetry.activity import MAX_RECORDS, MAX_REFUSALS, Activity, latencies
+from bridge.telemetry.conventions import TOOLS_CALL
+from bridge.telemetry.instruments import Peer
+from bridge.telemetry.observer import Observer
+
+TEAM = {"calls": 1, "errors": {"tool_error": 1}, "seconds": 0.5, "resultBytes": 10, "estimatedResultTokens": 3}
+
+
+def state(pid: int, time: str, **other: Any) -> dict[str, Any]:
+    return {
+        "name": "tools",
+        "pid": pid,
+        "uptimeSeconds": 3,
+        "state": "ready",
+        "missing": [],
+        "servers": [{"name": "files"}],
+        "callCount": 2,
+        "recent": [{"time": time}],
+        "teams": {"data": TEAM},
+        "keys": [{"name": "ada"}],
+        "tools": [{"name": "add"}],
+        **other,
+    }
+
+
+def test_the_state_of_workers_has_the_items_of_all_with_their_numbers() -> None:
+    found = merged({"2": state(20, "12:00"), "1": state(10, "13:00", state="draining", missing=["it is draining"])})
+    assert found["servers"] == [{"name": "files", "worker": "1"}, {"name": "files", "worker": "2"}]
+    assert found["recent"] == [{"time": "13:00", "worker": "1"}, {"time": "12:00", "worker": "2"}]
+    assert (found["keys"], found["tools"]) == ([{"name": "ada"}], [{"name": "add"}])
+    assert (found["callCount"], found["state"], found["missing"]) == (4, "draining", ["it is draining"])
+    assert found["teams"]["data"] == {
+        "calls": 2,
+        "errors": {"tool_error": 2},
+        "seconds": 1.0,
+        "resultBytes": 20,
+        "estimatedResultTokens": 6,
+    }
+    assert [(each["worker"], each["pid"], each["callCount"]) for each in found["processes"]] == [
+        ("1", 10, 2),
+        ("2", 20, 2),
+    ]
+
+
+def test_records_and_refusals_are_bounded_and_records_have_no_arguments() -> None:
+    activity = Activity()
+    observer = Observer(activity=activity, shows_arguments=True)
+    series = observer.series(TOOLS_CALL, "add", Peer("http", ""))
+    for number in range(MAX_RECORDS + 50):
+        details = observer.call_details("add", "files", None, "http", {"password": "hunter2"})
+        operation = observer.serve(series, number, None, None, details)
+        assert list(activity.calls) == [operation.id]
+        operation.end()
+    assert not activity.calls
+    for number in range(MAX_REFUSALS + 50):
+        observer.refused(401, b'{"error": {"message": "no %d"}}' % number)
+    recent = activity.recent()
+    assert (len(recent), recent[0]["client_request_id"]) == (MAX_RECORDS, MAX_RECORDS + 49)
+    assert "arguments" not in recent[0]
+    assert (len(activity.refusals()), activity.refusals()[0]["reason"]) == (MAX_REFUSALS, f"no {MAX_REFUSALS + 49}")
+
+
+def test_latencies_are_those_of_the_calls_of_each_server() -> None:
+    records = [{"event": "call", "server": "files", "duration_ms": float(number)} for number in range(100)]
+    others: list[dict[str, Any]] = [{"event": "admin"}, {"event": "call", "server": None, "duration_ms": 1.0}]
+    assert latencies([*records, *others]) == {"files": {"calls": 100, "p50Ms": 50.0, "p95Ms": 95.0}}
