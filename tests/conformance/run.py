@@ -29,7 +29,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HERE = Path(__file__).parent
 SUITE = "0.2.0-alpha.12"
@@ -96,10 +96,7 @@ def run_sets(suite: Suite, tested: Tested, options: argparse.Namespace) -> list[
     surprises: list[str] = []
     for requirements in options.requirements or REQUIREMENTS:
         expected = expected_failures(tested)[requirements]
-        if tested.name == "client, gateway" and options.scenario is None:
-            outcomes = suite.run_in_turn(tested, requirements)
-        else:
-            outcomes = suite.run(tested, requirements, options.scenario)
+        outcomes = suite.run(tested, requirements, options.scenario)
         outcomes |= suite.run_again(tested, requirements, outcomes, expected)
         report(tested.name, requirements, outcomes, expected)
         found = surprises_in(outcomes, expected, whole=options.scenario is None)
@@ -207,8 +204,12 @@ class Suite:
 
     def run(self, tested: Tested, requirements: str, scenario: str | None = None) -> dict[str, Outcome]:
         """Run all scenarios of a requirement set in one go, or one alone."""
-        if requirements == "extensions" and scenario is None:
-            found = [self.run(tested, requirements, each) for each in EXTENSIONS[tested.side]]
+        in_turn: Sequence[str] | None = EXTENSIONS[tested.side] if requirements == "extensions" else None
+        if in_turn is None and tested.name == "client, gateway":  # each client starts a gateway of its own
+            required = self.listed("--requirements", requirements)
+            in_turn = [each for each in self.listed("--client") if each in required]
+        if in_turn is not None and scenario is None:
+            found = [self.run(tested, requirements, each) for each in in_turn]
             return {name: outcome for outcomes in found for name, outcome in outcomes.items()}
         which = ["--requirements", requirements]
         if scenario:
@@ -228,17 +229,9 @@ class Suite:
             raise SystemExit(f"the suite did not run: {done.stderr or done.stdout}")
         return outcomes
 
-    def run_in_turn(self, tested: Tested, requirements: str) -> dict[str, Outcome]:
-        """Run the client's scenarios of a requirement set one after the other, as each starts a gateway of its own."""
-        outcomes: dict[str, Outcome] = {}
-        required = self._listed("--requirements", requirements)
-        for scenario in self._listed("--client"):
-            if scenario in required:
-                outcomes |= self.run(tested, requirements, scenario)
-        return outcomes
-
-    def _listed(self, *options: str) -> list[str]:
-        command = [self.node, self.entry, "list", *options]
+    def listed(self, *options: str) -> list[str]:
+        """Return names of scenarios."""
+        command = [str(self.node), str(self.entry), "list", *options]
         listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SUITE_TIMEOUT_SECONDS)
         return re.findall(r"^ +- (\S+)", listed.stdout, re.MULTILINE)
 
