@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -92,10 +93,26 @@ async def _finished(servers: list[ServerConfig], text: str, answerer: QuestionAn
 
 
 def _described(state: Task) -> str:
-    """Describe a state, and what it waits for."""
-    lines = [state.status if not state.status_message else f"{state.status}: {state.status_message}"]
+    """Describe a state, why the task has failed, and what it waits for."""
+    failure = _failure_of(state)
+    status = state.status if failure is None else "failed"
+    reason = failure or state.status_message
+    lines = [status if not reason else f"{status}: {reason}"]
     for key, question in state.questions.items():
         params = question.get("params")
         message = params.get("message") if isinstance(params, dict) else None
         lines.append(f"it asks {key!r}: {message or question.get('method')}")
     return "\n".join(lines)
+
+
+def _failure_of(state: Task) -> str | None:
+    """Return why a task has failed, by its tool or by its server; None if it has not."""
+    if not state.outcome:
+        return None
+    outcome = json.loads(state.outcome)
+    if state.status == "failed":
+        return str(outcome.get("message") or state.status_message or "its server gives no reason")
+    if outcome.get("isError") is not True:
+        return None
+    texts = [block["text"] for block in outcome.get("content", ()) if block.get("type") == "text"]
+    return "\n".join(texts) or "its tool gives no reason"

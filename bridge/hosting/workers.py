@@ -95,6 +95,8 @@ class _Workers:
         self._count, self._sockets, self._announce, self._environment = count, sockets, announce, environment
         self._running: dict[int, _Worker] = {}
         """The workers by number; without those that start, or drain, during a reload."""
+        self._following: dict[int, _Worker] = {}
+        """Workers that a reload has started, until they are the running ones."""
         self._all: set[_Worker] = set()
         self._keeping = asyncio.TaskGroup()
         self._unopened = set(range(1, count + 1))
@@ -152,7 +154,8 @@ class _Workers:
             if await _all_open(started):
                 error = None
                 for worker in started:
-                    self._running[worker.number].replace_by(worker)
+                    self._following[worker.number] = worker
+                    self._running[worker.number].drain()
                 print_message("reloaded: the new workers serve, and the previous ones drain")
         finally:
             if error is not None:
@@ -186,12 +189,11 @@ class _Workers:
 
     async def _keep(self, number: int) -> None:
         """Run one worker and restart it when it ends, until the shutdown."""
-        failures, following = 0, None
+        failures = 0
         while not self._ending.is_set():
             started_at = monotonic()
-            worker = self._running[number] = following or await self._started(number)
-            code, following = await worker.over
-            if following is not None:
+            worker = self._running[number] = await self._next(number)
+            if (code := await worker.over) is None:
                 failures = 0
                 continue
             if self._ending.is_set():
@@ -209,6 +211,15 @@ class _Workers:
                 print_message(f"worker {number} ended ({_spelled(code)}); restarting it{delay}", "warning")
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._ending.wait(), delay_seconds)
+
+    async def _next(self, number: int) -> _Worker:
+        """Return the worker that a reload has started for a number, or start one."""
+        started = None if number in self._following else await self._started(number)
+        following = self._following.pop(number, started)  # a reload may have come meanwhile
+        assert following is not None
+        if started is not None and following is not started:
+            started.drain()
+        return following
 
     async def _started(self, number: int, *, is_reload: bool = False) -> _Worker:
         ours, theirs = socket.socketpair()
@@ -272,8 +283,8 @@ class _Worker:
         self.has_opened = False
         self.opening: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """True once it serves; False if it has ended before."""
-        self.over: asyncio.Future[tuple[int, _Worker | None]] = asyncio.get_running_loop().create_future()
-        """The exit code; or, while it drains, the worker that has replaced it."""
+        self.over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        """The exit code; None if it drains, because another one serves instead."""
         self._reader = reader
         self._writer = writer
         self._numbers = count()
@@ -294,10 +305,10 @@ class _Worker:
             self._is_silent = True
             self.tell({"give": "pulse"})
 
-    def replace_by(self, worker: _Worker) -> None:
+    def drain(self) -> None:
         """Drain, since another worker serves instead."""
         if not self.over.done():
-            self.over.set_result((0, worker))
+            self.over.set_result(None)
         self.tell({"end": signal.SIGTERM})
 
     def tell_update(self, uri: str) -> None:
@@ -330,7 +341,7 @@ class _Worker:
         if not self.opening.done():
             self.opening.set_result(False)
         if not self.over.done():
-            self.over.set_result((code, None))
+            self.over.set_result(code)
 
     async def _listen(self, workers: _Workers, tasks: asyncio.TaskGroup) -> None:
         with suppress(ConnectionError):

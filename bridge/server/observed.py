@@ -97,8 +97,9 @@ class ObservedResponder(Responder):
                 if exchange.is_sampled:
                     exchange.tool = None  # its span is current in a task of its own
             return exchange
-        seconds = perf_counter() - start
-        self._observer.answered(self._series_of(exchange), exchange.id, _meta_in(exchange.params), seconds)
+        seconds, length = perf_counter() - start, len(planned)
+        series, meta = self._series_of(exchange), _meta_in(exchange.params)
+        self._observer.answered(series, exchange.id, meta, seconds, result_bytes=length)
         return result_message(exchange.id, planned)
 
     def refuse(self, exchange: ServedExchange, error: ProtocolError) -> bytes:

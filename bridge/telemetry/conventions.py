@@ -65,6 +65,10 @@ REFUSALS = "bridge.http.refusals"
 DEFINITION_TOKENS = "bridge.definitions.tokens"
 RESULT_TOKENS = "bridge.results.tokens"
 SAVED_TOKENS = "bridge.saved.tokens"
+TEAM_TOKENS = "bridge.team.tokens"
+TEAM_BYTES = "bridge.team.bytes"
+TOKENS_OF = "bridge.of"
+"""Kind of what was read: ``results`` or ``definitions``."""
 SAVED_BY = "bridge.saved.by"
 """Feature that has saved tokens: ``spill``, ``search`` or ``code``."""
 TASKS = "bridge.tasks"
@@ -92,6 +96,7 @@ NO_ERRORS = frozenset({INPUT_REQUIRED, TASK})
 """Outcomes beside success that are no errors."""
 
 TOOLS_CALL = "tools/call"
+TOOLS_LIST = "tools/list"
 LISTEN = "subscriptions/listen"
 """A request that lasts until one side ends it, which is no error."""
 

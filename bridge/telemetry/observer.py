@@ -22,7 +22,12 @@ from bridge.telemetry.conventions import (
     SERVER_SESSION_DURATION,
     SESSIONS,
     TARGETS,
+    TEAM,
+    TEAM_BYTES,
+    TEAM_TOKENS,
+    TOKENS_OF,
     TOOLS_CALL,
+    TOOLS_LIST,
     UPSTREAM,
 )
 from bridge.telemetry.gen_ai import GenAi
@@ -108,8 +113,22 @@ class Observer(Recorder):
             RESULT_TOKENS, "Estimated tokens of the results of calls.", self._result_tokens, is_total=True
         )
         instruments.observe_each(
+            TEAM_TOKENS, "Estimated tokens that models of a team have read.", self._team_tokens, is_total=True
+        )
+        instruments.observe_each(TEAM_BYTES, "Bytes that clients of a team were sent.", self._team_bytes, is_total=True)
+        instruments.observe_each(
             SAVED_TOKENS, "Estimated tokens that models did not have to read.", self._saved_tokens, is_total=True
         )
+
+    def _team_tokens(self) -> Iterator[tuple[int, Labels]]:
+        for team, usage in self.teams_now().items():
+            yield usage["estimatedResultTokens"], {TEAM: team, TOKENS_OF: "results"}
+            yield usage["estimatedDefinitionTokens"], {TEAM: team, TOKENS_OF: "definitions"}
+
+    def _team_bytes(self) -> Iterator[tuple[int, Labels]]:
+        for team, usage in self.teams_now().items():
+            yield usage["resultBytes"], {TEAM: team, TOKENS_OF: "results"}
+            yield usage["definitionBytes"], {TEAM: team, TOKENS_OF: "definitions"}
 
     def _definition_tokens(self) -> Iterator[tuple[int, Labels]]:
         for tokens_of in tuple(self.definitions.values()):
@@ -206,8 +225,10 @@ class Observer(Recorder):
         meta: Mapping[str, Any] | None,
         seconds: float,
         code: int | None = None,
+        result_bytes: int = 0,
     ) -> None:
-        """Observe a request that was answered without waiting, with a result or a JSON-RPC error code."""
+        """Observe a request that was answered without waiting, with a result of a length, or a JSON-RPC error code."""
+        series.chars += result_bytes
         error_type = None if code is None else str(code)
         if self.tracer is not None:
             self.tracer.serve(series, meta, request_id, None, is_sampled=False).end(error_type, code, None)
@@ -224,12 +245,20 @@ class Observer(Recorder):
     def teams(self) -> dict[str, dict[str, Any]]:
         """Return what each team has called so far, as JSON."""
         self.flush()
+        return self.teams_now()
+
+    def teams_now(self) -> dict[str, dict[str, Any]]:
+        """Return the same without calls that have just ended."""
         found: dict[str, dict[str, Any]] = {}
         for series in tuple(self._served.values()):
+            if not series.peer.team:
+                continue
+            empty = {"calls": 0, "errors": {}, "seconds": 0.0, "resultBytes": 0, "definitionBytes": 0}
+            team = found.setdefault(series.peer.team, empty)
+            if series.method == TOOLS_LIST:
+                team["definitionBytes"] += series.chars
             if (usage := series.usage) is None:
                 continue
-            empty = {"calls": 0, "errors": {}, "seconds": 0.0, "resultBytes": 0}
-            team = found.setdefault(series.peer.team, empty)
             team["calls"] += usage.calls
             team["seconds"] = round(team["seconds"] + usage.seconds, 3)
             team["resultBytes"] += series.chars
@@ -237,6 +266,7 @@ class Observer(Recorder):
                 team["errors"][cause] = team["errors"].get(cause, 0) + count
         for team in found.values():
             team["estimatedResultTokens"] = -(-team["resultBytes"] // CHARS_PER_TOKEN)
+            team["estimatedDefinitionTokens"] = -(-team["definitionBytes"] // CHARS_PER_TOKEN)
         return dict(sorted(found.items()))
 
     def session_opened(self) -> None:

@@ -59,6 +59,8 @@ def test_a_failed_tool_ends_the_wait_with_its_message(run: Run, url: str) -> Non
     waited = run("task", url, task, "--wait")
     assert (waited.returncode, waited.stdout) == (1, "")
     assert "it failed" in waited.stderr
+    shown = run("task", url, task)
+    assert (shown.returncode, shown.stdout) == (0, "failed: it failed\n")
 
 
 def test_a_call_that_is_answered_directly_writes_its_result(run: Run, url: str) -> None:

@@ -29,7 +29,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HERE = Path(__file__).parent
 SUITE = "0.2.0-alpha.12"
@@ -204,8 +204,12 @@ class Suite:
 
     def run(self, tested: Tested, requirements: str, scenario: str | None = None) -> dict[str, Outcome]:
         """Run all scenarios of a requirement set in one go, or one alone."""
-        if requirements == "extensions" and scenario is None:
-            found = [self.run(tested, requirements, each) for each in EXTENSIONS[tested.side]]
+        in_turn: Sequence[str] | None = EXTENSIONS[tested.side] if requirements == "extensions" else None
+        if in_turn is None and tested.name == "client, gateway":  # each client starts a gateway of its own
+            required = self.listed("--requirements", requirements)
+            in_turn = [each for each in self.listed("--client") if each in required]
+        if in_turn is not None and scenario is None:
+            found = [self.run(tested, requirements, each) for each in in_turn]
             return {name: outcome for outcomes in found for name, outcome in outcomes.items()}
         which = ["--requirements", requirements]
         if scenario:
@@ -224,6 +228,12 @@ class Suite:
         if not outcomes:
             raise SystemExit(f"the suite did not run: {done.stderr or done.stdout}")
         return outcomes
+
+    def listed(self, *options: str) -> list[str]:
+        """Return names of scenarios."""
+        command = [str(self.node), str(self.entry), "list", *options]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SUITE_TIMEOUT_SECONDS)
+        return re.findall(r"^ +- (\S+)", listed.stdout, re.MULTILINE)
 
     def run_again(
         self, tested: Tested, requirements: str, outcomes: dict[str, Outcome], expected: dict[str, str]

@@ -12,7 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks import bench_peer_features, bench_peers, bench_telemetry, peers
-from tests.benchmarks.load import lab
+from tests.benchmarks.load import breadth, gateway, lab
 from tests.markdown import ROOT
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class LoadTable:
         rows = stored.get(self.first)
         if rows is None:
             return self.page.read_text(encoding="utf-8")
-        head, *lines = rows
+        head, *lines = ([*row, *[""] * (len(rows[0]) - len(row))] for row in rows)
         return _put(
             self.page, self.first, "\n".join([_row(head), "|---|" + "--:|" * (len(head) - 1), *map(_row, lines)])
         )
@@ -281,6 +281,8 @@ TABLES = (
 _PERFORMANCE = ROOT / "docs" / "performance.md"
 LOAD_TABLES = (
     *(LoadTable(page=_PERFORMANCE, first=heading) for heading in lab.HEADINGS),
+    LoadTable(page=_PERFORMANCE, first=breadth.HEADING),
+    *(LoadTable(page=_PERFORMANCE, first=heading) for heading in gateway.HEADINGS),
     LoadTable(page=ROOT / "docs" / "deploying" / "scale.md", first="in Redis"),
 )
 

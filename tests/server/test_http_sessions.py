@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 60
 IDLE_SECONDS = 1.0
+ABANDONED = 20
 NOT_FOUND = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}
 CANCELLED = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32800, "message": "Request cancelled"}}
 
@@ -39,6 +41,12 @@ CANCELLED = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32800, "message": "Re
 async def whose(memory: Annotated[Any, ToolMemoryId]) -> str:
     """Return the caller."""
     return f"{memory}"
+
+
+@tool
+async def tasks() -> int:
+    """Return the number of tasks of the server's event loop."""
+    return len(asyncio.all_tasks())
 
 
 @pytest.fixture
@@ -229,6 +237,20 @@ def test_an_opening_that_failed_leaves_no_session_and_one_that_nobody_heard_of_e
     with client.stream("POST", url, json=initialize(), headers=HEADERS) as unheard:
         session = {"mcp-session-id": unheard.headers["mcp-session-id"]}
     ends.wait_for(session)
+
+
+@HTTP
+def test_abandoned_sessions_have_no_tasks(serving: Callable[..., str], client: httpx.Client, http: str) -> None:
+    url = serving(http_app(ToolBox(tasks)), http=http) + "/mcp"
+
+    def running(headers: dict[str, str]) -> int:
+        return int(answer(client.post(url, json=call("tasks"), headers=headers))["result"]["content"][0]["text"])
+
+    used = open_session(client, url)
+    before = running(used)
+    for _ in range(ABANDONED):
+        running(open_session(client, url))
+    assert running(used) < before + ABANDONED / 2  # connections and the first step of a call have some
 
 
 # --- credentials -----------------------------------------------------------------------------------------------------

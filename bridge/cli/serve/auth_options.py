@@ -40,7 +40,7 @@ class AuthOptions:
     api_keys: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
         help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…] [profiles=…] [team=…] [rate=…] "
-        "[concurrency=…]. Changes are applied at once.",
+        "[concurrency=…] [tasks=…]. Changes are applied at once.",
         heading=_KEYS,
     )
     oauth_issuer: str | None = setting(
@@ -90,6 +90,12 @@ class AuthOptions:
         heading=_SCOPES,
     )
 
+    limits_claim: str | None = setting(
+        metavar="NAME",
+        help='Claim of tokens that has limits of their bearers: {"rate": "100/1m", "concurrency": 4, "tasks": 2}.',
+        heading=_SCOPES,
+    )
+
     def auth(self, ctx: click.Context) -> Auth | None:
         """Build the authentication; None without credentials."""
         self._check(ctx)
@@ -106,6 +112,7 @@ class AuthOptions:
                 tool_scopes=self._tool_scopes(ctx),
                 team_claim=self.team_claim,
                 team_scopes=self._team_scopes(ctx),
+                limits_claim=self.limits_claim,
             )
 
     def _check(self, ctx: click.Context) -> None:

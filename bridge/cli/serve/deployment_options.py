@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bridge.server.auth import Auth
 
 _MIN_KEY_BYTES = 32
+_ADMINISTRATION = "Administration"
 MAX_DRAIN_SECONDS = 30.0
 """Usual seconds between SIGTERM and SIGKILL in container platforms."""
 
@@ -122,10 +123,12 @@ class OperationsOptions:
         help="With --admin-port: a key of operators for the page /admin/ and for bridge top, which show what runs, and "
         "for actions; better set in the environment. Repeatable.",
         repr=False,
+        heading=_ADMINISTRATION,
     )
     admin_keys: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
         help="With --admin-port: a file of such keys, one a line: NAME KEY. The names are in the audit log.",
+        heading=_ADMINISTRATION,
     )
     drain_delay: float = setting(
         type=Number(0),

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-_CALLERS, _RESULTS, _SERVER = "Limits of callers", "Limits of results", "Limits of the server"
+_CALLERS, _TEAMS = "Limits of callers", "Limits of teams"
+_RESULTS, _SERVER = "Limits of results", "Limits of the server"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +46,17 @@ class LimitsOptions:
         metavar="[TEAM=]N/SECONDS",
         help="Over HTTP: maximum rate of requests of all members of a team together, by its name or a pattern; the "
         "first that matches applies. Repeatable.",
-        heading=_CALLERS,
+        heading=_TEAMS,
     )
     team_concurrency: tuple[str, ...] = texts_setting(
         metavar="[TEAM=]N",
         help="Maximum running calls of all members of a team together, likewise, in each process. Repeatable.",
-        heading=_CALLERS,
+        heading=_TEAMS,
+    )
+    team_tasks: tuple[str, ...] = texts_setting(
+        metavar="[TEAM=]N",
+        help="Maximum running tasks of all members of a team together, likewise, in each process. Repeatable.",
+        heading=_TEAMS,
     )
     tool_rate: tuple[str, ...] = texts_setting(
         metavar="TOOL=N/SECONDS",
@@ -119,7 +125,7 @@ class LimitsOptions:
             of_callers: True if callers may have limits of their own.
         """
         by_caller = self.rate, self.concurrency, self.max_streams, self.tool_rate, self.tool_concurrency
-        of_teams = self.team_rate, self.team_concurrency
+        of_teams = self.team_rate, self.team_concurrency, self.team_tasks
         if not any((of_callers, *by_caller, *of_teams, self.max_result_bytes, self.tool_max_result_bytes)):
             return None
         with usage_errors(ctx, DefinitionError):
@@ -131,6 +137,7 @@ class LimitsOptions:
                 tool_concurrency=_counts_by_tool("--tool-concurrency", self.tool_concurrency),
                 team_rates=_by_tool("--team-rate", map(_of_all, self.team_rate), Rate.read),
                 team_concurrency=_counts_by_tool("--team-concurrency", map(_of_all, self.team_concurrency)),
+                team_tasks=_counts_by_tool("--team-tasks", map(_of_all, self.team_tasks)),
                 of_callers=of_callers,
                 max_result_bytes=self.max_result_bytes,
                 tool_result_bytes=_counts_by_tool("--tool-max-result-bytes", self.tool_max_result_bytes),

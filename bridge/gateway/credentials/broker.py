@@ -41,6 +41,13 @@ if TYPE_CHECKING:
 
 _KEYS = "key"
 _BEARER = "bearer "
+_CLAIMS_OF_ONE_TOKEN = frozenset(
+    {
+        *("iat", "exp", "nbf", "jti", "auth_time", "sid", "nonce", "at_hash", "c_hash"),
+        *("active", "uti", "aio", "rh", "xms_ftd"),
+    }
+)
+"""Claims that differ from one token of a caller to the next, and permit nothing."""
 _ANONYMOUS = "it needs a credential of each caller, and this caller is anonymous: give the gateway a token or key"
 
 
@@ -135,9 +142,8 @@ class CredentialBroker(CredentialKeeper):
         return was_there
 
 
-_Identity: TypeAlias = tuple[str, str] | tuple[str, str, str, frozenset[str]]
-"""Issuer and subject of a caller; with its client and scopes, if its token is exchanged for one that depends on them.
-"""
+_Identity: TypeAlias = tuple[str, str] | tuple[str, str, frozenset[str], tuple[tuple[str, str], ...]]
+"""Issuer and subject of a caller; with its scopes and claims, if its token is exchanged for one that has them."""
 
 
 class ServerAuths:
@@ -175,9 +181,10 @@ class ServerAuths:
         if caller.issuer == _KEYS:
             reason = "it needs a token of an identity provider, which is exchanged, and this caller has a key"
             raise CallerRefusedError(self._server, reason)
-        claims = caller.claims
-        client = str(claims.get("client_id", claims.get("azp")))
-        auth = self._known_or_new((*caller.identity, client, caller.scopes))
+        claims = tuple(
+            sorted((name, repr(value)) for name, value in caller.claims.items() if name not in _CLAIMS_OF_ONE_TOKEN)
+        )
+        auth = self._known_or_new((*caller.identity, caller.scopes, claims))
         authorization = headers.get("authorization", "")
         if isinstance(auth, ExchangedAuth) and authorization.lower().startswith(_BEARER):
             auth.subject_token = authorization[len(_BEARER) :].strip()

@@ -20,6 +20,7 @@ from bridge.server.auth.tokens import (
     issuer_in,
     name_of,
 )
+from bridge.server.limits.limits import CallerLimits
 from bridge.telemetry.repetitions import Repetitions
 from bridge.text import clip
 
@@ -61,6 +62,8 @@ class Auth:
         authorization_servers: URLs of issuers that the verifiers do not name.
         team_claim: Claim whose value is the team of a token's bearer; of a list, the first. None for none.
         team_scopes: Teams by the scope of their members; the first that a token has applies, in place of the claim.
+        limits_claim: Claim whose value is an object with limits of a token's bearer: ``rate``, ``concurrency`` and
+            ``tasks``. None for none.
 
     Raises:
         DefinitionError: There is no verifier, or a URL or scope is invalid.
@@ -75,11 +78,13 @@ class Auth:
         authorization_servers: Iterable[str] = (),
         team_claim: str | None = None,
         team_scopes: Mapping[str, str] | None = None,
+        limits_claim: str | None = None,
     ) -> None:
         if not verifiers:
             raise DefinitionError("Auth needs at least one verifier, such as ApiKeys or JwtVerifier")
         self._verifiers = verifiers
         self._team_claim, self._team_scopes = team_claim, dict(team_scopes or {})
+        self._limits_claim = limits_claim
         self._changed: list[Callable[[], None]] = []
         self._repetitions = Repetitions()
         self.resource_url = None if resource_url is None else require_url(resource_url, "resource_url")
@@ -162,6 +167,24 @@ class Auth:
             found = found[0] if found else None
         return clip(found, _MAX_TEAM_CHARS) if isinstance(found, str) else ""
 
+    def limits_of(self, token: AccessToken) -> CallerLimits | None:
+        """Return the limits of the bearer of a credential, in place of those of all; None for those.
+
+        A token's claim that is malformed is ignored, with a warning.
+        """
+        if isinstance(token, VerifiedToken) and token.is_key:
+            return token.limits
+        found: Any = None if self._limits_claim is None else (token.claims or {}).get(self._limits_claim)
+        if not isinstance(found, dict):
+            return None
+        try:
+            return CallerLimits.read({name: str(value) for name, value in found.items()})
+        except DefinitionError as error:
+            if (addition := self._repetitions.addition("limits", str(error))) is not None:
+                message = "the claim %r of a token of %r is not used: %s%s"
+                _logger.warning(message, self._limits_claim, clip(self.name_of(token)), error, addition)
+            return None
+
     @property
     def has_teams(self) -> bool:
         """True if a caller may have a team."""
@@ -175,8 +198,9 @@ class Auth:
 
     @property
     def has_limits(self) -> bool:
-        """True if a bearer of a key has limits of its own."""
-        return any(getattr(verifier, "has_limits", False) for verifier in self._verifiers)
+        """True if a caller may have limits of its own."""
+        of_keys = any(getattr(verifier, "has_limits", False) for verifier in self._verifiers)
+        return of_keys or self._limits_claim is not None
 
     def access_of(self, token: AccessToken) -> Access:
         """Return the permissions of the bearer of a credential."""

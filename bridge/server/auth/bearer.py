@@ -153,7 +153,14 @@ class BearerAuthGuard:
             description = "this key is for profiles, and the server has none"
             return Challenge(status=403, error="insufficient_scope", description=description)
         monitored = None if self._monitor is None else MonitoredCredential(self._monitor, _token_in(value), token)
-        user = RequestUser(token, access, monitored, name=self._auth.name_of(token), team=self._auth.team_of(token))
+        user = RequestUser(
+            token,
+            access,
+            monitored,
+            name=self._auth.name_of(token),
+            team=self._auth.team_of(token),
+            limits=self._auth.limits_of(token),
+        )
         return CachedCredential(user, AuthCredentials(token.scopes), until)
 
     def _syntax_problem(self, scope: Scope, values: list[bytes]) -> Challenge | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.auth.auth import Auth
     from bridge.server.auth.credential_monitor import MonitoredCredential
+    from bridge.server.limits.limits import CallerLimits
 
 HEADER = b"authorization"
 
@@ -43,12 +44,13 @@ class RequestUser(SimpleUser):
         *,
         name: str | None = None,
         team: str = "",
+        limits: CallerLimits | None = None,
     ) -> None:
         super().__init__(token.client_id)
         self.access_token = token
         self.scopes = token.scopes
         self.monitored = monitored
-        self.limits = token.limits if isinstance(token, VerifiedToken) else None
+        self.limits = limits
         issuer = KEYS if isinstance(token, VerifiedToken) and token.is_key else issuer_in(token) or ""
         self.caller = caller_of(token, name, issuer=issuer, subject=name_of(token, names_issuer=False), team=team)
         self.access = access

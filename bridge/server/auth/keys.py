@@ -25,7 +25,7 @@ from anyio.to_thread import run_sync
 from bridge.errors import BridgeError, DefinitionError
 from bridge.server.auth.access import scopes_of
 from bridge.server.auth.tokens import VerifiedToken
-from bridge.server.limits.limits import CallerLimits, Rate
+from bridge.server.limits.limits import CallerLimits
 from bridge.tools.annotated_checks import check_fields
 from bridge.tools.checks import require_seconds, require_type
 
@@ -43,8 +43,9 @@ _KEY = re.compile(r"[\x21-\x7e]+")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _TOOL = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,256}")
 _LISTS = ("tools", "tags", "scopes", "profiles")
-_LABELS = (*_LISTS, "team", "rate", "concurrency")
-_LINE = "NAME KEY [tools=…] [tags=…] [scopes=…] [profiles=…] [team=…] [rate=…] [concurrency=…]"
+_LIMITS = ("rate", "concurrency", "tasks")
+_LABELS = (*_LISTS, "team", *_LIMITS)
+_LINE = "NAME KEY [tools=…] [tags=…] [scopes=…] [profiles=…] [team=…] [rate=…] [concurrency=…] [tasks=…]"
 _logger = logging.getLogger("bridge.server.auth")
 
 CHECK_SECONDS = 1.0
@@ -251,7 +252,7 @@ class KeyFile(ApiKeys):
                 _logger.error("%s; the previous keys stay in use", error)  # noqa: TRY400 - needs no traceback
             else:
                 if self.has_limits and not self._had_limits:
-                    _logger.warning("the first rate= and concurrency= in the keys apply after a restart")
+                    _logger.warning("the first limits in the keys apply after a restart")
                 _logger.warning("keys were read again from %r: %s", str(self.path), ", ".join(sorted(self.names)))
                 changed()
 
@@ -347,19 +348,5 @@ def _key_of(fields: list[str]) -> ApiKey:
         scopes=scopes,
         profiles=found.get("profiles"),
         team=found["team"][0] if "team" in found else None,
-        limits=_limits_of(**{label: found[label][0] for label in ("rate", "concurrency") if label in found}),
+        limits=CallerLimits.read({label: found[label][0] for label in _LIMITS if label in found}),
     )
-
-
-def _limits_of(rate: str | None = None, concurrency: str | None = None) -> CallerLimits | None:
-    if rate is None and concurrency is None:
-        return None
-    if concurrency is not None and not (concurrency.isascii() and concurrency.isdecimal() and int(concurrency)):
-        raise DefinitionError("concurrency= is a whole number of 1 or more")
-    try:
-        return CallerLimits(
-            rate=None if rate is None else Rate.read(rate),
-            concurrency=None if concurrency is None else int(concurrency),
-        )
-    except DefinitionError:
-        raise DefinitionError("rate= is a number of requests and a time, such as 100/60 or 100/1m") from None

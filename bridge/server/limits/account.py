@@ -115,6 +115,19 @@ class Account:
             return None
         return too_many("too many calls at once", most, "--concurrency")
 
+    def tasks_refusal(self) -> LimitExceeded | None:
+        """Return the refusal of a further task by the number of those that run; None if it may run."""
+        most = self._limits.max_tasks
+        return None if most is None or self.tasks < most else too_many("too many tasks at once", most, "tasks")
+
+    def begin_task(self) -> None:
+        """Count a task."""
+        self.tasks += 1
+
+    def end_task(self) -> None:
+        """Note the end of a task."""
+        self.tasks -= 1
+
     def enter(self, name: str, now: float) -> ToolAccount | LimitExceeded:
         """Count a call of an existing tool; return the account to leave at its end, or the refusal of the call."""
         if (refusal := self.calls_refusal()) is not None:
@@ -151,6 +164,7 @@ class Account:
             "streams": self.streams,
             "maxStreams": limits.max_streams,
             "tasks": self.tasks,
+            "maxTasks": limits.max_tasks,
             "rate": rate,
             "rateUsed": max(used, default=None),
         }

@@ -160,6 +160,17 @@ current_account: ContextVar[Account | None] = ContextVar("bridge.server.limits",
 """Account of the caller of the running call; None over stdio, which has one caller."""
 
 
+def check_tasks_of_caller() -> None:
+    """Refuse a further task of the caller of the request, or of its team, over a limit.
+
+    Raises:
+        ProtocolError: Too many run; its data says when to try again.
+    """
+    account = current_account.get()
+    if account is not None and (refused := account.tasks_refusal()) is not None:
+        raise ProtocolError(LIMIT_EXCEEDED, refused.text, refused.data)
+
+
 def limited(accounts: Accounts) -> Execute:
     """Execute calls unless they are over a limit of their caller; those are answered by an error that says when."""
     single = Account(accounts.limits)  # of the only caller over stdio

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import matches
@@ -49,8 +49,12 @@ class Limits:
     """Rates of HTTP requests of all members of a team together, by its name or a pattern; the first that matches."""
     team_concurrency: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
     """Maximum running calls of all members of a team together, likewise, in each process."""
+    team_tasks: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
+    """Maximum running tasks of all members of a team together, likewise, in each process."""
     of_callers: bool = False
     """True if callers may have limits of their own, in place of `rate` and `concurrency`; see `CallerLimits`."""
+    max_tasks: int | None = None
+    """Maximum running tasks in each process."""
     max_result_bytes: int | None = None
     """Maximum length of a call's result as JSON; a longer result becomes an error."""
     tool_result_bytes: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
@@ -61,7 +65,7 @@ class Limits:
         for name in ("tool_rates", "team_rates"):
             for tool, rate in getattr(self, name).items():
                 require_type(rate, Rate, f"{name}[{tool!r}]", "a Rate")
-        for name in ("tool_concurrency", "team_concurrency", "tool_result_bytes"):
+        for name in ("tool_concurrency", "team_concurrency", "team_tasks", "tool_result_bytes"):
             for tool, count in getattr(self, name).items():
                 require_count(count, f"{name}[{tool!r}]")
 
@@ -80,7 +84,8 @@ class Limits:
     @property
     def are_of_requests(self) -> bool:
         """True if HTTP requests have to be checked."""
-        return self.are_of_calls or bool(self.team_rates) or self.rate is not None or self.max_streams is not None
+        is_one = self.rate is not None or self.max_streams is not None or self.max_tasks is not None
+        return is_one or self.are_of_calls or bool(self.team_rates or self.team_tasks)
 
     @property
     def are_of_calls(self) -> bool:
@@ -95,12 +100,20 @@ class Limits:
         """Return the limits of a caller that may have some of its own."""
         if own is None:
             return self
-        rate = self.rate if own.rate is None else own.rate
-        return replace(self, rate=rate, concurrency=self.concurrency if own.concurrency is None else own.concurrency)
+        return replace(
+            self,
+            rate=self.rate if own.rate is None else own.rate,
+            concurrency=self.concurrency if own.concurrency is None else own.concurrency,
+            max_tasks=self.max_tasks if own.tasks is None else own.tasks,
+        )
 
     def of_team(self, team: str) -> Limits:
         """Return the limits of all members of a team together."""
-        return Limits(rate=_first(self.team_rates, team), concurrency=_first(self.team_concurrency, team))
+        return Limits(
+            rate=_first(self.team_rates, team),
+            concurrency=_first(self.team_concurrency, team),
+            max_tasks=_first(self.team_tasks, team),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +124,31 @@ class CallerLimits:
     """Rate of HTTP requests."""
     concurrency: int | None = None
     """Maximum running calls in each process."""
+    tasks: int | None = None
+    """Maximum running tasks in each process."""
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @classmethod
+    def read(cls, texts: Mapping[str, str]) -> Self | None:
+        """Parse limits by name: ``rate``, ``concurrency`` and ``tasks``; None without any.
+
+        Raises:
+            DefinitionError: One has another name or form. The message does not contain the text.
+        """
+        counts = {name: texts[name] for name in texts if name != "rate"}
+        for name, text in counts.items():
+            if name not in {"concurrency", "tasks"}:
+                raise DefinitionError("limits of a caller are rate, concurrency and tasks")
+            if not (text.isascii() and text.isdecimal() and int(text)):
+                raise DefinitionError(f"{name}= is a whole number of 1 or more")
+        try:
+            rate = Rate.read(texts["rate"]) if "rate" in texts else None
+        except DefinitionError:
+            message = "rate= is a number of requests and a time, such as 100/60 or 100/1m"
+            raise DefinitionError(message) from None
+        return cls(rate=rate, **{name: int(text) for name, text in counts.items()}) if texts else None
 
 
 @dataclass(frozen=True, slots=True)

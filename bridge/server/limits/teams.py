@@ -63,6 +63,23 @@ class MemberAccount(Account):
             shared.calls += 1
         return entered
 
+    def tasks_refusal(self) -> LimitExceeded | None:
+        """Return the refusal of a further task; None if it may run."""
+        own, shared = super().tasks_refusal(), None if self._shared is None else self._shared.tasks_refusal()
+        return own or (None if shared is None else self._named(shared, "--team-tasks"))
+
+    def begin_task(self) -> None:
+        """Count a task."""
+        super().begin_task()
+        if self._shared is not None:
+            self._shared.begin_task()
+
+    def end_task(self) -> None:
+        """Note the end of a task."""
+        super().end_task()
+        if self._shared is not None:
+            self._shared.end_task()
+
     def leave(self) -> None:
         """Note the end of a call."""
         super().leave()

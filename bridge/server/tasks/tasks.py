@@ -23,7 +23,7 @@ from bridge.portal import runs_on_asyncio
 from bridge.protocol.messages import ProtocolError
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.failures import reported
-from bridge.server.limits.accounts import current_account
+from bridge.server.limits.accounts import check_tasks_of_caller, current_account
 from bridge.server.tasks.channel import TaskChannel
 from bridge.server.tasks.listeners import TaskListeners
 from bridge.server.tasks.restarts import may_run_again, read_rerun, rerun_request
@@ -103,6 +103,8 @@ class Tasks:
         call = TaskCall(tool, arguments, context, access, TaskChannel(context.client_capabilities, {}))
         request = context.connect(call.channel)
         call.channel.state = request.session
+        if call.policy.starts_at_once or call.policy.required:
+            check_tasks_of_caller()
         if not call.policy.starts_at_once:
             call.channel.connect(request)
             return await self._call_first(call)
@@ -150,6 +152,7 @@ class Tasks:
 
     async def _created(self, call: TaskCall, work: Work) -> Json:
         """Store a task of a call that runs; return it in MCP's JSON."""
+        check_tasks_of_caller()
         record = self._new_record(call)
         await self._create(record, call.tool)
         return created_task_to_wire(self._started(record, call.channel, work).record.task)
@@ -216,11 +219,11 @@ class Tasks:
         self._calls.running.enter(work, record.account)
         account = current_account.get()  # its requests are answered while its tasks run
         if account is not None:
-            account.tasks += 1
+            account.begin_task()
 
         def begin_end(_: object) -> None:
             if account is not None:
-                account.tasks -= 1
+                account.end_task()
             ending = asyncio.get_running_loop().create_task(self._end(running))
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)

@@ -92,7 +92,7 @@ class Shop:
         return {"SHOP_API": self.api, "SHOP_REDIS": self.redis}
 
 
-class LabServer(HttpServer):
+class StartedServer(HttpServer):
     """A running server, whose port was chosen before.
 
     Args:
@@ -153,7 +153,7 @@ def shop() -> Iterator[Shop]:
     with TemporaryDirectory() as folder, redis_server(Path(folder)) as redis:
         port = free_port()
         command = [sys.executable, "-m", f"{_MODULE}.api", str(port)]
-        with _running(command, port, {}):
+        with started(command, port, {}):
             from redis import Redis  # noqa: PLC0415 - optional dependency
 
             with Redis.from_url(redis.url) as client:
@@ -164,7 +164,7 @@ def shop() -> Iterator[Shop]:
 
 
 @contextmanager
-def served(name: str, used: Shop, *, workers: int, sessions: bool) -> Iterator[LabServer]:
+def served(name: str, used: Shop, *, workers: int, sessions: bool) -> Iterator[StartedServer]:
     """Run a server.
 
     Args:
@@ -176,12 +176,13 @@ def served(name: str, used: Shop, *, workers: int, sessions: bool) -> Iterator[L
     port = free_port()
     with TemporaryDirectory() as folder:
         command = SERVERS[name](port, workers, sessions, Path(folder), used)
-        with _running(command, port, used.environment()) as process:
-            yield LabServer(process, port)
+        with started(command, port, used.environment()) as process:
+            yield StartedServer(process, port)
 
 
 @contextmanager
-def _running(command: list[str], port: int, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def started(command: list[str], port: int, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server until the context ends, with its workers; it begins when the server listens."""
     variables = {**os.environ, **environment}
     with (
         TemporaryFile() as log,

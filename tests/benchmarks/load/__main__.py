@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.benchmarks.load import (
+    breadth,
     breakdown,
     callers,
     clients,
@@ -57,11 +58,15 @@ def main() -> None:
         "peers": lambda: peers.measure(options.peer_seconds, options.peer_rounds),
         "features": lambda: peers.measure_features(options.peer_seconds, options.peer_rounds),
         "gateway": lambda: gateway.measure(options.gateway_seconds),
+        "gateway-sessions": lambda: gateway.measure_sessions(options.gateway_seconds),
         "servers": lambda: gateway.measure_servers(options.gateway_seconds, options.servers),
         "reads": lambda: [large_reads.measure(options.reads)],
         "lists": lambda: [lists.measure(options.tools)],
         "breakdown": lambda: breakdown.measure(options.round_calls),
         "lab": lambda: lab.measure(options.lab_seconds),
+        "breadth": lambda: breadth.measure(
+            options.tools, options.idle_sessions, options.subscribers, options.callers, options.results
+        ),
         "redis": lambda: redis_use.measure(options.redis_calls),
     }
     _allow_files()
@@ -91,12 +96,14 @@ def _options() -> argparse.Namespace:
         "peers",
         "features",
         "gateway",
+        "gateway-sessions",
         "servers",
         "reads",
         "lists",
         "breakdown",
         "lab",
         "redis",
+        "breadth",
     ]
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.load", description="What a server bears.")
     parser.add_argument("sections", nargs="*", choices=[*names, []], help="which ones; all where none is named")
@@ -114,6 +121,9 @@ def _options() -> argparse.Namespace:
         ("--reads", 10, "reads of large contents through each gateway"),
         ("--tools", 10_000, "tools of the server that has many"),
         ("--round-calls", 1000, "calls of each round of the breakdown"),
+        ("--idle-sessions", 10_000, "sessions that nobody uses"),
+        ("--subscribers", 1000, "subscribers of one resource"),
+        ("--results", 20, "large results"),
         ("--redis-calls", 20_000, "calls of which the commands to Redis are counted"),
         ("--lab-seconds", 8, "seconds of each server of the lab"),
     ):

@@ -23,7 +23,7 @@ from tests.benchmarks.lab import servers
 from tests.benchmarks.lab.api import COLOURS, MATERIALS
 from tests.benchmarks.lab.servers import BRIDGE, LIMIT, TOOLBOX, TYPESCRIPT, USERS, served, shop
 from tests.benchmarks.load.crowd import Crowd
-from tests.benchmarks.load.memory import Usage, mib, usage
+from tests.benchmarks.load.memory import Usage, family, mib, usage
 from tests.benchmarks.load.section import Section
 from tests.benchmarks.load.sessions import open_sessions
 from tests.benchmarks.messages import Era, request
@@ -32,7 +32,7 @@ from tests.benchmarks.table import duration
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.benchmarks.lab.servers import LabServer, Shop
+    from tests.benchmarks.lab.servers import Shop, StartedServer
 
 COLUMNS = ("calls/s", "p50", "p95", "p99", "processor", "beyond tools", "memory", "errors")
 WORKERS = (1, 2)
@@ -165,13 +165,13 @@ def _outcome(name: str, used: Shop, era: Era, workers: int, seconds: float, tool
 
 
 @contextmanager
-def _pinned(server: LabServer, *, alone: bool) -> Iterator[None]:
+def _pinned(server: StartedServer, *, alone: bool) -> Iterator[None]:
     """Give a server a core of its own, and all others the last one, which they inherited; two processes need both."""
     if sys.platform != "linux":
         yield
         return
     cores = sorted(os.sched_getaffinity(0))
-    for process_id in _family(server):
+    for process_id in family(server.process.pid):
         for thread in Path(f"/proc/{process_id}/task").iterdir():
             os.sched_setaffinity(int(thread.name), {cores[0]} if alone else set(cores))
     if alone:
@@ -183,7 +183,7 @@ def _pinned(server: LabServer, *, alone: bool) -> Iterator[None]:
 
 
 def _requests(
-    name: str, server: LabServer, era: Era, sessions: Sequence[str | None], tools: Sequence[str]
+    name: str, server: StartedServer, era: Era, sessions: Sequence[str | None], tools: Sequence[str]
 ) -> list[bytes]:
     """Return requests of all users in turn, each tool after the other, with IDs that differ."""
     raw: list[bytes] = []
@@ -207,7 +207,7 @@ def _arguments(name: str, tool: str, user: int, turn: int) -> dict[str, Any]:
     return {"user": f"user-{user}"}
 
 
-def _wrk(server: LabServer, script: Path, raw: Sequence[bytes], seconds: float) -> dict[str, Any]:
+def _wrk(server: StartedServer, script: Path, raw: Sequence[bytes], seconds: float) -> dict[str, Any]:
     texts = ", ".join('"' + "".join(f"\\{byte:03}" for byte in each) + '"' for each in raw)
     script.write_text(_SCRIPT.format(texts=texts), encoding="ascii")
     command = ["wrk", "-t1", f"-c{USERS}", f"-d{max(1, round(seconds))}s", "--timeout", "30s", "-s", str(script)]
@@ -219,22 +219,13 @@ def _wrk(server: LabServer, script: Path, raw: Sequence[bytes], seconds: float) 
     return told
 
 
-def _family(server: LabServer) -> list[int]:
-    """Return the IDs of a server's process and of all that it has started."""
-    found = [server.process.pid]
-    for process_id in found:
-        for thread in Path(f"/proc/{process_id}/task").iterdir():
-            found += map(int, (thread / "children").read_text(encoding="ascii").split())
-    return found
-
-
-def _cpu_seconds(server: LabServer) -> float:
+def _cpu_seconds(server: StartedServer) -> float:
     ticks = 0
-    for process_id in _family(server):
+    for process_id in family(server.process.pid):
         fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / _TICKS_A_SECOND
 
 
-def _memory(server: LabServer) -> Usage:
-    return sum(map(usage, _family(server)), Usage())
+def _memory(server: StartedServer) -> Usage:
+    return sum(map(usage, family(server.process.pid)), Usage())

@@ -46,6 +46,15 @@ def usage(process_id: int) -> Usage:
     )
 
 
+def family(process_id: int) -> list[int]:
+    """Return the IDs of a process and of all that it has started, and they have."""
+    found = [process_id]
+    for each in found:
+        for thread in Path(f"/proc/{each}/task").iterdir():
+            found += map(int, (thread / "children").read_text(encoding="ascii").split())
+    return found
+
+
 def resident_kib(process: subprocess.Popen[bytes]) -> int:
     """Return the current resident memory."""
     return _kib(process, "VmRSS")

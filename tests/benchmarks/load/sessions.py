@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import time
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tests.benchmarks.http_server import HttpServer, session_id_in
+from tests.benchmarks.http_server import HttpServer, bearing, session_id_in
 from tests.benchmarks.load.crowd import Crowd
 from tests.benchmarks.load.memory import mib, resident_kib
 from tests.benchmarks.load.section import Section
@@ -26,12 +26,22 @@ _SESSIONS_A_SECOND = 50
 _GONE = b"HTTP/1.1 404"
 
 
-def open_sessions(server: HttpServer, count: int) -> list[str]:
-    """Open sessions, as clients do, and return their IDs."""
+def open_sessions(server: HttpServer, count: int, key: str | None = None) -> list[str]:
+    """Open sessions, as clients do, and return their IDs.
+
+    Args:
+        server: The server.
+        count: Number of sessions.
+        key: Key of the caller; None without one.
+    """
+
+    def post(message: dict[str, Any], session_id: str | None = None) -> bytes:
+        raw = server.post(message, Era.HANDSHAKE, session_id)
+        return raw if key is None else bearing(key, raw)
+
     with Crowd(server.port, min(count, _CLIENTS)) as crowd:
-        opening = server.post(INITIALIZE, Era.HANDSHAKE)
-        ids = [session_id_in(answer.text) for answer in crowd.ask([opening] * count)]
-        opened = crowd.ask([server.post(INITIALIZED, Era.HANDSHAKE, each) for each in ids])
+        ids = [session_id_in(answer.text) for answer in crowd.ask([post(INITIALIZE)] * count)]
+        opened = crowd.ask([post(INITIALIZED, each) for each in ids])
         assert all(answer.text.startswith(b"HTTP/1.1 202") for answer in opened)
     return ids
 

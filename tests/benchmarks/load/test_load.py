@@ -9,6 +9,7 @@ import pytest
 
 DEADLINE_SECONDS = 200
 NEEDS_WRK = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
+NEEDS_REDIS = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
 FEW = (
     "--clients=5",
     "--sessions=5",
@@ -22,6 +23,12 @@ FEW = (
     "--gateway-seconds=0",
     "--peer-seconds=1",
     "--peer-rounds=1",
+    "--lab-seconds=1",
+    "--redis-calls=100",
+    "--callers=5",
+    "--idle-sessions=5",
+    "--subscribers=5",
+    "--results=1",
     *("--servers", "1", "2"),
 )
 
@@ -43,6 +50,10 @@ FEW = (
         ("servers", ["| bridge, 1", "| bridge, 2"]),
         pytest.param("reads", ["from the server", "through bridge, a server over stdio"], marks=pytest.mark.slow),
         ("lists", ["10 tools, and 20", "a later list, modern", "a call of the last, handshake"]),
+        ("breadth", ["| 20 tools, searched", "| 5 subscribers of one resource", "| 1 results of 20 MiB"]),
+        pytest.param("redis", ["| a session of 2025-11-25, opened", "with `--rate`"], marks=NEEDS_REDIS),
+        pytest.param("lab", ["| bridge", "| bare protocol"], marks=(NEEDS_WRK, NEEDS_REDIS, pytest.mark.slow)),
+        pytest.param("gateway-sessions", ["| directly", "| bridge, loaded"], marks=pytest.mark.slow),
         ("breakdown", ["uvicorn and its parser", "pipes, event loop, lines", "the whole"]),
     ],
 )

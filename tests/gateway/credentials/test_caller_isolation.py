@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 DEADLINE_SECONDS = 60
+LARGE_BYTES = 300_000
 KEYS = {"ada": ADA, "bob": BOB}
+OF_BOB = ("whoami", "shown", "me", "named", "large", "page", "greet")
 ERAS = ("2026-07-28", "legacy")
 
 
@@ -60,6 +62,24 @@ async def me(context: InvocationContext) -> str:
 @resource("who://secret")
 async def secret(context: InvocationContext) -> str:
     """Return the caller."""
+    return seen(context)
+
+
+@resource("who://large")
+async def large(context: InvocationContext) -> str:
+    """Return the caller, many times."""
+    return f"{seen(context)} " * LARGE_BYTES
+
+
+@resource("ui://me", mime_type="text/html;profile=mcp-app")
+async def page(context: InvocationContext) -> str:
+    """Return the page of the caller."""
+    return f"<p>{seen(context)}</p>"
+
+
+@tool(metadata={"ui": {"resourceUri": "ui://me"}})
+async def shown(context: InvocationContext) -> str:
+    """Return the caller, beside its page."""
     return seen(context)
 
 
@@ -134,15 +154,17 @@ class Isolated:
 
 @contextmanager
 def isolated(**settings: Any) -> Iterator[Isolated]:
-    resources = ResourceBox(me, secret, named)
+    resources = ResourceBox(me, secret, named, large, page)
     upstream = Auth(
         ApiKeys(
             ApiKey("ada", "of-ada-with-enough-characters"),
-            ApiKey("bob", "of-bob-with-enough-characters", tools=("whoami", "me", "named", "greet")),
+            ApiKey("bob", "of-bob-with-enough-characters", tools=OF_BOB),
         )
     )
     local = ResourceBox(tick)
-    with serving(http_app(Server([whoami, erase, resources, greet, plan], name="notes"), auth=upstream)) as server:
+    with serving(
+        http_app(Server([whoami, erase, shown, resources, greet, plan], name="notes"), auth=upstream)
+    ) as server:
         entry = {"url": f"{server}/mcp", "auth": {"type": "secret", "per": "caller"}, **settings}
         servers = parse_config({"mcpServers": {"notes": entry}}).servers.values()
         gateway = Gateway(servers, local=Server(local, name="local"))
@@ -158,7 +180,7 @@ def isolated(**settings: Any) -> Iterator[Isolated]:
                     await gateway.broker.save(CredentialKey("key", name, "notes"), credential)
                 yield
 
-        tools = {"bob": ("whoami", "me", "named", "greet", "tick")}  # Bob sees nothing else of the gateway
+        tools = {"bob": (*OF_BOB, "tick")}  # Bob sees nothing else of the gateway
         auth = Auth(ApiKeys(*(ApiKey(name, key, tools=tools.get(name)) for name, key in KEYS.items())))
         app = http_app(Server(gateway.features, name="gateway", lifespan=opened), auth=auth)
         with serving(app) as origin:
@@ -176,8 +198,8 @@ def gateway() -> Iterator[Isolated]:
 async def test_each_caller_lists_reads_renders_and_completes_as_itself(gateway: Isolated, era: str) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
         async with gateway.reached("ada", era) as ada, gateway.reached("bob", era) as bob:
-            assert [each.name for each in ada.tools if each.listed] == ["whoami", "erase"]
-            assert [each.name for each in bob.tools if each.listed] == ["whoami"]
+            assert [each.name for each in ada.tools if each.listed] == ["whoami", "erase", "shown"]
+            assert [each.name for each in bob.tools if each.listed] == ["whoami", "shown"]
             listed = {
                 name: (
                     [each.name for each in await provider.resources.list()],
@@ -186,8 +208,8 @@ async def test_each_caller_lists_reads_renders_and_completes_as_itself(gateway: 
                 for name, provider in (("ada", ada), ("bob", bob))
             }
             assert listed == {
-                "ada": (["tick", "me", "secret", "named"], ["greet", "plan"]),
-                "bob": (["tick", "me", "named"], ["greet"]),
+                "ada": (["tick", "me", "secret", "large", "page", "named"], ["greet", "plan"]),
+                "bob": (["tick", "me", "large", "page", "named"], ["greet"]),
             }
             for name, provider in (("ada", ada), ("bob", bob)):
                 info = provider.connections["gateway"].server_info
@@ -207,6 +229,30 @@ async def test_each_caller_lists_reads_renders_and_completes_as_itself(gateway: 
                 await bob.resources.read("who://secret")
             with pytest.raises(DefinitionError):
                 await bob.prompts.render("plan")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_each_caller_streams_large_reads_and_opens_apps_as_itself(gateway: Isolated, era: str) -> None:
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with gateway.reached("ada", era) as ada, gateway.reached("bob", era) as bob:
+            read: dict[tuple[str, str], str] = {}
+
+            async def reads(name: str, provider: McpToolProvider, uri: str) -> None:
+                (file,) = await provider.resources.read(uri)
+                read[name, uri] = text_of(file)
+
+            async with anyio.create_task_group() as tasks:
+                for name, provider in (("ada", ada), ("bob", bob)):
+                    app = provider.tools.get("shown").specification.metadata["ui"]["resourceUri"]
+                    assert (await provider.call("shown", {})).text == name
+                    for uri in ("who://large", app):
+                        tasks.start_soon(reads, name, provider, uri)
+            assert read == {
+                ("ada", "who://large"): "ada " * LARGE_BYTES,
+                ("bob", "who://large"): "bob " * LARGE_BYTES,
+                ("ada", app): "<p>ada</p>",
+                ("bob", app): "<p>bob</p>",
+            }
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -248,7 +294,7 @@ async def test_a_changed_list_is_announced_to_its_caller_alone(gateway: Isolated
     stop = caller_features.on_change(lambda *change: changes.append(change))
     with anyio.fail_after(DEADLINE_SECONDS):
         async with gateway.reached("ada", "2026-07-28") as ada, gateway.reached("bob", "2026-07-28") as bob:
-            assert len([*ada.tools]) + len([*bob.tools]) == 3
+            assert len([*ada.tools]) + len([*bob.tools]) == 5
             assert gateway.gateway.broker is not None
             await gateway.forget("bob")
             bobs = ("key", "bob")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -116,6 +116,29 @@ async def test_each_callers_token_is_exchanged_once_and_never_forwarded(server: 
         "resource": "https://r",
         "scope": "read",
     }
+
+
+@pytest.mark.parametrize(
+    ("claims", "is_shared"),
+    [
+        ({"jti": "2", "exp": 2_000_000_000, "iat": 1}, True),
+        ({"client_id": "another"}, False),
+        ({"acr": "password"}, False),
+        ({"groups": ["guests"]}, False),
+        ({"scope": "read"}, False),
+    ],
+    ids=str,
+)
+async def test_what_was_exchanged_for_a_token_is_for_tokens_that_permit_the_same(
+    server: Seeing, endpoint: Exchanging, claims: dict[str, Any], is_shared: bool
+) -> None:
+    """A token after a weaker login, or of another group, does not get what was exchanged for a stronger one."""
+    ada = person("ada")
+    other = replace(ada, claims={**ada.claims, **claims})
+    async with opened(server, endpoint) as gateway:
+        assert await seen(gateway, ada, token="token-of-ada") == "Bearer ada-exchanged-1 0"
+        found = await seen(gateway, other, token="token-of-weak")
+        assert found == ("Bearer ada-exchanged-1 0" if is_shared else "Bearer weak-exchanged-1 0")
 
 
 async def test_a_token_that_the_server_refuses_is_exchanged_again(server: Seeing, endpoint: Exchanging) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from bridge.errors import DefinitionError
+from bridge.protocol.versions import CAPABILITIES_KEY
 from bridge.server import Server, http_app
 from bridge.server.auth import ApiKey, ApiKeys, Auth, JwtVerifier, KeyFile
 from bridge.server.auth.keys import KeyFileError
 from bridge.server.limits import CallerLimits, Limits, Rate, guard
+from bridge.tools.function import tools_from
+from bridge.tools.task import TaskPolicy
 from bridge.tools.toolbox import ToolBox
+from bridge.wire.extension import TASKS
 from tests.processes import serving as process
 from tests.server import http_server as http
 from tests.server.auth.conftest import issuer
@@ -108,9 +113,58 @@ def test_tokens_have_a_team_by_scope_or_claim(issuer: Issuer) -> None:
             assert statuses(origin, issuer.token(**claims), 3) == expected
 
 
+def test_tokens_have_limits_of_their_own_by_claim(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
+    auth = Auth(JwtVerifier(issuer.url, AUDIENCE), limits_claim="limits")
+    assert auth.has_limits
+    with served(auth, Limits(rate=Rate(1, 600), of_callers=True)) as origin:
+        for claims, expected in (
+            ({"sub": "a", "limits": {"rate": "3/10m", "concurrency": 2}}, [200, 200, 200, 429]),
+            ({"sub": "b", "limits": {"rate": "2/600"}}, [200, 200, 429, 429]),
+            ({"sub": "c"}, [200, 429, 429, 429]),
+            ({"sub": "d", "limits": "all"}, [200, 429, 429, 429]),
+            ({"sub": "e", "limits": {"rate": "often"}}, [200, 429, 429, 429]),
+            ({"sub": "f", "limits": {"speed": "high"}}, [200, 429, 429, 429]),
+        ):
+            assert statuses(origin, issuer.token(**claims), 4) == expected
+    assert "the claim 'limits' of a token of" in caplog.text
+
+
+def test_tasks_are_limited_by_caller_and_by_team() -> None:
+    held = Held()
+    keys = ApiKeys(
+        ApiKey("ada", ADA, team="data"),
+        ApiKey("bob", BOB, team="data"),
+        ApiKey("carl", CARL, limits=CallerLimits(tasks=1)),
+    )
+    limits = Limits(team_tasks={"data": 2}, of_callers=True)
+    job = replace(next(iter(tools_from(held.tool()))), task=TaskPolicy())
+    with served(keys, limits, job) as origin:
+
+        def start(token: str) -> dict[str, Any]:
+            message = http.modern(http.call("hold"))
+            envelope = message["params"]["_meta"]
+            envelope[CAPABILITIES_KEY] = {"extensions": {TASKS.id: {}}}
+            answer = httpx.post(f"{origin}/mcp", json=message, headers=http.modern_headers(message) | bearer(token))
+            found: dict[str, Any] = answer.json()
+            return found
+
+        for token, limit, refused in ((ADA, None, ""), (BOB, None, ""), (ADA, "--team-tasks", "the team 'data' has 2")):
+            answer = start(token)
+            if limit is None:
+                assert answer["result"]["resultType"] == "task", answer
+            else:
+                assert refused in answer["error"]["message"]
+                assert answer["error"]["data"]["limit"] == limit
+        assert start(CARL)["result"]["resultType"] == "task"
+        assert "too many tasks at once: a caller has 1" in start(CARL)["error"]["message"]
+        held.go_on.set()
+        while "error" in (again := start(CARL)):
+            assert again["error"]["data"]["retryAfterSeconds"] == 1
+
+
 def test_a_line_of_a_key_names_team_and_limits(tmp_path: Path) -> None:
     path = tmp_path / "keys"
-    path.write_text(f"ada {ADA} team=data rate=100/1m concurrency=5\nbob {BOB} rate=2/3h\n", encoding="utf-8")
+    path.write_text(f"ada {ADA} team=data rate=100/1m concurrency=5 tasks=2\nbob {BOB} rate=2/3h\n", encoding="utf-8")
     keys = KeyFile(path)
     assert (keys.has_teams, keys.has_limits) == (True, True)
     assert Rate.read("100/1m") == Rate(100, 60)
@@ -118,6 +172,7 @@ def test_a_line_of_a_key_names_team_and_limits(tmp_path: Path) -> None:
     for line, message in (
         (f"ada {ADA} rate=often", "rate= is a number of requests and a time"),
         (f"ada {ADA} concurrency=0", "concurrency= is a whole number of 1 or more"),
+        (f"ada {ADA} tasks=many", "tasks= is a whole number of 1 or more"),
         (f"ada {ADA} team=a/b", "the name of a team has"),
         (f"ada {ADA} team=a\nada {BOB} team=b", "the keys of 'ada' have different teams or limits"),
     ):
@@ -158,6 +213,7 @@ def test_status_audit_and_metrics_show_the_team(tmp_path: Path) -> None:
     assert (team["calls"], team["errors"]) == (2, {"tool_error": 1})
     assert team["resultBytes"] > 0
     assert team["estimatedResultTokens"] > 0
+    assert team["estimatedDefinitionTokens"] == 0  # its clients have not listed the tools
     assert status["teams"].keys() == {"data"}
     lines = [line for line in metrics.splitlines() if line.startswith("mcp_server_operation_duration_seconds_count")]
     assert [line for line in lines if 'bridge_team="data"' in line and 'gen_ai_tool_name="add"' in line]
