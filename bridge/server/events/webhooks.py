@@ -129,7 +129,7 @@ class Webhooks:
             stored = await self._live()
             self._require_room(stored, identifier, context.account)
             former, now = stored.get(identifier), time()
-            state = None if former is None else await self._state_of(former)
+            state = None if former is None else self._state_of(former, await self._store.subscriptions())
             begun = _Beginning(request.cursor, truncated=False)
             if former is None:
                 begun = await self._begun(type_, request, context)
@@ -303,8 +303,8 @@ class Webhooks:
                 await self._delete(identifier)
         return found
 
-    async def _state_of(self, subscription: Subscription) -> DeliveryState:
-        text = (await self._store.subscriptions()).get(subscription.id + STATE_SUFFIX)
+    def _state_of(self, subscription: Subscription, stored: Mapping[str, bytes]) -> DeliveryState:
+        text = stored.get(subscription.id + STATE_SUFFIX)
         if text is not None:
             try:
                 state = DeliveryState.from_json(text)
@@ -345,6 +345,7 @@ class Webhooks:
         """Deliver to these subscriptions from now on."""
         for identifier in self._running.keys() - subscriptions.keys():
             self._running.pop(identifier).end()
+        texts: Mapping[str, bytes] | None = None
         for identifier, subscription in subscriptions.items():
             running = self._running.get(identifier)
             if running is not None and running.subscription.created_at != subscription.created_at:
@@ -353,7 +354,9 @@ class Webhooks:
             if running is not None:
                 running.refresh(subscription)
                 continue
-            state = await self._state_of(subscription)
+            if texts is None:  # once for all that begin: a new leader begins with all
+                texts = await self._store.subscriptions()
+            state = self._state_of(subscription, texts)
             running = Delivery(self._events, self._callbacks, subscription, state, self._options, self._ended)
             self._running[identifier] = running
             tasks.start_soon(running.run)
