@@ -70,6 +70,7 @@ def blocking_redis_at(url: str) -> BlockingRedis:
 
 def _options(module: str, feature: str, timeout_seconds: float, extra: str = "redis") -> dict[str, Any]:
     try:
+        import_module("redis")  # which may be missing although a part of it was imported
         from redis.backoff import NoBackoff  # noqa: PLC0415 - optional dependency
 
         retry = import_module(f"{module}.retry").Retry(NoBackoff(), 0)

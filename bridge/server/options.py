@@ -106,7 +106,8 @@ def _check_kinds(options: Mapping[str, Any]) -> None:
         if option == "card" and isinstance(value, bool):
             continue
         if value is not None and not isinstance(value, getattr(import_module(module), kind)):
-            raise DefinitionError(f"{option} is of the type {kind}: not {value!r}")
+            wanted = f"a {kind}, True or False" if option == "card" else f"of the type {kind}"
+            raise DefinitionError(f"{option} is {wanted}: not {value!r}")
     if not isinstance(extensions := options.get("extensions", ()), Iterable) or isinstance(extensions, str):
         raise DefinitionError(f"extensions is a list of Extension(id=…), or a mapping: not {extensions!r}")
 

@@ -111,7 +111,7 @@ class Manifest(_Part):
         return _NOT_OF_A_NAME.sub("-", self.name).strip("-") or "server"
 
     def variable(self, key: str) -> str:
-        """Environment variable for the value of a key; it has the bundle's name, so that no other bundle reads it."""
+        """Environment variable for the value of a key: the names of the bundle and of the key, in capitals."""
         return "BRIDGE_INPUT_" + re.sub(r"[^A-Za-z0-9]", "_", f"{self.server_name}_{key}").upper()
 
 
