@@ -107,12 +107,20 @@ async def _page(_: Request) -> Response:
     return FileResponse(_OWN_STATIC / "index.html")
 
 
+class _AsciiResponse(JSONResponse):
+    """JSON in ASCII: texts of clients may have lone surrogates, which UTF-8 cannot have."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return json.dumps(content, separators=(",", ":")).encode("ascii")
+
+
 class _Endpoints:
     def __init__(self, processes: AdminProcesses) -> None:
         self._processes = processes
 
     async def state(self, _: Request) -> Response:
-        return JSONResponse(await self._processes.state())
+        return _AsciiResponse(await self._processes.state())
 
     async def act(self, request: Request) -> Response:
         """Do an action, and record it with its operator, whether it was done or not."""
@@ -130,7 +138,7 @@ class _Endpoints:
             observer.acted(action, target or None, name, outcome.problem)
         if outcome.is_done:
             return JSONResponse({"done": True})
-        return JSONResponse({"done": False, "problem": outcome.problem}, 409)
+        return _AsciiResponse({"done": False, "problem": outcome.problem}, 409)
 
 
 async def _body(request: Request) -> Any:

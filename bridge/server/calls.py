@@ -82,6 +82,7 @@ class Calls:
         self._execute: Execute = execute
         self.limits = limits  # None for none
         self._max_result_bytes = cache(limits.result_bytes_of) if limits is not None and limits.are_of_results else None
+        self._counts_bytes = limits is not None and limits.are_of_bytes
         if limits is not None and limits.are_of_requests:
             from bridge.server.limits.accounts import Accounts, limited  # noqa: PLC0415 - only with limits
 
@@ -201,14 +202,23 @@ class Calls:
                 result = await self._execute(among, request, context, self.policy)
             if self.kept is not None and tool is not None and not is_kept_whole:
                 result = await self.kept.fitted(tool, result, context)
-            max_bytes = None if self._max_result_bytes is None else self._max_result_bytes(name)
-            return write_result(name, result, write, max_bytes, modern=modern)
+            if self._max_result_bytes is None:
+                return write_result(name, result, write, None, modern=modern)
+            return self._counted(write_result(name, result, write, self._max_result_bytes(name), modern=modern))
         except BaseException as error:  # noqa: BLE001 - answered without its text
             if isinstance(error, anyio.get_cancelled_exc_class()):
                 context.cancel()
             if isinstance(error, UnknownToolError) and error.name == name and name not in tools:
                 raise ProtocolError(INVALID_PARAMS, str(error)) from None
             raise reported(name, error, self.running) from None
+
+    def _counted(self, written: _Written) -> _Written:
+        """Count the bytes of a result if callers or teams have a limit of them, and return it."""
+        if self._counts_bytes and self.accounts is not None:
+            from bridge.server.limits.accounts import count_result  # noqa: PLC0415 - only with limits
+
+            count_result(self.accounts, written)
+        return written
 
     async def _call_within_middleware(
         self,

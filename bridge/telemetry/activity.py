@@ -119,7 +119,9 @@ def _reason_in(body: bytes) -> str:
     """Return the message of a response with an error."""
     try:
         found: Any = json.loads(body)
-    except ValueError:  # it was cut
+    except (ValueError, RecursionError):  # it was cut
+        found = None
+    if not isinstance(found, dict):
         return clip(body.decode(errors="replace"))
     error = found.get("error")
     if isinstance(error, dict):

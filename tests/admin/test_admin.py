@@ -90,6 +90,26 @@ async def test_the_state_has_servers_calls_with_progress_limits_keys_and_recent_
     assert last["recent"][0]["request_id"] == call["id"] or last["recent"][1]["request_id"] == call["id"]
 
 
+async def test_the_state_is_shown_with_names_of_clients_that_utf_8_cannot_have(gateway: Board) -> None:
+    info = r'{"name": "\ud800client", "version": "1"}'
+    params = f'{{"protocolVersion": "2025-11-25", "capabilities": {{}}, "clientInfo": {info}}}'
+    headers = {
+        "authorization": f"Bearer {ADA_KEY}",
+        "accept": "application/json, text/event-stream",
+        "content-type": "application/json",
+    }
+    async with httpx.AsyncClient(timeout=DEADLINE_SECONDS, headers=headers) as client:
+        opening = f'{{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {params}}}'
+        opened = await client.post(f"{gateway.origin}/mcp", content=opening)
+        session = opened.headers["mcp-session-id"]
+        state = await anyio.to_thread.run_sync(gateway.state)
+        assert "\ud800client" in [each["client"] for each in state["sessions"]]
+        await client.delete(f"{gateway.origin}/mcp", headers={"mcp-session-id": session})
+    unknown = r'{"action": "cancel", "call": "\ud800"}'
+    refused = gateway.operator.post("/admin/actions", content=unknown)
+    assert refused.status_code == 409
+
+
 async def test_a_cancelled_call_is_answered_with_an_error_and_the_action_is_audited(gateway: Board) -> None:
     answers: list[str] = []
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from bridge.admin.state import merged
 from bridge.telemetry.activity import MAX_RECORDS, MAX_REFUSALS, Activity, latencies
 from bridge.telemetry.conventions import TOOLS_CALL
@@ -65,6 +67,14 @@ def test_records_and_refusals_are_bounded_and_records_have_no_arguments() -> Non
     assert (len(recent), recent[0]["client_request_id"]) == (MAX_RECORDS, MAX_RECORDS + 49)
     assert "arguments" not in recent[0]
     assert (len(activity.refusals()), activity.refusals()[0]["reason"]) == (MAX_REFUSALS, f"no {MAX_REFUSALS + 49}")
+
+
+@pytest.mark.parametrize("body", [b"[]", b"7", b"null", b"[" * 512, b"\xff", b'{"error": null}', b'{"error": ["x"]}'])
+def test_a_refusal_of_any_form_has_a_reason(body: bytes) -> None:
+    activity = Activity()
+    activity.refused(400, body)
+    (refusal,) = activity.refusals()
+    assert isinstance(refusal["reason"], str)
 
 
 def test_latencies_are_those_of_the_calls_of_each_server() -> None:

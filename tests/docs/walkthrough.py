@@ -233,10 +233,13 @@ class Walkthrough:
         self._servers[number] = process
         assert process.stderr is not None
         said: list[str] = []
+        watchdog = Timer(DEADLINE_SECONDS, process.kill)
+        watchdog.start()
         while len(said) < len(shown) or not any(each in "\n".join(said) for each in _READY):
             read = process.stderr.readline()
             assert read, f"{line}\n" + "\n".join(said)
             said.append(read.rstrip("\n"))
+        watchdog.cancel()
         expect(said[: len(shown)] if shown else [], [self._with_ports(each) for each in shown])
 
     def _stop(self, number: str) -> None:

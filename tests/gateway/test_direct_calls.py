@@ -319,6 +319,13 @@ async def test_a_gateway_with_credentials_limits_or_callbacks_uses_a_task(
         assert (status, message["result"]["structuredContent"], direct) == (200, {"a": 1}, [])
 
 
+async def test_a_gateway_counts_the_bytes_that_it_passes_on(direct: list[DirectCall]) -> None:
+    async with between(usual, options={"limits": Limits(byte_rate=Rate(250, 10**6))}) as gateway:
+        # The gateway has been called once, with a result of more than 125 bytes.
+        assert [(await gateway.call(a=1))[0] for _ in range(2)] == [200, 429]
+    assert direct == []
+
+
 def long_text(request: Request) -> Answer:
     text = "x" * request.message["params"]["arguments"].get("count", 0)
     return [json_of(request.call_id, {**DONE, "content": [{"type": "text", "text": text}]})]

@@ -40,7 +40,7 @@ class AuthOptions:
     api_keys: Path | None = setting(
         type=click.Path(dir_okay=False, path_type=Path),
         help="Over HTTP: a file of keys, one a line: NAME KEY [tools=…] [scopes=…] [profiles=…] [team=…] [rate=…] "
-        "[concurrency=…] [tasks=…]. Changes are applied at once.",
+        "[concurrency=…] [tasks=…] [bytes=…]. Changes are applied at once.",
         heading=_KEYS,
     )
     oauth_issuer: str | None = setting(

@@ -58,6 +58,12 @@ class LimitsOptions:
         help="Maximum running tasks of all members of a team together, likewise, in each process. Repeatable.",
         heading=_TEAMS,
     )
+    team_bytes: tuple[str, ...] = texts_setting(
+        metavar="[TEAM=]SIZE/TIME",
+        help="Over HTTP: maximum bytes of results of all members of a team together in a period, such as 50MiB/1h, "
+        "likewise; requests after a result that exceeds it are answered 429. Repeatable.",
+        heading=_TEAMS,
+    )
     tool_rate: tuple[str, ...] = texts_setting(
         metavar="TOOL=N/SECONDS",
         help="Maximum rate of calls of a tool, resource or prompt, by name or pattern (delete_*=5/60), for each "
@@ -125,7 +131,7 @@ class LimitsOptions:
             of_callers: True if callers may have limits of their own.
         """
         by_caller = self.rate, self.concurrency, self.max_streams, self.tool_rate, self.tool_concurrency
-        of_teams = self.team_rate, self.team_concurrency, self.team_tasks
+        of_teams = self.team_rate, self.team_concurrency, self.team_tasks, self.team_bytes
         if not any((of_callers, *by_caller, *of_teams, self.max_result_bytes, self.tool_max_result_bytes)):
             return None
         with usage_errors(ctx, DefinitionError):
@@ -138,6 +144,7 @@ class LimitsOptions:
                 team_rates=_by_tool("--team-rate", map(_of_all, self.team_rate), Rate.read),
                 team_concurrency=_counts_by_tool("--team-concurrency", map(_of_all, self.team_concurrency)),
                 team_tasks=_counts_by_tool("--team-tasks", map(_of_all, self.team_tasks)),
+                team_bytes=_by_tool("--team-bytes", map(_of_all, self.team_bytes), Rate.read_bytes),
                 of_callers=of_callers,
                 max_result_bytes=self.max_result_bytes,
                 tool_result_bytes=_counts_by_tool("--tool-max-result-bytes", self.tool_max_result_bytes),

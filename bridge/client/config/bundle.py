@@ -16,7 +16,7 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from bridge.client.config.document import Diagnostics
@@ -39,6 +39,8 @@ MAX_FILES = 50_000
 """Maximum number of its files and folders."""
 MAX_MANIFEST_BYTES = 1024 * 1024
 """Maximum length of its manifest."""
+MAX_DIRECTORY_BYTES = 16 * 1024 * 1024
+"""Maximum length of the list of its files, which takes many times that in memory."""
 UNUSED_SECONDS = 30 * 24 * 3600.0
 """Age after which an unpacked bundle that was not used is deleted."""
 _MAX_NAME_BYTES, _MAX_DEPTH = 255, 32
@@ -123,7 +125,7 @@ def _unpack(file: IO[bytes], folder: Path) -> None:
     _forget_unused(folder.parent)
     new = Path(mkdtemp(prefix=".new-", dir=folder.parent))  # for its user alone
     try:
-        with ZipFile(file) as archive:
+        with ZipFile(cast("IO[bytes]", _BoundedFile(file))) as archive:
             members = _checked(archive.infolist())
             left = MAX_UNPACKED_BYTES
             for info, parts in members:
@@ -137,6 +139,29 @@ def _unpack(file: IO[bytes], folder: Path) -> None:
             new.rename(folder)
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+class _BoundedFile:
+    """A file of which little is read at a time, so that `zipfile` does not read a huge list of files.
+
+    Args:
+        file: The file.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        """Read bytes, all that are left by default.
+
+        Raises:
+            WireError: They are too many.
+        """
+        found = self._file.read(MAX_DIRECTORY_BYTES + 1 if size < 0 else min(size, MAX_DIRECTORY_BYTES + 1))
+        if len(found) > MAX_DIRECTORY_BYTES:
+            raise WireError(f"the list of the files of the bundle is longer than {MAX_DIRECTORY_BYTES:,} bytes")
+        return found
 
 
 def _checked(infos: list[ZipInfo]) -> list[tuple[ZipInfo, list[str]]]:

@@ -43,9 +43,9 @@ _KEY = re.compile(r"[\x21-\x7e]+")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _TOOL = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,256}")
 _LISTS = ("tools", "tags", "scopes", "profiles")
-_LIMITS = ("rate", "concurrency", "tasks")
+_LIMITS = ("rate", "concurrency", "tasks", "bytes")
 _LABELS = (*_LISTS, "team", *_LIMITS)
-_LINE = "NAME KEY [tools=…] [tags=…] [scopes=…] [profiles=…] [team=…] [rate=…] [concurrency=…] [tasks=…]"
+_LINE = "NAME KEY [tools=…] [tags=…] [scopes=…] [profiles=…] [team=…] [rate=…] [concurrency=…] [tasks=…] [bytes=…]"
 _logger = logging.getLogger("bridge.server.auth")
 
 CHECK_SECONDS = 1.0

@@ -83,6 +83,12 @@ class ClusterMeter(Meter):
         self.pending_seconds += self._interval
         self._request_sync(self)
 
+    def count_bytes(self, now: float, number: int) -> None:
+        """Count bytes, for all replicas."""
+        super().count_bytes(now, number)
+        self.pending_seconds += number * self._interval
+        self._request_sync(self)
+
     def wait_seconds(self, now: float) -> float:
         """Return the seconds until a call is within the rate; synchronize if it is not yet."""
         seconds = super().wait_seconds(now)

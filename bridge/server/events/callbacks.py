@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 from contextlib import suppress
 from functools import cached_property
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from socket import SOCK_STREAM, gaierror
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -34,6 +34,10 @@ _PORTS = {"http": 80, "https": 443}
 _SERVER_ERROR = 500
 _MAX_ADDRESSES = 4
 _NAT64 = IPv6Address("64:ff9b::").packed[:12]
+_UNICAST = IPv6Network("2000::/3")
+"""All public addresses of IPv6: others are local, translated, deprecated, or not assigned (RFC 4291, IANA)."""
+_DOCUMENTATION = IPv6Network("3fff::/20")
+"""Not public (RFC 9637), which not every Python knows."""
 
 
 class CallbackError(BridgeError):
@@ -173,6 +177,11 @@ def _address_of(url: str) -> _Address:
     return _Address(parsed.scheme, host, parsed.port or _PORTS[parsed.scheme])
 
 
+def host_of(url: str) -> str:
+    """Return the host of the URL of a callback, in one form, however the URL is written."""
+    return _address_of(url).host
+
+
 def _origin(text: str) -> _Address:
     example = "such as 'https://hooks.internal:8443'"
     try:
@@ -198,13 +207,16 @@ def _is_private_literal(host: str) -> bool:
 def _is_private(text: str) -> bool:
     """True for an address that is not public (RFC 6890), also within an IPv6 address."""
     address = ip_address(text.partition("%")[0])
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if inner is not None and not inner.is_global:
-            return True
-        if address.packed[:12] == _NAT64 and not IPv4Address(address.packed[12:]).is_global:
-            return True
-    return not address.is_global or address.is_multicast
+    if isinstance(address, IPv4Address):
+        return not address.is_global or address.is_multicast
+    if address.ipv4_mapped is not None:
+        return _is_private(str(address.ipv4_mapped))
+    if address.packed[:12] == _NAT64:
+        return _is_private(str(IPv4Address(address.packed[12:])))
+    inner = address.sixtofour or (address.teredo or (None, None))[1]
+    if inner is not None and _is_private(str(inner)):
+        return True
+    return not address.is_global or address not in _UNICAST or address in _DOCUMENTATION
 
 
 def _causes(error: BaseException | None) -> Iterable[BaseException]:

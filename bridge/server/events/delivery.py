@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bridge.server.events.log import EventLog
     from bridge.server.events.options import EventOptions
     from bridge.server.events.subscription import DeliveryState, Subscription
+    from bridge.server.limits.turns import Turns
     from bridge.types import Json
 
 MAX_BODY_BYTES = 256 * 1024
@@ -53,7 +54,7 @@ class DeliveredEvents(Protocol):
     """The events of a server that are delivered."""
 
     log: EventLog
-    posting: anyio.CapacityLimiter
+    posting: Turns
 
     async def types(self, context: InvocationContext, access: Access) -> tuple[EventType, ...]:
         """Return the types that a caller sees."""
@@ -219,7 +220,7 @@ class Delivery:
     async def _post(self, message_id: str, body: bytes) -> None:
         subscription = self.subscription
         headers = signed_headers(subscription.secrets(time()), message_id, body, subscription.id)
-        async with self._events.posting:
+        async with self._events.posting.taken(subscription.account):
             await self._callbacks.post(subscription.url, body, headers)
 
     async def _save(self, state: DeliveryState) -> None:

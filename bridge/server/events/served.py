@@ -12,6 +12,7 @@ from bridge.server.events.log import EventLog
 from bridge.server.events.reader import LocalReader
 from bridge.server.events.store import EventRecord, MemoryEventStore
 from bridge.server.limits.shares import Shares
+from bridge.server.limits.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from bridge.tools.context import InvocationContext
 
 
-MAX_POSTS = 32
-"""Maximum of requests to callbacks at a time."""
+MAX_POSTS, MAX_POSTS_OF_ONE = 32, 8
+"""Maximum of requests to callbacks at a time, and of those for one caller: others wait for their turn."""
 
 
 class ServedEvents:
@@ -56,7 +57,7 @@ class ServedEvents:
         self.log = EventLog(self._store)
         self.shares = Shares(self.options.max_streams)
         """Open streams."""
-        self.posting = anyio.CapacityLimiter(MAX_POSTS)
+        self.posting = Turns(MAX_POSTS, MAX_POSTS_OF_ONE)
         """Requests to callbacks under way."""
         sinks.add(self)
 

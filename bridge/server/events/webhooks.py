@@ -22,10 +22,11 @@ from bridge.events.signatures import key_of, signed_headers
 from bridge.protocol.envelope import invalid_params
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import CALLBACK_FAILED, FORBIDDEN, NOT_FOUND, RESOURCE_EXHAUSTED
-from bridge.server.events.callbacks import CallbackError, Callbacks
+from bridge.server.events.callbacks import CallbackError, Callbacks, host_of
 from bridge.server.events.delivery import Delivery
 from bridge.server.events.store import EventStoreError
 from bridge.server.events.subscription import STATE_SUFFIX, DeliveryState, Subscription, subscription_id, time_text
+from bridge.server.limits.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,8 +48,8 @@ LEAST_SECONDS = 60.0
 """Least duration of a subscription."""
 VERIFIED_SECONDS = 3600.0
 """Seconds for which a callback that has passed the challenge is not challenged again for the same caller and secret."""
-MAX_CHALLENGES = 8
-"""Maximum of challenges at a time."""
+MAX_CHALLENGES, MAX_CHALLENGES_OF_ONE = 8, 2
+"""Maximum of challenges at a time, and of those of one caller: others wait for their turn."""
 MAX_CHALLENGES_A_MINUTE = 60
 """Maximum of challenges of one host in a minute."""
 LEASE_SECONDS = 15.0
@@ -81,7 +82,7 @@ class Webhooks:
         self._options = options
         self._callbacks = Callbacks(options.callback_origins)
         self._verified: dict[tuple[str, ...], float] = {}
-        self._challenges = anyio.CapacityLimiter(MAX_CHALLENGES)
+        self._challenges = Turns(MAX_CHALLENGES, MAX_CHALLENGES_OF_ONE)
         self._challenged: dict[str, deque[float]] = {}
         self._changed = anyio.Event()
         self._running: dict[str, Delivery] = {}
@@ -123,12 +124,12 @@ class Webhooks:
         identifier = subscription_id(caller, url, type_.name, request.arguments)
         await self._events.log.open()
         self._require_room(await self._live(), identifier, context.account)  # before a challenge is sent
-        await self._require_verified(url, secret, (*caller.identity,), identifier)
+        await self._require_verified(url, secret, (*caller.identity,), identifier, context.account)
         async with self._changing:
             stored = await self._live()
             self._require_room(stored, identifier, context.account)
             former, now = stored.get(identifier), time()
-            state = None if former is None else await self._state_of(former)
+            state = None if former is None else self._state_of(former, await self._store.subscriptions())
             begun = _Beginning(request.cursor, truncated=False)
             if former is None:
                 begun = await self._begun(type_, request, context)
@@ -242,7 +243,9 @@ class Webhooks:
 
     # --- the challenge of a callback ----------------------------------------------------------------------------------
 
-    async def _require_verified(self, url: str, secret: str, identity: tuple[str, ...], identifier: str) -> None:
+    async def _require_verified(
+        self, url: str, secret: str, identity: tuple[str, ...], identifier: str, account: str
+    ) -> None:
         """Send a callback a challenge, unless it has passed one for the same caller and secret.
 
         Raises:
@@ -256,7 +259,7 @@ class Webhooks:
         body = to_json({"type": "verification", "challenge": challenge})
         headers = signed_headers([secret], f"msg_verification_{token_hex(16)}", body, identifier)
         try:
-            async with self._challenges:
+            async with self._challenges.taken(account):
                 _require_challenge(await self._callbacks.post(url, body, headers), challenge)
         except CallbackError as error:
             _logger.info("the callback of the subscription %s was not verified: %s", identifier, error)
@@ -272,7 +275,7 @@ class Webhooks:
         Raises:
             ProtocolError: It had too many in the last minute.
         """
-        host = url.split("/", 3)[2].lower()
+        host = host_of(url)
         if len(self._challenged) >= _MAX_REMEMBERED:
             self._challenged = {key: each for key, each in self._challenged.items() if each[-1] > now - _MINUTE_SECONDS}
         recent = self._challenged.setdefault(host, deque(maxlen=MAX_CHALLENGES_A_MINUTE))
@@ -300,8 +303,8 @@ class Webhooks:
                 await self._delete(identifier)
         return found
 
-    async def _state_of(self, subscription: Subscription) -> DeliveryState:
-        text = (await self._store.subscriptions()).get(subscription.id + STATE_SUFFIX)
+    def _state_of(self, subscription: Subscription, stored: Mapping[str, bytes]) -> DeliveryState:
+        text = stored.get(subscription.id + STATE_SUFFIX)
         if text is not None:
             try:
                 state = DeliveryState.from_json(text)
@@ -342,6 +345,7 @@ class Webhooks:
         """Deliver to these subscriptions from now on."""
         for identifier in self._running.keys() - subscriptions.keys():
             self._running.pop(identifier).end()
+        texts: Mapping[str, bytes] | None = None
         for identifier, subscription in subscriptions.items():
             running = self._running.get(identifier)
             if running is not None and running.subscription.created_at != subscription.created_at:
@@ -350,7 +354,9 @@ class Webhooks:
             if running is not None:
                 running.refresh(subscription)
                 continue
-            state = await self._state_of(subscription)
+            if texts is None:  # once for all that begin: a new leader begins with all
+                texts = await self._store.subscriptions()
+            state = self._state_of(subscription, texts)
             running = Delivery(self._events, self._callbacks, subscription, state, self._options, self._ended)
             self._running[identifier] = running
             tasks.start_soon(running.run)

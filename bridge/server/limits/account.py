@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MAX_OTHER_REQUESTS = 16
 """Requests that a session may have beside its calls, such as answers to questions of a tool."""
 
+BYTES_LIMIT = "bytes"
+"""Name of the limit of a caller's bytes of results."""
 _CONCURRENCY_RETRY_SECONDS = 1
 _MODERN = frozenset(version.encode() for version in MODERN_VERSIONS)
 _IMMEDIATE_REFUSALS = Rate(10, 1)
@@ -55,12 +57,20 @@ class ToolAccount:
 class Account:
     """Usage of a server by one caller."""
 
-    __slots__ = ("_limits", "_make_meter", "_meters", "_refusals", "_tools", "calls", "requests", "streams", "tasks")
+    __slots__ = (
+        "_bytes", "_limits", "_make_meter", "_meters", "_refusals", "_request_meters", "_tools", "calls", "requests",
+        "streams", "tasks",
+    )  # fmt: skip
 
     def __init__(self, limits: Limits, make_meter: MakeMeter = local_meter) -> None:
         self._limits = limits
         self._make_meter = make_meter
-        self._meters: _Meters = () if limits.rate is None else ((limits.rate, make_meter(rate=limits.rate)),)
+        of_bytes = limits.byte_rate
+        self._request_meters: _Meters = () if limits.rate is None else ((limits.rate, make_meter(rate=limits.rate)),)
+        self._bytes = None if of_bytes is None else make_meter("bytes", rate=of_bytes)
+        self._meters = self._request_meters
+        if of_bytes is not None and self._bytes is not None:
+            self._meters = (*self._request_meters, (of_bytes, self._bytes))
         self._refusals = Meter(_IMMEDIATE_REFUSALS)
         self._tools: dict[str, ToolAccount] = {}
         self.requests = 0
@@ -78,7 +88,7 @@ class Account:
         In a session, a client answers the questions of a running call by a further request, so that calls are limited,
         and some more requests are admitted.
         """
-        if (refusal := _over_rate(self._meters, now, "too many requests", "--rate")) is not None:
+        if (refusal := self._over_rate(now)) is not None:
             return refusal
         most = self._limits.concurrency
         if most is None or self.requests < most > self.calls - self.tasks:
@@ -89,17 +99,30 @@ class Account:
 
     def stream_refusal(self, now: float) -> LimitExceeded | None:
         """Return the refusal of a further stream; None if it is admitted."""
-        if (refusal := _over_rate(self._meters, now, "too many requests", "--rate")) is not None:
+        if (refusal := self._over_rate(now)) is not None:
             return refusal
         most = self._limits.max_streams
         if most is not None and self.streams >= most:
             return too_many("too many open streams", most, "--max-streams")
         return None
 
+    def _over_rate(self, now: float) -> LimitExceeded | None:
+        for rate, meter in self._meters:
+            if (wait := meter.wait_seconds(now)) > 0:
+                if meter is self._bytes:
+                    return _too_often("too many bytes of results", rate, BYTES_LIMIT, wait)
+                return _too_often("too many requests", rate, "--rate", wait)
+        return None
+
     def count(self, now: float) -> None:
         """Count an admitted request."""
-        for _, meter in self._meters:
+        for _, meter in self._request_meters:
             meter.count(now)
+
+    def count_bytes(self, now: float, number: int) -> None:
+        """Count the bytes of a result."""
+        if self._bytes is not None:
+            self._bytes.count_bytes(now, number)
 
     def is_answered_at_once(self, now: float) -> bool:
         """Return True if a refusal is sent without delay, which the first few of a caller are."""
@@ -156,7 +179,7 @@ class Account:
         """Return what is used of the limits, and the limits; of rates, the part that is used, from 0 to 1."""
         limits = self._limits
         rate = None if limits.rate is None else str(limits.rate)
-        used = [meter.used(now) for _, meter in self._meters]
+        used = [meter.used(now) for _, meter in self._request_meters]
         return {
             "requests": self.requests,
             "calls": self.calls,
@@ -167,6 +190,8 @@ class Account:
             "maxTasks": limits.max_tasks,
             "rate": rate,
             "rateUsed": max(used, default=None),
+            "bytes": None if limits.byte_rate is None else str(limits.byte_rate),
+            "bytesUsed": None if self._bytes is None else self._bytes.used(now),
         }
 
     def is_unused(self, now: float) -> bool:
@@ -207,8 +232,12 @@ class LimitExceeded(NamedTuple):
 def _over_rate(meters: _Meters, now: float, what: str, limit: str) -> LimitExceeded | None:
     for rate, meter in meters:
         if (wait := meter.wait_seconds(now)) > 0:
-            return LimitExceeded(f"{what}: a caller has {rate}", limit, max(1, math.ceil(wait)))
+            return _too_often(what, rate, limit, wait)
     return None
+
+
+def _too_often(what: str, rate: Rate, limit: str, wait_seconds: float) -> LimitExceeded:
+    return LimitExceeded(f"{what}: a caller has {rate}", limit, max(1, math.ceil(wait_seconds)))
 
 
 def too_many(what: str, at_most: int, limit: str) -> LimitExceeded:

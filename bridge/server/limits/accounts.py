@@ -171,6 +171,18 @@ def check_tasks_of_caller() -> None:
         raise ProtocolError(LIMIT_EXCEEDED, refused.text, refused.data)
 
 
+def count_result(accounts: Accounts, written: object) -> None:
+    """Count the bytes of a result for the caller of the running call, and for its team.
+
+    Args:
+        accounts: The accounts of the server.
+        written: The result as it was written, or a tuple that begins with it.
+    """
+    account, text = current_account.get(), written[0] if isinstance(written, tuple) else written
+    if account is not None and isinstance(text, bytes):
+        account.count_bytes(accounts.clock(), len(text))
+
+
 def limited(accounts: Accounts) -> Execute:
     """Execute calls unless they are over a limit of their caller; those are answered by an error that says when."""
     single = Account(accounts.limits)  # of the only caller over stdio

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _EMPTY: Mapping[str, Any] = {}
 _Limit = TypeVar("_Limit")
 _RATE = re.compile(r"(?P<calls>\d+)/(?P<seconds>\d+(?:\.\d+)?)(?P<unit>[smh]?)")
+_BYTES_RATE = re.compile(r"(?P<size>\d{1,15}(?:\.\d{1,9})?[A-Za-z]{0,3})/(?P<seconds>.+)")
 _UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _ROUNDING_SECONDS = 1e-6
 
@@ -51,8 +52,13 @@ class Limits:
     """Maximum running calls of all members of a team together, likewise, in each process."""
     team_tasks: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
     """Maximum running tasks of all members of a team together, likewise, in each process."""
+    team_bytes: Mapping[str, Rate] = field(default_factory=lambda: _EMPTY)
+    """Bytes of results of all members of a team together in a period, likewise; see `byte_rate`."""
     of_callers: bool = False
     """True if callers may have limits of their own, in place of `rate` and `concurrency`; see `CallerLimits`."""
+    byte_rate: Rate | None = None
+    """Bytes of results of tools over HTTP in a period. The length of a result is known after its call, so that requests
+    are refused from the call that uses up the allowance until some is left again."""
     max_tasks: int | None = None
     """Maximum running tasks in each process."""
     max_result_bytes: int | None = None
@@ -62,7 +68,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("tool_rates", "team_rates"):
+        for name in ("tool_rates", "team_rates", "team_bytes"):
             for tool, rate in getattr(self, name).items():
                 require_type(rate, Rate, f"{name}[{tool!r}]", "a Rate")
         for name in ("tool_concurrency", "team_concurrency", "team_tasks", "tool_result_bytes"):
@@ -78,14 +84,19 @@ class Limits:
 
     @property
     def are_of_results(self) -> bool:
-        """True if the length of results is limited."""
-        return self.max_result_bytes is not None or bool(self.tool_result_bytes)
+        """True if results have to be measured."""
+        return self.max_result_bytes is not None or bool(self.tool_result_bytes) or self.are_of_bytes
+
+    @property
+    def are_of_bytes(self) -> bool:
+        """True if the bytes of results have to be counted."""
+        return self.of_callers or self.byte_rate is not None or bool(self.team_bytes)
 
     @property
     def are_of_requests(self) -> bool:
         """True if HTTP requests have to be checked."""
         is_one = self.rate is not None or self.max_streams is not None or self.max_tasks is not None
-        return is_one or self.are_of_calls or bool(self.team_rates or self.team_tasks)
+        return is_one or self.are_of_calls or self.are_of_bytes or bool(self.team_rates or self.team_tasks)
 
     @property
     def are_of_calls(self) -> bool:
@@ -105,6 +116,7 @@ class Limits:
             rate=self.rate if own.rate is None else own.rate,
             concurrency=self.concurrency if own.concurrency is None else own.concurrency,
             max_tasks=self.max_tasks if own.tasks is None else own.tasks,
+            byte_rate=self.byte_rate if own.bytes is None else own.bytes,
         )
 
     def of_team(self, team: str) -> Limits:
@@ -113,6 +125,7 @@ class Limits:
             rate=_first(self.team_rates, team),
             concurrency=_first(self.team_concurrency, team),
             max_tasks=_first(self.team_tasks, team),
+            byte_rate=_first(self.team_bytes, team),
         )
 
 
@@ -126,21 +139,23 @@ class CallerLimits:
     """Maximum running calls in each process."""
     tasks: int | None = None
     """Maximum running tasks in each process."""
+    bytes: Rate | None = None
+    """Bytes of results in a period; see `Limits.byte_rate`."""
 
     def __post_init__(self) -> None:
         check_fields(self)
 
     @classmethod
     def read(cls, texts: Mapping[str, str]) -> Self | None:
-        """Parse limits by name: ``rate``, ``concurrency`` and ``tasks``; None without any.
+        """Parse limits by name: ``rate``, ``concurrency``, ``tasks`` and ``bytes``; None without any.
 
         Raises:
             DefinitionError: One has another name or form. The message does not contain the text.
         """
-        counts = {name: texts[name] for name in texts if name != "rate"}
+        counts = {name: texts[name] for name in texts if name not in {"rate", "bytes"}}
         for name, text in counts.items():
             if name not in {"concurrency", "tasks"}:
-                raise DefinitionError("limits of a caller are rate, concurrency and tasks")
+                raise DefinitionError("limits of a caller are rate, concurrency, tasks and bytes")
             if not (text.isascii() and text.isdecimal() and int(text)):
                 raise DefinitionError(f"{name}= is a whole number of 1 or more")
         try:
@@ -148,15 +163,19 @@ class CallerLimits:
         except DefinitionError:
             message = "rate= is a number of requests and a time, such as 100/60 or 100/1m"
             raise DefinitionError(message) from None
-        return cls(rate=rate, **{name: int(text) for name, text in counts.items()}) if texts else None
+        try:
+            of_bytes = Rate.read_bytes(texts["bytes"]) if "bytes" in texts else None
+        except DefinitionError:
+            raise DefinitionError("bytes= is a size and a time, such as 50MiB/1h") from None
+        return cls(rate=rate, bytes=of_bytes, **{name: int(text) for name, text in counts.items()}) if texts else None
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A number of calls in a period."""
+    """A number of calls, or of bytes of results, in a period."""
 
     calls: int
-    """Number of calls."""
+    """Number of calls or bytes."""
     per_seconds: float
     """Length of the period."""
 
@@ -178,6 +197,23 @@ class Rate:
         if found is None:
             raise DefinitionError(f"a rate is written N/SECONDS, such as 100/60, not {text!r}")
         return cls(int(found["calls"]), float(found["seconds"]) * _UNIT_SECONDS[found["unit"]])
+
+    @classmethod
+    def read_bytes(cls, text: str) -> Rate:
+        """Parse a number of bytes in a period: ``50MiB/1h``, ``2.5MB/60`` or, in bytes, ``100000/1m``.
+
+        Raises:
+            DefinitionError: The text has another form.
+        """
+        from pydantic import ByteSize, TypeAdapter, ValidationError  # noqa: PLC0415 - only with such limits
+
+        try:
+            found = _BYTES_RATE.fullmatch(text.strip())
+            size = TypeAdapter(ByteSize).validate_python("" if found is None else found["size"])
+            return cls(int(size), cls.read(f"1/{'' if found is None else found['seconds']}").per_seconds)
+        except (DefinitionError, ValidationError):
+            message = f"bytes in a period are written SIZE/TIME, such as 50MiB/1h, not {text!r}"
+            raise DefinitionError(message) from None
 
     def __str__(self) -> str:
         return f"{self.calls} in {self.per_seconds:g} s"
@@ -204,6 +240,10 @@ class Meter:
     def count(self, now: float) -> None:
         """Count a call."""
         self._due = max(self._due, now) + self._interval
+
+    def count_bytes(self, now: float, number: int) -> None:
+        """Count bytes, which may exceed the rate."""
+        self._due = max(self._due, now) + number * self._interval
 
     def used(self, now: float) -> float:
         """Return the part of the rate that is used, from 0 to 1."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.server.limits.account import Account, LimitExceeded
+from bridge.server.limits.account import BYTES_LIMIT, Account, LimitExceeded
 
 if TYPE_CHECKING:
     from bridge.server.limits.account import ToolAccount
@@ -43,15 +43,23 @@ class MemberAccount(Account):
         return super().stream_refusal(now) or self._of_team(now)
 
     def _of_team(self, now: float) -> LimitExceeded | None:
-        """Return the refusal of a request by the rate of the team; its running calls are counted by `enter`."""
+        """Return the refusal of a request by the rates of the team; its running calls are counted by `enter`."""
         refused = None if self._shared is None else self._shared.stream_refusal(now)
-        return None if refused is None else self._named(refused, "--team-rate")
+        if refused is None:
+            return None
+        return self._named(refused, "--team-bytes" if refused.limit == BYTES_LIMIT else "--team-rate")
 
     def count(self, now: float) -> None:
         """Count an admitted request."""
         super().count(now)
         if self._shared is not None:
             self._shared.count(now)
+
+    def count_bytes(self, now: float, number: int) -> None:
+        """Count the bytes of a result."""
+        super().count_bytes(now, number)
+        if self._shared is not None:
+            self._shared.count_bytes(now, number)
 
     def enter(self, name: str, now: float) -> ToolAccount | LimitExceeded:
         """Count a call of an existing tool; return the account to leave at its end, or the refusal of the call."""

@@ -137,6 +137,16 @@ def test_a_bundle_over_a_limit_is_refused(
     assert not (state / "bundles").exists() or [*(state / "bundles").iterdir()] == []
 
 
+def test_a_long_list_of_files_is_refused_before_it_is_read(
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = packed(tmp_path, *((f"file{number}", "") for number in range(1000)))
+    monkeypatch.setattr(bundle, "MAX_DIRECTORY_BYTES", 20_000)
+    with pytest.raises(ConfigError, match="the list of the files of the bundle is longer than 20,000 bytes"):
+        load_config(path)
+    assert [*(state / "bundles").iterdir()] == []
+
+
 def test_a_file_that_is_longer_than_its_archive_says_is_refused(
     tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,7 @@ def test_one_name_may_have_two_keys_while_one_replaces_the_other(path: Path) -> 
         (f"ada {ADA}\n{BOB}\n", "line 2: there is no key after the name: a line is NAME KEY"),
         (
             f"ada {ADA} admin\n",
-            "line 1: its part 3 should be tools=…, tags=…, scopes=…, profiles=…, team=…, rate=…, concurrency=… or",
+            "scopes=…, profiles=…, team=…, rate=…, concurrency=…, tasks=… or bytes=…, each at most once",
         ),
         (f"ada {ADA} tools=a tools=b\n", "line 1: its part 4 should be"),
         (f"ada {ADA} tools=\n", "line 1: tools= names no tool"),

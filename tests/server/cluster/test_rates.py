@@ -54,6 +54,20 @@ async def test_what_is_used_up_at_one_is_used_up_at_the_other_once_it_asks(redis
         assert other.wait_seconds == pytest.approx(2 * INTERVAL_SECONDS, abs=ROUNDING_SECONDS)
 
 
+async def test_bytes_over_the_rate_at_one_keep_out_at_the_other(redis: RedisServer) -> None:
+    rate = Rate(100, 1000)
+    async with replicas(redis.url, 2) as (time, (one, other)):
+        of_one, of_other = (each.meter_of("bytes", rate=rate) for each in (one, other))
+        of_one.count_bytes(one.clock(), 250)
+        await one.rates.synchronize()
+        assert of_other.wait_seconds(other.clock()) < 0  # it has not asked yet
+        of_other.count_bytes(other.clock(), 50)
+        await other.rates.synchronize()
+        assert of_other.wait_seconds(other.clock()) == pytest.approx(2010, abs=ROUNDING_SECONDS)
+        await time.passes(2011)
+        assert of_other.wait_seconds(other.clock()) < 0
+
+
 async def test_a_clock_of_redis_that_is_set_back_keeps_nobody_out_for_as_long(redis: RedisServer) -> None:
     async with replicas(redis.url, 1) as (time, (replica,)):
         assert [replica.lets_in() for _ in range(6)] == [True] * 5 + [False]

@@ -15,10 +15,11 @@ from cryptography.x509.oid import NameOID
 
 from bridge import DefinitionError
 from bridge.events import verify_webhook
-from bridge.protocol.versions import CALLBACK_FAILED, INVALID_PARAMS
+from bridge.protocol.versions import CALLBACK_FAILED, INVALID_PARAMS, RESOURCE_EXHAUSTED
 from bridge.server import EventOptions
+from bridge.server.events import webhooks
 from bridge.server.events.callbacks import Callbacks
-from tests.server.events.hooks import SECRET, served
+from tests.server.events.hooks import BOB, SECRET, served
 from tests.server.events.receiver import Receiver, new_secret, receiving
 
 if TYPE_CHECKING:
@@ -61,6 +62,14 @@ def certificate(tmp_path: Path) -> Path:
         ({"url": "https://[::1]/hook"}, "not a public one"),
         ({"url": "https://[::ffff:10.0.0.1]/hook"}, "not a public one"),
         ({"url": "https://[64:ff9b::a00:1]/hook"}, "not a public one"),
+        ({"url": "https://[64:ff9b:1::a00:1]/hook"}, "not a public one"),
+        ({"url": "https://[::127.0.0.1]/hook"}, "not a public one"),
+        ({"url": "https://[::ffff:0:a00:1]/hook"}, "not a public one"),
+        ({"url": "https://[2002:a00:1::1]/hook"}, "not a public one"),
+        ({"url": "https://[fec0::1]/hook"}, "not a public one"),
+        ({"url": "https://[3fff::1]/hook"}, "not a public one"),
+        ({"url": "https://[5f00::1]/hook"}, "not a public one"),
+        ({"url": "https://[ff0e::1]/hook"}, "not a public one"),
         ({"url": "https://169.254.169.254/latest"}, "not a public one"),
         ({"url": "https://10.1.2.3/"}, "not a public one"),
         ({"url": "https://user:pass@example.com/"}, "neither credentials nor a fragment"),
@@ -101,6 +110,24 @@ def test_a_name_with_a_private_address_is_refused_when_it_is_resolved(
             refused = client.subscribe(f"https://rebound.example:{port}/hook")
             assert (refused["code"], refused["data"]) == (CALLBACK_FAILED, {"reason": "connection_refused"})
     assert (answers, receiver.challenges) == ([], [])
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "[2606:4700::1111]", "[::ffff:8.8.8.8]", "[64:ff9b::808:808]"])
+def test_public_addresses_may_be_callbacks(host: str) -> None:
+    assert Callbacks().problem_of(f"https://{host}/hook") is None
+
+
+def test_the_challenges_of_a_host_are_counted_however_its_url_is_written(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "MAX_CHALLENGES_A_MINUTE", 2)
+    with receiving() as other, served(receiver.url, other.url) as (client, _):
+        assert "id" in client.subscribe(f"{receiver.url}?1")
+        assert "id" in client.subscribe(f"{other.url}/2")
+        for url in (f"{receiver.url}?3", f"{receiver.url}/4", f"{other.url}?5"):
+            refused = client.subscribe(url, BOB)
+            assert (refused["code"], refused["data"]["limit"]) == (RESOURCE_EXHAUSTED, "verifications_per_minute")
+        assert len(receiver.challenges) == len(other.challenges) == 1
 
 
 def test_a_callback_that_does_not_listen_is_named_by_a_reason_alone() -> None:

@@ -19,6 +19,7 @@ from bridge.protocol.versions import (
 )
 from bridge.server import SqliteTaskStore
 from bridge.server.events import webhooks
+from bridge.server.events.sqlite_store import SqliteEventStore
 from bridge.server.http.app import http_app
 from tests.redis_server import RedisServer
 from tests.server.events.hooks import ADA, BOB, EVE, KEYS, SECRET, Client, number, served
@@ -287,6 +288,32 @@ def test_webhooks_go_on_after_a_restart_with_the_file(receiver: Receiver, tmp_pa
         server.emit("number", {"value": 3})
         assert receiver.next_event()["data"] == {"value": 3}
         assert client.unsubscribe(receiver.url)["resultType"] == "complete"
+
+
+def test_a_new_leader_reads_the_store_once_for_all_webhooks(
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(receiver.url, store=SqliteTaskStore(tmp_path / "kept")) as (client, _):
+        for number_ in range(5):
+            assert "id" in client.subscribe(f"{receiver.url}/{number_}")
+    reads, reads_of_uses = [0], list[int]()
+    read, use = SqliteEventStore.subscriptions, webhooks.Webhooks._use
+
+    async def counted_read(store: SqliteEventStore) -> Any:
+        reads[0] += 1
+        return await read(store)
+
+    async def counted_use(self: webhooks.Webhooks, *args: Any) -> None:
+        before = reads[0]
+        await use(self, *args)
+        reads_of_uses.append(reads[0] - before)
+
+    monkeypatch.setattr(SqliteEventStore, "subscriptions", counted_read)
+    monkeypatch.setattr(webhooks.Webhooks, "_use", counted_use)
+    with served(receiver.url, store=SqliteTaskStore(tmp_path / "kept")) as (_, server):
+        server.emit("number", {"value": 1})
+        assert {receiver.next().path for _ in range(5)} == {f"/{number_}" for number_ in range(5)}
+    assert max(reads_of_uses) == 1
 
 
 def test_a_subscription_begins_after_a_cursor_and_says_if_events_are_missing(receiver: Receiver) -> None:
