@@ -107,7 +107,7 @@ def command(
     except WireError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
-        raise CommandError(f"cannot write the bundle: {error.filename or ''}: {error.strerror or error}") from error
+        raise CommandError(f"cannot write the bundle: {error.filename or path}: {error.strerror or error}") from error
     print_message(f"wrote {path}: {with_count(len(contents) + 1, 'file')}, {length:,} bytes")
 
 

@@ -103,8 +103,11 @@ def command(ctx: click.Context, directory: str) -> None:
         raise CommandError(f"{str(path)!r} exists already, and is not an empty directory; choose another name")
     path.mkdir(parents=True, exist_ok=True)
     for file, text in _files(name).items():
-        with (path / file).open("x", encoding="utf-8", newline="\n") as opened:
-            opened.write(text)
+        try:
+            with (path / file).open("x", encoding="utf-8", newline="\n") as opened:
+                opened.write(text)
+        except OSError as error:  # that of a full disk names no file
+            raise CommandError(f"cannot write {path / file}: {error.strerror or error}") from error
         write_data(str(path / file))
     print_message(f"test it: cd {quote(str(path))} && python -m pytest")
     print_message("then try it in the browser: bridge inspect tools.py")

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,6 +60,8 @@ def command(
     key = os.environ.get(_KEY_VARIABLE, "").partition(",")[0].strip()
     if not key:
         raise click.UsageError(f"set the key of an operator in {_KEY_VARIABLE}", ctx)
+    if not url.startswith(("http://", "https://")):
+        raise click.UsageError(f"{url!r} is not the URL of an admin port, such as http://127.0.0.1:9000", ctx)
     import httpx2  # noqa: PLC0415 - after usage errors
 
     base = url.rstrip("/").removesuffix("/admin") + "/admin"
@@ -113,6 +116,10 @@ def _answered(client: httpx2.Client, method: str, url: str, content: str | None 
         ) from error
     if response.status_code in {401, 403}:
         raise CommandError(f"{url} refuses the key in {_KEY_VARIABLE}: it is not one of --admin-key or --admin-keys")
+    if response.status_code == HTTPStatus.NOT_FOUND:
+        raise CommandError(
+            f"{url} is not there (404): give the URL of the admin port of a server with --admin-key or --admin-keys"
+        )
     if response.status_code not in {200, 409}:
         raise CommandError(f"{url} answers with the status {response.status_code}: {clip(response.text.strip())}")
     return response

@@ -176,3 +176,12 @@ def test_a_bundle_is_installed_with_its_values(run: Run, python_bundle: Path, ho
     (entry,) = json.loads(done.stdout)["mcpServers"].values()
     assert entry["args"][-2:] == ["serve", str(python_bundle)]
     assert entry["env"] == {"BRIDGE_INPUT_SUMS_FOLDER": str(home)}
+
+
+def test_a_bundle_that_cannot_be_unpacked_names_the_folder(run: Run, directory: Path, python_bundle: Path) -> None:
+    (directory / "state").write_text("no folder", encoding="utf-8")
+    (directory / "dangling").symlink_to("none/none")
+    for state in ("state", "dangling"):
+        done = run("list", str(python_bundle), env={"XDG_STATE_HOME": str(directory / state)})
+        assert (done.returncode, "cannot be unpacked: " in done.stderr) == (1, True), done.stderr
+        assert str(directory / state) in done.stderr

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -95,3 +96,24 @@ def test_a_link_to_nothing_is_not_followed(run: Run, directory: Path) -> None:
     done = run("new", "words")
     assert (done.returncode, done.stdout) == (1, "")
     assert "'words' exists already, and is not an empty directory" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"), [(("new", "words"), "words/"), (("bundle", "calculator.py"), "calculator.mcpb")]
+)
+def test_a_file_that_cannot_be_written_to_its_end_is_named(
+    arguments: tuple[str, str], place: str, environment: dict[str, str], directory: Path
+) -> None:
+    limited = 'ulimit -f 0 && exec "$@"'
+    done = subprocess.run(
+        ["/bin/sh", "-c", limited, "sh", sys.executable, "-m", "bridge", *arguments],
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    said = done.stderr.removeprefix("printed at import\n")
+    assert (done.returncode, said.startswith("bridge: cannot write ")) == (1, True)
+    assert (place in said, os.strerror(errno.EFBIG) in said) == (True, True)

@@ -94,6 +94,12 @@ def test_the_extras_are_those_of_the_project(page: Document) -> None:
         assert {code for row in page.table("extra") for code in codes(row[0])} == extras
 
 
+@pytest.mark.parametrize("folder", [".", "clients", "deploying", "tools"])
+def test_the_readme_links_every_page_of_the_guide(folder: str) -> None:
+    pages = {path.relative_to(ROOT).as_posix() for path in (DOCS / folder).glob("*.md")} - {"docs/index.md"}
+    assert pages <= {link.partition("#")[0] for link in README.links()}
+
+
 def test_the_targets_of_make_that_the_readme_names_are_there() -> None:
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     named = {code.removeprefix("make ").split()[0] for code in codes(README.prose) if code.startswith("make ")}

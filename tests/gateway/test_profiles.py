@@ -170,7 +170,7 @@ async def test_one_profile_is_served_over_stdio(config: Path) -> None:
     [
         ([], "'profiles': must be an object of profiles by name, not a list"),
         ({"a b": {}}, "the name of a profile has"),
-        ({"a": {"inlude": ["x"]}}, "profiles.a.inlude"),
+        ({"a": {"inlude": ["x"]}}, "'profiles.a.inlude': is not a known key"),
         ({"a": {"include": "x"}}, "'profiles.a.include': must be a list"),
         ({"a": {"scopes": ["a b"]}}, "a scope is visible ASCII"),
     ],

@@ -80,10 +80,17 @@ def unpacked(path: Path) -> tuple[Path, Manifest]:
         folder = _folder_of(path)
         document = json.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError as error:
-        reason = "there is no such file" if error.filename == str(path) else f"it has no {MANIFEST}"
+        match Path(error.filename or path):
+            case missing if missing == path:
+                reason = "there is no such file"
+            case missing if missing.name == MANIFEST:
+                reason = f"it has no {MANIFEST}"
+            case missing:
+                reason = f"cannot be unpacked: {missing}: {error.strerror}"
         raise _refused(path, reason) from error
     except OSError as error:
-        raise _refused(path, f"cannot be unpacked: {error.strerror or type(error).__name__}") from error
+        place = f"{error.filename}: " if error.filename else ""
+        raise _refused(path, f"cannot be unpacked: {place}{error.strerror or type(error).__name__}") from error
     except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise _refused(path, "is not a bundle: it is not a ZIP file, or is damaged") from error
     except WireError as error:

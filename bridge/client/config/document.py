@@ -109,6 +109,7 @@ def _plain(message: str) -> str:
     return (
         message.removeprefix("Value error, ")
         .replace("Input should be", "must be")
+        .replace("Extra inputs are not permitted", "is not a known key: correct its spelling, or remove it")
         .replace("Field required", "is missing")
     )
 
