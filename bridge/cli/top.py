@@ -115,7 +115,10 @@ def _answered(client: httpx2.Client, method: str, url: str, content: str | None 
             f"{url} does not answer: {str(error) or type(error).__name__}; is this the admin port?"
         ) from error
     if response.status_code in {401, 403}:
-        raise CommandError(f"{url} refuses the key in {_KEY_VARIABLE}: it is not one of --admin-key or --admin-keys")
+        raise CommandError(
+            f"{url} refuses the key in {_KEY_VARIABLE}: it is not one of --admin-key or --admin-keys, or this is not "
+            "the admin port"
+        )
     if response.status_code == HTTPStatus.NOT_FOUND:
         raise CommandError(
             f"{url} is not there (404): give the URL of the admin port of a server with --admin-key or --admin-keys"
