@@ -6,7 +6,7 @@ Memory of each, and the time of a call, should not depend on how many there are.
 from __future__ import annotations
 
 import socket
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from statistics import median
@@ -25,7 +25,7 @@ from tests.benchmarks.processes import LIMIT_SECONDS, LONG_SECONDS, MANY_TOOLS
 from tests.benchmarks.table import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tests.benchmarks.http_server import HttpServer
 
@@ -92,22 +92,24 @@ def _sessions(section: Section, count: int) -> None:
 
 
 def _subscribers(section: Section, count: int) -> None:
-    with serving(_TOOLS, limit_seconds=LONG_SECONDS) as server, ExitStack() as stack:
-        _call(section, server)
+    with ExitStack() as stack:
+        keys, options = stack.enter_context(_keys(count))
+        server = stack.enter_context(serving(_TOOLS, *options, limit_seconds=LONG_SECONDS))
+        _call(section, server, key=keys[0])
         before = resident_kib(server.process)
         wanted = {"resourceSubscriptions": [URI]}
         listen = server.post(request(Era.MODERN, "subscriptions/listen", notifications=wanted), Era.MODERN)
         selector = stack.enter_context(DefaultSelector())
-        for _ in range(count):
+        for key in keys:  # one caller alone may have half of all subscriptions
             subscriber = stack.enter_context(closing(socket.create_connection(("127.0.0.1", server.port))))
-            subscriber.sendall(listen)
+            subscriber.sendall(bearing(key, listen))
             selector.register(subscriber, EVENT_READ)
         _read_until(selector, count, b"notifications/subscriptions/acknowledged")
         more = resident_kib(server.process) - before
-        called = _call(section, server)
+        called = _call(section, server, key=keys[0])
         began = perf_counter()
         change = request(Era.MODERN, "tools/call", name="change", arguments={})
-        _asked(server, [server.post(change, Era.MODERN)])
+        _asked(server, [bearing(keys[0], server.post(change, Era.MODERN))])
         _read_until(selector, count, b"notifications/resources/updated")
         seconds = perf_counter() - began
         cells = (mib(more), _each(more, count), f"{duration(seconds / count)} to notify", duration(called))
@@ -130,25 +132,32 @@ def _read_until(selector: DefaultSelector, count: int, text: bytes) -> None:
 
 
 def _callers(section: Section, count: int) -> None:
-    names = [f"key-of-the-caller-with-the-number-{number:06}" for number in range(count)]
+    with (
+        _keys(count) as (keys, options),
+        serving(_TOOLS, *options, "--rate", "1000/1", "--concurrency", "8", limit_seconds=LONG_SECONDS) as server,
+    ):
+        _call(section, server, key=keys[0])
+        before = resident_kib(server.process)
+        plain = server.post(call(Era.MODERN, "add"), Era.MODERN)
+        each = [bearing(key, plain) for key in keys]
+        first = _asked(server, each)
+        later = _asked(server, each)
+        _check(section, [text for _, text in first + later])
+        more = resident_kib(server.process) - before
+        took = median([seconds for seconds, _ in first])
+        again = median([seconds for seconds, _ in later])
+        cells = (mib(more), _each(more, count), f"{duration(took)} the first call", duration(again))
+        section.add(f"{count:,} callers with keys and limits", *cells)
+
+
+@contextmanager
+def _keys(count: int) -> Iterator[tuple[list[str], tuple[str, ...]]]:
+    """Write a file of keys; yields the keys and the options of the server."""
     with TemporaryDirectory() as folder:
-        keys = Path(folder, "keys")
-        keys.write_text("".join(f"caller-{number} {name}\n" for number, name in enumerate(names)), encoding="utf-8")
-        keys.chmod(0o600)
-        options = ("--api-keys", str(keys), "--rate", "1000/1", "--concurrency", "8")
-        with serving(_TOOLS, *options, limit_seconds=LONG_SECONDS) as server:
-            plain = server.post(call(Era.MODERN, "add"), Era.MODERN)
-            _check(section, [text for _, text in _asked(server, [bearing(names[0], plain)] * _CALLS)])
-            before = resident_kib(server.process)
-            each = [bearing(name, plain) for name in names]
-            first = _asked(server, each)
-            later = _asked(server, each)
-            _check(section, [text for _, text in first + later])
-            more = resident_kib(server.process) - before
-            took = median([seconds for seconds, _ in first])
-            again = median([seconds for seconds, _ in later])
-            cells = (mib(more), _each(more, count), f"{duration(took)} the first call", duration(again))
-            section.add(f"{count:,} callers with keys and limits", *cells)
+        keys, file = [f"key-of-the-caller-with-the-number-{number:06}" for number in range(count)], Path(folder, "keys")
+        file.write_text("".join(f"caller-{number} {key}\n" for number, key in enumerate(keys)), encoding="utf-8")
+        file.chmod(0o600)
+        yield keys, ("--api-keys", str(file))
 
 
 def _results(section: Section, count: int) -> None:
@@ -179,9 +188,10 @@ def _download(server: HttpServer, sent: bytes) -> float:
         return perf_counter() - began
 
 
-def _call(section: Section, server: HttpServer, tool: str = "add") -> float:
-    """Return the median time of a call."""
-    answers = _asked(server, [server.post(call(Era.MODERN, tool), Era.MODERN)] * _CALLS)
+def _call(section: Section, server: HttpServer, tool: str = "add", key: str = "") -> float:
+    """Return the median time of a call, by the caller with a key if one is given."""
+    asked = server.post(call(Era.MODERN, tool), Era.MODERN)
+    answers = _asked(server, [bearing(key, asked) if key else asked] * _CALLS)
     _check(section, [text for _, text in answers])
     return median([seconds for seconds, _ in answers])
 
