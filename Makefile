@@ -54,7 +54,7 @@ release: $(READY) ## Build and check what is published, into dist/; TAG=1 also t
 test-browser: $(READY) ## Test the pages of `bridge inspect` and of gateways in Chromium, which is installed for it, as root by apt
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 	$(BIN)/python -m pip install --quiet --group browser
-	$(BIN)/python -m pytest tests/inspector/browser tests/gateway/credentials/browser tests/admin/browser -m browser
+	for each in inspector gateway/credentials admin; do $(BIN)/python -m pytest tests/$$each/browser -m browser || exit 1; done
 
 pictures: $(READY) ## Take the pictures of the documentation, after `make test-browser`
 	$(BIN)/python -m tests.docs.terminal_pictures
