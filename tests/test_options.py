@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -74,6 +75,11 @@ def source() -> str:
     return ""
 
 
+def fresh(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Copy a function: what decorates it stays with it, and no other test has to find that."""
+    return FunctionType(function.__code__, function.__globals__, function.__name__)
+
+
 class Assistant(Protocol):
     async def chat(self, message: str) -> str: ...
 
@@ -85,9 +91,9 @@ def made(kind: Callable[..., Any], *given: Any, **needed: Any) -> tuple[Callable
 MADE: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     each[1].__name__: each
     for each in (
-        (lambda **options: tools_from(tool(**options)(source)), tool),
-        (lambda **options: ResourceBox(resource("x://1", **options)(source)), resource),
-        (lambda **options: PromptBox(prompt(**options)(ask)), prompt),
+        (lambda **options: tools_from(tool(**options)(fresh(source))), tool),
+        (lambda **options: ResourceBox(resource("x://1", **options)(fresh(source))), resource),
+        (lambda **options: PromptBox(prompt(**options)(fresh(ask))), prompt),
         made(ApiKey, "a", "0123456789abcdef"),
         made(AssertionExchange, idp_token_url=URL),
         made(CachingMiddleware, ttl_seconds=1),
