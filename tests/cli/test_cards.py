@@ -89,12 +89,12 @@ def test_a_malformed_card_is_named(run: Run, host: str) -> None:
 def test_a_card_starts_no_program_and_gets_no_secret_of_the_environment(run: Run, host: str) -> None:
     with serving(http_app(Server([ADD], name="good"))) as good:
         package = {"registryType": "pypi", "identifier": "evil", "version": "1", "transport": {"type": "stdio"}}
-        of_any = {
+        of_any: dict[str, Any] = {
             "type": "streamable-http",
             "url": f"{host}/{{secret_key}}",
             "headers": [{"name": "X", "value": "{k}"}],
         }
-        of_any["headers"][0]["variables"] = {"k": {"isSecret": True}}  # type: ignore[index]
+        of_any["headers"][0]["variables"] = {"k": {"isSecret": True}}
         of_any["variables"] = {"secret_key": {"isRequired": True}}
         kind = "application/mcp-server-card+json"
         cards: list[dict[str, Any]] = [

@@ -29,7 +29,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, httpx2.Response]:
         return real(transport=transport, **options)
 
     real = httpx2.Client
-    monkeypatch.setattr(discovery.httpx2, "Client", client)
+    monkeypatch.setattr(httpx2, "Client", client)
     return found
 
 
