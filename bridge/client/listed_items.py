@@ -147,7 +147,7 @@ async def all_entries(
     entries: list[Json] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
-        page = await server.request(method.method, {} if cursor is None else {"cursor": cursor}, context)
+        page = await server.request(method.method, {} if cursor is None else {"cursor": cursor}, context=context)
         entries += page[method.member]
         if (following := page.get("nextCursor")) is None or following == cursor or len(entries) > max_entries:
             break

@@ -53,7 +53,7 @@ class ToolServer(Protocol):
         ...
 
     async def request(
-        self, method: str, params: Mapping[str, Any], context: InvocationContext, options: CallOptions = NO_OPTIONS
+        self, method: str, params: Mapping[str, Any], *, context: InvocationContext, options: CallOptions = NO_OPTIONS
     ) -> Json:
         """Send another request; see `bridge.client.connection.connection.Connection.request`."""
         ...

@@ -62,7 +62,7 @@ class Answering:
     async def task_result(self, task_id: str, **options: Any) -> dict[str, Any]:
         raise AssertionError("it makes no tasks")
 
-    async def request(self, method: str, params: Any, context: Any, options: Any = None) -> dict[str, Any]:
+    async def request(self, method: str, params: Any, **options: Any) -> dict[str, Any]:
         raise AssertionError("it is asked for nothing else")
 
 
