@@ -26,9 +26,10 @@ from bridge.server.channel import context_of
 from bridge.server.events.endings import REVOKED, ended_by
 from bridge.server.events.store import EventStoreError
 from bridge.server.limits.memory import kept_bytes
-from bridge.server.lists.listing import CursorError, Edition, ListKind
+from bridge.server.lists.listing import Edition, ListKind
 from bridge.server.methods.extensions import produced
 from bridge.server.methods.method import MODERN, Method, required_text
+from bridge.server.methods.pages import page_of
 from bridge.text import clip, nearest
 from bridge.tools.toolbox import ToolBox
 from bridge.wire.events import NOTIFICATIONS, batch_to_wire, event_to_wire, event_type_to_wire, request_from_wire
@@ -130,11 +131,7 @@ class EventsList(EventMethod):
         )
         visible = [each for each, found in ways.items() if found]
         edition = Edition(None, _NO_BOX, visible, kind, self._core.options["page_size"])
-        cursor = exchange.params.get("cursor")
-        try:
-            return dict(edition.page(0 if cursor is None else edition.position(cursor), modern=exchange.modern))
-        except CursorError as error:
-            raise ProtocolError(INVALID_PARAMS, str(error)) from None
+        return page_of(edition, exchange)
 
 
 class EventsPoll(EventMethod):

@@ -35,8 +35,6 @@ HANDSHAKE: frozenset[Era] = frozenset({"handshake"})
 MODERN: frozenset[Era] = frozenset({"modern"})
 ERAS = HANDSHAKE | MODERN
 
-"""A written result: bytes, and what telemetry reads from it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
