@@ -35,6 +35,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     config.extra["documented_version"] = project["project"]["version"]
     config.extra["releases"] = f"{project['tool']['release']['repository']}/tags"
+    config.site_url = f"{(config.site_url or '').rstrip('/')}/"  # that of a version has no slash at its end
     return config
 
 
