@@ -74,7 +74,7 @@ def build(folder: Path) -> tuple[Path, Path]:
         assert not wrong, f"the wheel has {sorted(wrong)}"
         assert {"bridge/py.typed", "bridge/__init__.pyi"} <= set(archive.namelist())
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        check_description(message_from_string(archive.read(metadata).decode()).get_payload())
+        check_description(archive.read(metadata).decode())
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
         assert set(NEEDED_IN_SOURCE) <= names, f"the source distribution has no {set(NEEDED_IN_SOURCE) - names}"
@@ -82,9 +82,9 @@ def build(folder: Path) -> tuple[Path, Path]:
     return wheel, source
 
 
-def check_description(text: object) -> None:
+def check_description(metadata: str) -> None:
     """Check that the links and pictures of the description lead to this version in the repository."""
-    assert isinstance(text, str)
+    text = str(message_from_string(metadata).get_payload())
     targets = re.findall(r'\]\(([^)\s]+)\)|<img src="([^"]+)"', text)
     found = {target for pair in targets for target in pair if target and not target.startswith("#")}
     assert not (relative := {each for each in found if not each.startswith("https://")}), f"relative links: {relative}"

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from importlib.metadata import metadata, requires
+from importlib.metadata import distribution, requires
 from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
@@ -68,7 +68,7 @@ def test_the_bundle_is_a_server_of_calculator_and_files(tmp_path: Path, monkeypa
 
 
 def test_links_and_pictures_of_the_description_on_pypi_lead_to_the_repository() -> None:
-    release.check_description(metadata("mcp-toolbridge").get_payload())
+    release.check_description(distribution("mcp-toolbridge").read_text("METADATA") or "")
 
 
 @pytest.mark.slow

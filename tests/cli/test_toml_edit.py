@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 
 import pytest
 
 from bridge.cli.install.toml_text import member_of, with_member
-from bridge.errors import ConfigError
+from bridge.errors import ConfigError, MissingExtraError
 
 ENTRY = {"command": "x", "args": ["a"]}
 NEW = '[mcp_servers.new]\ncommand = "x"\nargs = ["a"]\n'
@@ -63,3 +64,9 @@ def test_servers_in_other_forms_are_kept_too(text: str) -> None:
 def test_a_text_that_is_not_understood_is_refused(text: str, kind: type[Exception], reason: str) -> None:
     with pytest.raises(kind, match=reason):
         edited(text)
+
+
+def test_without_its_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tomlkit", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'mcp-toolbridge\[clients\]'"):
+        edited("")

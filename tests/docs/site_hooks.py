@@ -88,6 +88,13 @@ def on_nav(nav: Navigation, **_: Any) -> Navigation:
     return nav
 
 
+def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
+    """Write the home as a folder into the map: with it, the switcher finds a page in another version."""
+    if template_name != "sitemap.xml":
+        return output_content
+    return output_content.replace(f"<loc>{config.site_url}index.html</loc>", f"<loc>{config.site_url}</loc>")
+
+
 def on_post_build(config: MkDocsConfig) -> None:
     """Write ``llms.txt``, ``llms-full.txt``, all guides as Markdown (llmstxt.org), and the index as a script."""
     site = Path(config.site_dir)

@@ -36,7 +36,8 @@ def with_member(text: str, section: str, name: str, value: Mapping[str, Any], so
     elif isinstance(servers, tomlkit.items.InlineTable):
         servers[name] = value
     else:
-        table = tomlkit.item(value)
+        table = tomlkit.table()
+        table.update(value)
         table.add(tomlkit.nl())
         servers[name] = table
     edited = tomlkit.dumps(document).rstrip("\n") + "\n"

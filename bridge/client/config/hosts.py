@@ -4,6 +4,7 @@ Codex       ``config.toml``: ``[mcp_servers.NAME]``
 Goose       ``config.yaml``: ``extensions``
 Continue    ``config.yaml``: ``mcpServers``, a list of entries with names
 Zed         ``settings.json``: ``context_servers``
+others      ``settings.json`` and so on: ``mcpServers``, among other settings
 
 Keys that only the host needs are dropped, and so are servers that only the host can start.
 """
@@ -15,12 +16,14 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from bridge.client.config.document import parse_jsonc
+from bridge.client.config.document import JsonObject, parse_jsonc
 from bridge.errors import ConfigError, ConfigProblem, DefinitionError
 from bridge.yaml_reader import read_yaml
 
 Entry = dict[str, Any]
 
+_SETTINGS_FILES = frozenset({"settings.json", "claude_desktop_config.json", ".claude.json"})
+"""Files of programs with settings beside the servers."""
 _CODEX = {
     "http_headers": "headers",
     "startup_timeout_sec": "connectTimeoutSeconds",
@@ -51,7 +54,7 @@ def read_document(text: str, source: str) -> Any:
             return _of_host(document, "extensions", _goose) or _of_list(document) or document
         case _:
             document = parse_jsonc(text, source)
-            return _of_host(document, "context_servers", _zed) or document
+            return _of_host(document, "context_servers", _zed) or _of_settings(document, source) or document
 
 
 def _toml(text: str, source: str) -> Any:
@@ -83,6 +86,17 @@ def _of_list(document: Any) -> Entry | None:
     if not isinstance(servers, list) or not all(isinstance(each, Mapping) and "name" in each for each in servers):
         return None
     return {"mcpServers": {str(each["name"]): _without(each, {"name"}) for each in servers}}
+
+
+def _of_settings(document: Any, source: str) -> JsonObject | None:
+    """Return the servers among the settings of a program; None for another file."""
+    if PurePath(source).name not in _SETTINGS_FILES or not isinstance(document, JsonObject):
+        return None
+    if "mcpServers" not in document:
+        return None
+    servers = JsonObject(mcpServers=document["mcpServers"])
+    servers.repeated = document.repeated
+    return servers
 
 
 def _codex(entry: Mapping[str, Any]) -> Entry:
