@@ -136,7 +136,7 @@ class Calls:
         return None if self._max_result_bytes is None else self._max_result_bytes(name)
 
     def write_produced(self, name: str, wire: Json, write: Callable[[Json], _Written]) -> _Written:
-        """Write the result of `produce`, given as JSON.
+        """Write the result of `produce`, given as JSON, and count its bytes.
 
         Raises:
             ProtocolError: It is over the limit of the results of this name, or cannot be sent.
@@ -153,7 +153,7 @@ class Calls:
             if (length := excess_bytes(max_bytes, plain, written)) is not None:
                 message = f"the result of {name!r} has {length} bytes, and may have {max_bytes}: ask for less"
                 raise ProtocolError(INTERNAL_ERROR, message)
-        return written
+        return self.counted(written)
 
     async def call(
         self,
@@ -204,7 +204,8 @@ class Calls:
                 result = await self.kept.fitted(tool, result, context)
             if self._max_result_bytes is None:
                 return write_result(name, result, write, None, modern=modern)
-            return self._counted(write_result(name, result, write, self._max_result_bytes(name), modern=modern))
+            written = write_result(name, result, write, self._max_result_bytes(name), modern=modern)
+            return written if is_kept_whole else self.counted(written)  # no client gets the results of a script's calls
         except BaseException as error:  # noqa: BLE001 - answered without its text
             if isinstance(error, anyio.get_cancelled_exc_class()):
                 context.cancel()
@@ -212,8 +213,8 @@ class Calls:
                 raise ProtocolError(INVALID_PARAMS, str(error)) from None
             raise reported(name, error, self.running) from None
 
-    def _counted(self, written: _Written) -> _Written:
-        """Count the bytes of a result if callers or teams have a limit of them, and return it."""
+    def counted(self, written: _Written) -> _Written:
+        """Count the bytes of a result of the running request, if callers or teams have a limit; return the result."""
         if self._counts_bytes and self.accounts is not None:
             from bridge.server.limits.accounts import count_result  # noqa: PLC0415 - only with limits
 

@@ -61,7 +61,7 @@ class Complete(Method):
         else:
             completion = await complete(exchange.found, context)
         wire = completion_to_wire(completion)
-        return exchange.write(wire | {"resultType": "complete"} if exchange.modern else wire)
+        return self._core.counted(exchange.write(wire | {"resultType": "complete"} if exchange.modern else wire))
 
     async def _complete(self, access: Access, request: CompleteRequest, context: InvocationContext) -> Completion:
         features: ServedPrompts | ServedResources | None

@@ -98,7 +98,9 @@ class ResourcesRead(FunctionMethod):
     def _contents(self, exchange: ServedExchange) -> ResponseContents:
         """Return the stream of another server's resource, which is sent while it is received."""
         name = exchange.found.resource.name
-        return ResponseContents(name, result_beginning(exchange.id), self._core.max_result_bytes(name))
+        return ResponseContents(
+            name, result_beginning(exchange.id), self._core.max_result_bytes(name), self._core.counted
+        )
 
     @property
     def _policy(self) -> ExecutionPolicy:
