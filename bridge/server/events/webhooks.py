@@ -26,7 +26,7 @@ from bridge.server.events.callbacks import CallbackError, Callbacks, host_of
 from bridge.server.events.delivery import Delivery
 from bridge.server.events.store import EventStoreError
 from bridge.server.events.subscription import STATE_SUFFIX, DeliveryState, Subscription, subscription_id, time_text
-from bridge.server.limits.turns import Turns
+from bridge.server.limits.shares import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
