@@ -115,7 +115,21 @@ class Calls:
     async def produce(
         self, tool: Tool, request: ToolExecutionRequest, context: InvocationContext, *, is_known: bool = True
     ) -> ToolExecutionResult:
-        """Run what reads a resource or renders a prompt; see `bridge.server.lists.feature.Running`."""
+        """Run what reads, renders or completes, within the limits of calls.
+
+        Args:
+            tool: Runs it.
+            request: Its arguments.
+            context: Context of the request.
+            is_known: False for a name that does not exist, which limits must not store.
+
+        Raises:
+            ArgumentsError: The arguments are invalid.
+            ResourceNotFoundError: The function says so.
+            ToolError: The function failed with a message for the client.
+            ToolTimeoutError: It took too long.
+            ProtocolError: It failed otherwise, which has been logged.
+        """
         self.running.check_open(request.name)
         run = self._execute if is_known else execute
         try:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from bridge.protocol.session import Session
     from bridge.server.core import ServerCore
-    from bridge.server.direct_calls import DirectCall
     from bridge.server.exchange import Origin
+    from bridge.server.forwarded import ForwardedCall
     from bridge.server.lists.search import SearchedTools
     from bridge.server.methods.method import Era, Method
     from bridge.tools.session import SessionState
@@ -274,7 +274,7 @@ class Responder:
         except InputRequired as asked:
             return self._answer(exchange, self._error(exchange, asked))[0]
 
-    def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> DirectCall | None:
+    def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> ForwardedCall | None:
         """Send a call of another server's tool; ``receive`` gets the answer, or None if `run` has to continue it."""
 
         def received(result: bytes | None) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.access import Access
     from bridge.server.core import ServerCore
-    from bridge.server.direct_calls import DirectCall
     from bridge.server.exchange import ServedExchange
+    from bridge.server.forwarded import ForwardedCall
     from bridge.server.lists.lists import Lists
     from bridge.server.lists.tools import ListedTool, ToolList
     from bridge.tools.caller import Caller
@@ -101,8 +101,8 @@ class ToolsCall(FunctionMethod):
                 listed, exchange.older = other, other.tool
         return listed
 
-    def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> DirectCall | None:
-        """Send the call to its server in this turn; see `bridge.server.direct_calls`."""
+    def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> ForwardedCall | None:
+        """Send the call to its server in this turn; see `bridge.server.forwarded`."""
         listed, meta, core = exchange.direct, exchange.meta, self._core
         if (
             listed is None
