@@ -1,11 +1,14 @@
 """Discovery of servers by their cards, and by the catalogue of a domain (SEP-2127).
 
-A card is what its host says: it only tells where to connect. The protocol's own handshake decides about all else.
+A card is what its host says: it only tells where to connect, so that it starts no program, and asks for no variable of
+the environment but its own. The protocol's own handshake decides about all else.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -22,11 +25,14 @@ if TYPE_CHECKING:
 
 FETCH_SECONDS = 10.0
 """Maximum seconds for one document."""
+DISCOVERY_SECONDS = 30.0
+"""Maximum seconds for a catalogue and its cards together."""
 MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
 """Maximum length of a card, a catalogue, or a page of a registry."""
 MAX_CARDS = 50
 """Maximum cards of a catalogue that are read."""
 _OK, _NOT_FOUND = 200, 404
+_logger = logging.getLogger("bridge.client")
 
 
 def discovered_servers(url: str) -> dict[str, Json]:
@@ -36,31 +42,51 @@ def discovered_servers(url: str) -> dict[str, Json]:
         url: URL of a domain, whose catalogue is read, of a catalogue, or of a card.
 
     Raises:
-        WireError: A document is malformed or too long.
+        WireError: A document is malformed or too long. Of several cards of a catalogue, this is logged.
     """
     path = urlsplit(url).path.rstrip("/")
+    ends_at = monotonic() + DISCOVERY_SECONDS
     with httpx2.Client(
         timeout=FETCH_SECONDS, verify=default_ssl_context(), follow_redirects=True, max_redirects=3
     ) as client:
         if path.endswith(CARD_SUFFIX):
             card = fetched(client, url, CARD_TYPE)
-            return {} if card is None else dict([entry_of(card)])
+            return {} if card is None else dict([_entry_of(card, url)])
         catalog_url = url if path == CATALOG_PATH else urljoin(url, CATALOG_PATH)
         catalog = fetched(client, catalog_url, CATALOG_TYPE)
         if catalog is None or not isinstance(catalog.get("entries"), list):
             return {}
         found: dict[str, Json] = {}
-        of_cards = (each for each in catalog["entries"] if isinstance(each, dict) and each.get("type") == CARD_TYPE)
-        for number, listed in enumerate(of_cards):
-            if number == MAX_CARDS:
-                break
-            card = listed.get("data")
-            if card is None and isinstance(link := listed.get("url"), str):
-                card = fetched(client, urljoin(catalog_url, link), CARD_TYPE)
-            if card is not None:
-                name, entry = entry_of(card)
-                found[name if name not in found else f"{name}-{number}"] = entry
+        problems: list[WireError] = []
+        of_cards = [each for each in catalog["entries"] if isinstance(each, dict) and each.get("type") == CARD_TYPE]
+        for number, listed in enumerate(of_cards[:MAX_CARDS]):
+            if monotonic() > ends_at:
+                raise WireError(f"the cards of {clip(catalog_url)!r} take longer than {DISCOVERY_SECONDS:g} seconds")
+            try:
+                card = listed.get("data")
+                if card is None and isinstance(link := listed.get("url"), str):
+                    card = fetched(client, urljoin(catalog_url, link), CARD_TYPE)
+                if card is not None:
+                    name, entry = _entry_of(card, url)
+                    found[name if name not in found else f"{name}-{number}"] = entry
+            except WireError as error:
+                _logger.warning("left out a server of %r: %s", clip(catalog_url), error)
+                problems.append(error)
+        if problems and not found:
+            raise problems[0]
         return found
+
+
+def _entry_of(card: Json, url: str) -> tuple[str, Json]:
+    """Return the server of a card as an entry; one that was asked for over https names no server without it.
+
+    Raises:
+        WireError: The card is malformed, or has no such server.
+    """
+    name, entry = entry_of(card, is_card=True)
+    if urlsplit(url).scheme == "https" and entry["url"].startswith("http:"):
+        raise WireError(f"the card of {name!r} is on https, and its server is not: {clip(entry['url'])!r}")
+    return name, entry
 
 
 def fetched(client: httpx2.Client, url: str, accepted: str, *, is_required: bool = False) -> Json | None:
@@ -102,12 +128,16 @@ def fetched(client: httpx2.Client, url: str, accepted: str, *, is_required: bool
 
 def _read(client: httpx2.Client, url: str, accepted: str) -> tuple[bytes, str] | int:
     """Return a document and its media type, or the status of a response without one."""
-    content = b""
+    content, ends_at = bytearray(), monotonic() + FETCH_SECONDS
     with client.stream("GET", url, headers={"accept": f"{accepted}, application/json"}) as response:
+        if urlsplit(url).scheme == "https" and response.url.scheme != "https":
+            raise WireError(f"{clip(url)!r} redirects to an address without https")
         if response.status_code != _OK:
             return int(response.status_code)
         for part in response.iter_bytes():
             content += part
+            if monotonic() > ends_at:
+                raise WireError(f"the document at {clip(url)!r} takes longer than {FETCH_SECONDS:g} seconds")
             if len(content) > MAX_DOCUMENT_BYTES:
                 raise WireError(f"the document at {clip(url)!r} is longer than {MAX_DOCUMENT_BYTES:,} bytes")
-        return content, str(response.headers.get("content-type", ""))
+        return bytes(content), str(response.headers.get("content-type", ""))

@@ -223,7 +223,8 @@ class PushedStream:
             error = params.get("error")
             code, text = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
             text = text if isinstance(text, str) else "the subscription has ended"
-            raise ServerRefusedError(self._failure(text), code if isinstance(code, int) else 0, text)
+            data = error.get("data") if isinstance(error, dict) else None
+            raise ServerRefusedError(self._failure(text), code if isinstance(code, int) else 0, text, data)
         self._silence.deadline = anyio.current_time() + SILENT_SECONDS
 
     def _failure(self, reason: str) -> ServerFailure:

@@ -5,24 +5,26 @@ The data of an event is untrusted: it is what another system has written.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Self
 
+from bridge.client.connection.list_methods import EVENTS, Listed
 from bridge.client.event_stream import PolledStream, PushedStream
-from bridge.errors import DefinitionError, ServerError, WireError
+from bridge.client.listed_items import all_entries, logged_unless_only, made_items, require_server
+from bridge.errors import DefinitionError
 from bridge.events.occurrence import EventRequest
 from bridge.events.source import Events
 from bridge.text import nearest
 from bridge.tools.context import InvocationContext
 from bridge.wire.events import batch_from_wire, event_type_from_wire, request_to_wire
-from bridge.wire.extension import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from bridge.client.config.servers import ServerConfig
+    from bridge.client.resources import RemoteServers
     from bridge.client.tool_catalog import RemoteName
     from bridge.client.upstream import Upstream
     from bridge.events.event_type import Delivery, EventType
@@ -33,18 +35,6 @@ if TYPE_CHECKING:
 
 MAX_TYPES = 1_000
 """Maximum types of a server, over all pages."""
-MAX_PAGES = 100
-"""Maximum pages of a list of types."""
-_logger = logging.getLogger("bridge.client")
-
-
-class EventServers(Protocol):
-    """The servers of a provider."""
-
-    @property
-    def upstreams(self) -> Mapping[str, Upstream]:
-        """The servers by name."""
-        ...
 
 
 class RemoteEvents(Events):
@@ -53,7 +43,7 @@ class RemoteEvents(Events):
     They are named like tools: with several servers, the name begins with its server's.
     """
 
-    def __init__(self, servers: EventServers, names: Naming) -> None:
+    def __init__(self, servers: RemoteServers, names: Naming) -> None:
         self._servers = servers
         self._names = names
         self.local_types: Events | None = None
@@ -79,18 +69,12 @@ class RemoteEvents(Events):
             DefinitionError: There is no such server.
             ServerError: The server cannot be reached, or its types cannot be listed; of several, this is logged.
         """
-        upstreams = self._servers.upstreams
-        if server is not None and server not in upstreams:
-            raise DefinitionError(f"there is no server {server!r}; servers: {', '.join(upstreams) or 'none'}")
+        upstreams = require_server(self._servers.upstreams, server)
         listed: dict[str, dict[str, EventType]] = {}
         for each in filter(announces_events, upstreams.values()):
-            try:
+            with logged_unless_only(each.name, upstreams, server, "events"):
                 found = await self._listed(each, context or InvocationContext())
                 listed[each.name] = {type_.name: type_ for type_ in found}
-            except ServerError as error:
-                if len(upstreams) == 1 or server == each.name:
-                    raise
-                _logger.warning("the events of the server %r cannot be listed: %s", each.name, error)
         taken = () if self.local_types is None else (each.name for each in self.local_types.local())
         named = self._names({name: (each.config, listed.get(name, ())) for name, each in upstreams.items()}, taken)
         return tuple(
@@ -100,19 +84,10 @@ class RemoteEvents(Events):
         )
 
     async def _listed(self, server: Upstream, context: InvocationContext) -> Iterable[EventType]:
-        found: list[EventType] = []
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            page = await server.request("events/list", {} if cursor is None else {"cursor": cursor}, context)
-            for wire in page["events"]:
-                try:
-                    found.append(event_type_from_wire(wire, server.name))
-                except (WireError, DefinitionError) as error:
-                    _logger.warning("server %r: left out an event: %s", server.name, error)
-            if (following := page.get("nextCursor")) is None or following == cursor or len(found) > MAX_TYPES:
-                break
-            cursor = following
-        return found[:MAX_TYPES]
+        entries = await all_entries(server, EVENTS, context, max_entries=MAX_TYPES)
+        make = partial(event_type_from_wire, server=server.name)
+        types, _ = await made_items(server.name, make, attrgetter("name"), (EVENTS, Listed(entries)))
+        return types
 
     def subscribe(
         self,
@@ -280,4 +255,4 @@ def announces_events(server: Upstream) -> bool:
     info = server.connection.server_info
     if info is None:
         return False
-    return EVENTS.id in (info.capabilities.get("extensions") or {}) or "events" in info.capabilities
+    return EVENTS.extension in (info.capabilities.get("extensions") or {}) or "events" in info.capabilities

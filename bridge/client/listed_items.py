@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import anyio.lowlevel
 
-from bridge.client import remote_feature
 from bridge.client.callers import CallerListing
 from bridge.client.connection.list_methods import PROMPTS, RESOURCES, TEMPLATES, TOOLS
-from bridge.client.connection.running_call import NO_OPTIONS
-from bridge.client.remote_feature import remote_prompt, remote_resource
-from bridge.client.remote_tool import RemoteServer, remote_tool
+from bridge.client.remote_feature import RemoteServer, remote_prompt, remote_resource
+from bridge.client.remote_tool import ToolServer, remote_tool
 from bridge.client.selection import ResourceSelection
-from bridge.errors import DefinitionError, WireError
+from bridge.errors import DefinitionError, ServerError, WireError
 from bridge.resources.box import ResourceBox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from bridge.client.config.servers import ServerConfig
     from bridge.client.connection.list_methods import Listed, ListMethod
-    from bridge.client.connection.running_call import CallOptions
     from bridge.client.uris import UriNames
     from bridge.prompts.prompt import Prompt
     from bridge.resources.resource import Resource, ResourceTemplate
@@ -36,21 +34,12 @@ T = TypeVar("T")
 
 _ITEMS_AT_ONCE = 50
 """Items that are created before control returns to the event loop."""
+_MAX_PAGES = 1_000
 _logger = logging.getLogger("bridge.client")
 
 
-class ListingServer(RemoteServer, remote_feature.RemoteServer, Protocol):
+class ListingServer(ToolServer, RemoteServer, Protocol):
     """Server of all listed items."""
-
-    async def request(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        context: InvocationContext,
-        options: CallOptions = NO_OPTIONS,
-    ) -> Json:
-        """Send a request; see `bridge.client.connection.connection.Connection.request`."""
-        ...
 
 
 class ListedItems:
@@ -145,3 +134,44 @@ async def made_items(
     for reason in skipped:
         _logger.warning("server %r: left out: %s", server, reason)
     return list(items.values()), (*refused, *skipped)
+
+
+async def all_entries(
+    server: RemoteServer, method: ListMethod, context: InvocationContext, *, max_entries: int
+) -> list[Json]:
+    """List the entries of an extension, over all pages up to a maximum, for the caller of a request.
+
+    Raises:
+        ServerError: The server cannot be reached, or they cannot be listed.
+    """
+    entries: list[Json] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await server.request(method.method, {} if cursor is None else {"cursor": cursor}, context=context)
+        entries += page[method.member]
+        if (following := page.get("nextCursor")) is None or following == cursor or len(entries) > max_entries:
+            break
+        cursor = following
+    return entries[:max_entries]
+
+
+def require_server(upstreams: Mapping[str, T], name: str | None) -> Mapping[str, T]:
+    """Return servers, after a check that one of them has a name, if one is given.
+
+    Raises:
+        DefinitionError: None has it.
+    """
+    if name is not None and name not in upstreams:
+        raise DefinitionError(f"there is no server {name!r}; servers: {', '.join(upstreams) or 'none'}")
+    return upstreams
+
+
+@contextmanager
+def logged_unless_only(name: str, upstreams: Mapping[str, object], wanted: str | None, what: str) -> Iterator[None]:
+    """Context in which one of several servers is listed, whose error is logged unless that server alone is wanted."""
+    try:
+        yield
+    except ServerError as error:
+        if len(upstreams) == 1 or wanted == name:
+            raise
+        _logger.warning("the %s of the server %r cannot be listed: %s", what, name, error)

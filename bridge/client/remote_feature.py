@@ -55,6 +55,7 @@ class RemoteServer(Protocol):
         self,
         method: str,
         params: Mapping[str, Any],
+        *,
         context: InvocationContext,
         options: CallOptions = NO_OPTIONS,
     ) -> Json:
@@ -142,7 +143,7 @@ class RemoteReader:
                 self.selection.require(arguments["uri"])
             else:
                 await self.server.require_usable("resources", arguments["uri"])
-            return await self.server.request("resources/read", arguments, context, options)
+            return await self.server.request("resources/read", arguments, context=context, options=options)
         except (ResourceNotFoundError, ServerRefusedError) as error:
             if isinstance(error, ServerRefusedError) and not _is_not_found(error):
                 raise
@@ -202,7 +203,7 @@ class RemoteRenderer:
         params: Json = {"name": self.prompt}
         if arguments:
             params["arguments"] = dict(arguments)
-        return await self.server.request("prompts/get", params, context, options)
+        return await self.server.request("prompts/get", params, context=context, options=options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,7 @@ class RemoteCompletions:
         if arguments:
             params["context"] = {"arguments": dict(arguments)}
         try:
-            return completion_from_wire(await self.server.request("completion/complete", params, context))
+            return completion_from_wire(await self.server.request("completion/complete", params, context=context))
         except ServerRefusedError as error:
             if error.code == _METHOD_NOT_FOUND:
                 return NO_COMPLETION

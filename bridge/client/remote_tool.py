@@ -34,7 +34,7 @@ REPEATABLE = CallOptions(repeatable=True)
 _logger = logging.getLogger("bridge.client")
 
 
-class RemoteServer(Protocol):
+class ToolServer(Protocol):
     """Server that runs a remote tool."""
 
     @property
@@ -52,7 +52,9 @@ class RemoteServer(Protocol):
         """Wait for the end of a task; see `bridge.client.connection.connection.Connection.task_result`."""
         ...
 
-    async def request(self, method: str, params: Mapping[str, Any], *, context: InvocationContext) -> Json:
+    async def request(
+        self, method: str, params: Mapping[str, Any], *, context: InvocationContext, options: CallOptions = NO_OPTIONS
+    ) -> Json:
         """Send another request; see `bridge.client.connection.connection.Connection.request`."""
         ...
 
@@ -61,7 +63,7 @@ class RemoteServer(Protocol):
 class RemoteExecutor:
     """Runs a tool on its server (LangChain4j's McpToolExecutor)."""
 
-    server: RemoteServer
+    server: ToolServer
     """The server that runs the tool."""
     tool: str
     """The tool's name on the server."""
@@ -144,7 +146,7 @@ class RemoteExecutor:
 
 def remote_tool(
     wire: Mapping[str, Any],
-    server: RemoteServer,
+    server: ToolServer,
     *,
     trusted: bool = False,
     validates_results: bool = True,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from bridge.client.connection.list_methods import SKILLS, Listed
-from bridge.client.listed_items import made_items
+from bridge.client.listed_items import all_entries, logged_unless_only, made_items, require_server
 from bridge.client.selection import not_as_pinned
-from bridge.errors import DefinitionError, ServerError, ServerRefusedError, WireError
+from bridge.errors import DefinitionError, ServerRefusedError, WireError
 from bridge.protocol.versions import INVALID_PARAMS, METHOD_NOT_FOUND
 from bridge.skills.source import Skills, only_file
 from bridge.tools.context import InvocationContext
@@ -22,26 +22,15 @@ from bridge.wire.skills import skill_from_wire
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from bridge.client.resources import RemoteServers
     from bridge.client.upstream import Upstream
     from bridge.client.uris import UriNames
     from bridge.skills.skill import Skill
     from bridge.tools.content import File
-    from bridge.types import Json
 
 MAX_SKILLS = 10_000
 """Maximum skills of a server, over all pages."""
-MAX_PAGES = 1_000
-"""Maximum pages of a list of skills."""
 _logger = logging.getLogger("bridge.client")
-
-
-class SkillServers(Protocol):
-    """The servers of a provider."""
-
-    @property
-    def upstreams(self) -> Mapping[str, Upstream]:
-        """The servers by name."""
-        ...
 
 
 class RemoteSkills(Skills):
@@ -51,7 +40,7 @@ class RemoteSkills(Skills):
     server's name in the configuration.
     """
 
-    def __init__(self, servers: SkillServers, uris: UriNames) -> None:
+    def __init__(self, servers: RemoteServers, uris: UriNames) -> None:
         self._servers = servers
         self._uris = uris
 
@@ -73,17 +62,11 @@ class RemoteSkills(Skills):
             DefinitionError: There is no such server.
             ServerError: The server cannot be reached, or its skills cannot be listed; of several, this is logged.
         """
-        upstreams = self._servers.upstreams
-        if server is not None and server not in upstreams:
-            raise DefinitionError(f"there is no server {server!r}; servers: {', '.join(upstreams) or 'none'}")
+        upstreams = require_server(self._servers.upstreams, server)
         found: list[Skill] = []
         for each in [upstreams[server]] if server is not None else filter(_announces, upstreams.values()):
-            try:
+            with logged_unless_only(each.name, upstreams, server, "skills"):
                 found += await self._listed(each, context or InvocationContext())
-            except ServerError as error:
-                if len(upstreams) == 1 or server is not None:
-                    raise
-                _logger.warning("the skills of the server %r cannot be listed: %s", each.name, error)
         return tuple(found)
 
     async def get(self, uri: str, context: InvocationContext | None = None) -> Skill | None:
@@ -117,16 +100,9 @@ class RemoteSkills(Skills):
             return None
 
     async def _listed(self, server: Upstream, context: InvocationContext) -> Iterable[Skill]:
-        entries: list[Json] = []
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            params = {} if cursor is None else {"cursor": cursor}
-            page = await server.request(SKILLS.method, params, context)
-            entries += [each for each in page["skills"] if server.config.admits_resource(each["uri"])]
-            if (following := page.get("nextCursor")) is None or following == cursor or len(entries) > MAX_SKILLS:
-                break
-            cursor = following
-        listed, pins = Listed(entries[:MAX_SKILLS]), server.config.pins
+        entries = await all_entries(server, SKILLS, context, max_entries=MAX_SKILLS)
+        admitted = [each for each in entries if server.config.admits_resource(each["uri"])]
+        listed, pins = Listed(admitted), server.config.pins
         if pins is not None:
             listed = pins.admitted(server.name, SKILLS, listed)
         skills, _ = await made_items(server.name, partial(self._local, server), lambda each: each.uri, (SKILLS, listed))

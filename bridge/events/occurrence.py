@@ -67,6 +67,8 @@ class EventBatch:
     """The events, in their order."""
     cursor: str | None = None
     """Position after them; None if events of this type cannot be replayed."""
+    start: str | None = None
+    """Position before the first of them, where events before it were skipped; None if it is not known."""
     truncated: bool = False
     """True if events before them were skipped."""
     has_more: bool = False

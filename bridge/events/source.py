@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bridge.errors import NameClashError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from bridge.events.event_type import EventType
     from bridge.tools.context import InvocationContext
@@ -35,6 +35,25 @@ class Events:
             ServerError: They cannot be listed.
         """
         return self.local()
+
+    def changed(self, change: Callable[[EventType], EventType | None]) -> Events:
+        """Return these types, changed or selected, also later.
+
+        Args:
+            change: Returns the type to offer for one; None to leave it out.
+        """
+        return ChangedEvents(self, change)
+
+    def beside(self, others: Sequence[Events]) -> Events:
+        """Return these types and those of other sources.
+
+        Raises:
+            NameClashError: Two types of this process have the same name.
+        """
+        if not others:
+            return self
+        require_distinct(each for source in (self, *others) for each in source.local())
+        return CombinedEvents((self, *others))
 
 
 class LocalEvents(Events):
@@ -75,12 +94,7 @@ class CombinedEvents(Events):
 
 
 class ChangedEvents(Events):
-    """The types of another source, changed or selected, also later.
-
-    Args:
-        source: The other source.
-        change: Returns the type to offer for one; None to leave it out.
-    """
+    """The types of another source, changed or selected; made by `Events.changed`."""
 
     def __init__(self, source: Events, change: Callable[[EventType], EventType | None]) -> None:
         self._source = source

@@ -13,9 +13,10 @@ from bridge.hosting import serve
 from bridge.hosting import sockets as sockets_module
 from bridge.hosting.process import print_message
 from bridge.server.auth.bearer import BearerAuthGuard
-from bridge.server.auth.credentials import KEYS, CredentialCache
+from bridge.server.auth.credentials import CredentialCache
 from bridge.server.auth.failures import Challenge, send_challenge
 from bridge.server.auth.identity import access_of_request, caller_of_request
+from bridge.server.auth.keys import KEYS
 from bridge.server.http.guards import GuardMiddleware
 from bridge.server.http.host_origin import HostOriginGuard
 from bridge.server.http.probes import METRICS_PATH, STATUS_PATH, PageRouter, StatusPage, check_paths, probe_pages

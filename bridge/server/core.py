@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.caller_features import CallerView
     from bridge.server.card import ServerCard
+    from bridge.server.forwarded import ForwardedTasks
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
     from bridge.server.session_states import SessionStates
-    from bridge.server.tasks.forwarded import ForwardedTasks
     from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.server.tasks.tasks import Tasks
     from bridge.tools.box import Box
@@ -166,11 +166,9 @@ class ServerCore(Calls, EventPublisher):
         self.tools = features.tools
         self.views = ToolViews(served.tools, page_size, self.kept, self.options["tool_search"], self._left_tools)
         self.catalog = self.views.whole.listed
-        self.resources = (
-            None if served.resources is None else ServedResources(served.resources, self, page_size, self.kept)
-        )
+        self.resources = None if served.resources is None else ServedResources(served.resources, page_size, self.kept)
         """The resources; None if the server has none."""
-        self.prompts = None if features.prompts is None else ServedPrompts(features.prompts, self, page_size)
+        self.prompts = None if features.prompts is None else ServedPrompts(features.prompts, page_size)
         """The prompts; None if the server has none."""
         self.lists = Lists(self.views, self.resources, self.prompts)
         """The lists of callers who see everything that all see."""
@@ -371,8 +369,8 @@ class ServerCore(Calls, EventPublisher):
             tools = view.tools if self.kept is None else self.kept.with_reader(view.tools)
             lists = self._lists_of[view] = Lists(
                 ToolViews(tools, page_size, self.kept, self.options["tool_search"], self._left_tools),
-                None if view.resources is None else ServedResources(view.resources, self, page_size, self.kept),
-                None if view.prompts is None else ServedPrompts(view.prompts, self, page_size),
+                None if view.resources is None else ServedResources(view.resources, page_size, self.kept),
+                None if view.prompts is None else ServedPrompts(view.prompts, page_size),
             )
         return lists
 

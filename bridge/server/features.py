@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
-from bridge.server.combination import combined, one_box
-from bridge.server.sources import all_events, all_skills, changed_events, changed_skills
+from bridge.server.composition.combination import combined, one_box
 from bridge.text import short_repr
 from bridge.tools.box import Box
 from bridge.tools.decoration import Published, Publisher, nothing_in
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.caller_features import CallerFeatures
     from bridge.server.composition.surrounded import Part
-    from bridge.server.forwarded import ForwardedRequests
+    from bridge.server.forwarded import ForwardedRequests, ForwardedTasks
     from bridge.server.http.pages import Pages
-    from bridge.server.tasks.forwarded import ForwardedTasks
     from bridge.skills.skill import Skill
     from bridge.skills.source import Skills
     from bridge.tools.lifespan import Lifespan
@@ -183,7 +181,7 @@ class Features(FeatureSource):
         from bridge.server.composition.mounted import Namespace  # noqa: PLC0415 - only for what is mounted
 
         offered = self.offered
-        resources, prompts = offered.resources, offered.prompts
+        resources, prompts, skills, events = offered.resources, offered.prompts, offered.skills, offered.events
         namespace = Namespace(prefix, resources)
         return replace(
             offered,
@@ -193,8 +191,8 @@ class Features(FeatureSource):
             else resources.transformed(namespace.changed, namespace.local, namespace.source),
             prompts=None if prompts is None else prompts.transformed(namespace.changed),
             parts=_changed_parts(offered.parts, namespace.changed),
-            skills=changed_skills(offered.skills, lambda skill: skill.at(namespace.local)),
-            events=changed_events(offered.events, lambda event: replace(event, name=f"{prefix}_{event.name}")),
+            skills=skills and skills.changed(lambda skill: skill.at(namespace.local)),
+            events=events and events.changed(lambda event: replace(event, name=f"{prefix}_{event.name}")),
         )
 
     def changed(
@@ -222,8 +220,8 @@ class Features(FeatureSource):
             resources=None if resources is None else resources.transformed(change),
             prompts=None if prompts is None else prompts.transformed(change),
             parts=_changed_parts(self.parts, change),
-            skills=changed_skills(self.skills, change_skill),
-            events=changed_events(self.events, change_event),
+            skills=self.skills and self.skills.changed(change_skill),
+            events=self.events and self.events.changed(change_event),
         )
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -335,13 +333,15 @@ def joined(features: Features, others: list[Features]) -> Features:
     tasks = [each.tasks for each in others if each.tasks is not None]
     if len(tasks) > 1:
         raise DefinitionError("two sources have tasks of other servers; give these servers to one gateway")
+    skills = [each.skills for each in others if each.skills is not None]
+    events = [each.events for each in others if each.events is not None]
     own = features.lifespans
     lifespans = (each for other in others for each in (*other.lifespans, *other.mounted_lifespans) if each not in own)
     return replace(
         features,
         tasks=tasks[0] if tasks else None,
-        skills=all_skills([each.skills for each in others if each.skills is not None]),
-        events=all_events([each.events for each in others if each.events is not None]),
+        skills=skills[0].beside(skills[1:]) if skills else None,
+        events=events[0].beside(events[1:]) if events else None,
         pages=next((each.pages for each in others if each.pages is not None), None),
         extensions=_AllExtensions(tuple(each.extensions for each in others)),
         forwarded=next((each.forwarded for each in others if each.forwarded is not None), None),

@@ -12,7 +12,7 @@ from bridge.tools.content import File
 from bridge.tools.context import InvocationContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from bridge.resources.box import ResourceBox
 
@@ -38,6 +38,18 @@ class Skills:
             ServerError: They cannot be listed.
         """
         raise NotImplementedError
+
+    def changed(self, change: Callable[[Skill], Skill | None]) -> Skills:
+        """Return these skills, changed or selected, also later; their files are served by the server of these.
+
+        Args:
+            change: Returns the skill to offer for one; None to leave it out.
+        """
+        return ChangedSkills(self, change)
+
+    def beside(self, others: Sequence[Skills]) -> Skills:
+        """Return these skills and those of other sources; of two with the same URI, the first."""
+        return CombinedSkills((self, *others)) if others else self
 
     async def get(self, uri: str, context: InvocationContext | None = None) -> Skill | None:
         """Return a skill by the URI of its ``SKILL.md``, also one that is not listed; None if there is none.
@@ -132,12 +144,7 @@ class CombinedSkills(Skills):
 
 
 class ChangedSkills(Skills):
-    """The skills of another source, changed or selected, also later. Their files are served by its server.
-
-    Args:
-        source: The other source.
-        change: Returns the skill to offer for one; None to leave it out.
-    """
+    """The skills of another source, changed or selected; made by `Skills.changed`."""
 
     def __init__(self, source: Skills, change: Callable[[Skill], Skill | None]) -> None:
         self._source = source

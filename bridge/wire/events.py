@@ -147,7 +147,7 @@ def batch_from_wire(wire: Mapping[str, Any], name: str, server: str | None = Non
     if not isinstance(events, list):
         raise WireError(f"'events' is a list: {short_repr(wire)}")
     seconds = wire.get("nextPollMs")
-    known = {"next_poll_seconds": seconds / _MILLISECONDS} if isinstance(seconds, int | float) else {}
+    known: Json = {"next_poll_seconds": seconds / _MILLISECONDS} if isinstance(seconds, int | float) else {}
     return EventBatch(
         events=tuple(event_from_wire(each, name, server) for each in events),
         cursor=cursor_in(wire),

@@ -86,5 +86,33 @@ def test_a_malformed_card_is_named(run: Run, host: str) -> None:
     assert "a reversed domain, a slash and a name" in refused.stderr
 
 
+def test_a_card_starts_no_program_and_gets_no_secret_of_the_environment(run: Run, host: str) -> None:
+    with serving(http_app(Server([ADD], name="good"))) as good:
+        package = {"registryType": "pypi", "identifier": "evil", "version": "1", "transport": {"type": "stdio"}}
+        of_any: dict[str, Any] = {
+            "type": "streamable-http",
+            "url": f"{host}/{{secret_key}}",
+            "headers": [{"name": "X", "value": "{k}"}],
+        }
+        of_any["headers"][0]["variables"] = {"k": {"isSecret": True}}
+        of_any["variables"] = {"secret_key": {"isRequired": True}}
+        kind = "application/mcp-server-card+json"
+        cards: list[dict[str, Any]] = [
+            {"name": "com.example/program", "packages": [package]},
+            {"name": "com.example/good", "remotes": [{"type": "streamable-http", "url": f"{good}/mcp"}]},
+        ]
+        DOCUMENTS["/.well-known/ai-catalog.json"] = {"entries": [{"type": kind, "data": each} for each in cards]}
+        listed = run("list", host)
+        assert listed.stdout.startswith("add")
+        assert "the card of 'com.example/program' has no URL of a server" in listed.stderr
+        DOCUMENTS["/server-card"] = cards[0]
+        assert "has no URL of a server" in run("list", f"{host}/server-card").stderr
+        DOCUMENTS["/server-card"] = {"name": "com.example/x", "remotes": [of_any]}
+        refused = run("list", f"{host}/server-card", env={"SECRET_KEY": "secret", "K": "secret"})
+        assert refused.returncode == 1
+        assert "BRIDGE_INPUT_X_SECRET_KEY" in refused.stderr
+        assert "BRIDGE_INPUT_X_K" in refused.stderr
+
+
 def test_a_server_is_served_without_a_card(run: Run) -> None:
     assert "--no-card" in run("serve", "--help").stdout

@@ -40,7 +40,7 @@ def provider_of(server: Server, era: Any = "2026-07-28") -> McpToolProvider:
 @pytest.mark.parametrize("delivery", ["push", "poll"])
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_a_refused_subscription_leaves_nothing_open(delivery: Any) -> None:
-    server = Server(number(), name="numbers", events=EventOptions(max_streams=1))
+    server = Server(number(), name="numbers", events=EventOptions(max_streams=1, poll_seconds=0.01))
     async with provider_of(server) as provider:
         for _ in range(2):
             with pytest.raises(ServerRefusedError, match="is not of type 'integer'"):
@@ -81,7 +81,7 @@ async def test_a_subscription_goes_on_after_a_lost_connection(delivery: Any) -> 
 
 @pytest.mark.parametrize("delivery", ["push", "poll"])
 async def test_dropped_events_are_counted_as_a_gap(delivery: Any) -> None:
-    server = Server(number(), name="numbers", events=EventOptions(max_events=2))
+    server = Server(number(), name="numbers", events=EventOptions(max_events=2, poll_seconds=0.01))
     async with provider_of(server) as provider:
         async with provider.events.subscribe("number", delivery=delivery) as events:
             cursor = events.cursor

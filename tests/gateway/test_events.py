@@ -56,6 +56,7 @@ def config(server: Server, era: Any = "2026-07-28") -> ServerConfig:
 
 @asynccontextmanager
 async def through(gateway: Gateway, **options: Any) -> AsyncIterator[McpToolProvider]:
+    options.setdefault("events", EventOptions(poll_seconds=0.01))
     server = Server(gateway.features, name="gateway", **options)
     async with McpToolProvider([ServerConfig(name="gateway", transport=MemoryTransport(server))]) as provider:
         yield provider

@@ -196,7 +196,7 @@ async def test_cancelling_who_waits_for_a_stream_hangs_up(provider: Provider, na
 
 async def test_cancelling_who_waits_for_a_reply_lets_them_go(provider: Provider, name: str, make: Make) -> None:
     provider.will_answer(Answer(headers={"content-type": "application/json"}, ending="stalled"))
-    model = impatient(name, make, timeout_seconds=5)
+    model = impatient(name, make, timeout_seconds=2)
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(model.chat, REQUEST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
 import anyio
@@ -19,7 +19,21 @@ AssertionSource: TypeAlias = Callable[[str, str], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthLogin:
+class _CheckedGrant:
+    """Base of the grant types of a configuration; their secrets are the texts that ``repr()`` leaves out."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not be displayed."""
+        values = [getattr(self, each.name) for each in fields(self) if not each.repr]
+        return tuple(value for value in values if isinstance(value, str) and value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthLogin(_CheckedGrant):
     """A user logs in with a browser, with ``bridge login`` (authorization code with PKCE).
 
     Without a client ID, a client is registered with the authorization server (by its metadata document if it has one,
@@ -41,17 +55,9 @@ class OAuthLogin:
     redirect_uri: str | None = None
     """Redirect URI, ``http`` on this machine. None for a free port."""
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Values that must not be displayed."""
-        return (self.client_secret,) if self.client_secret else ()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientCredentials:
+class ClientCredentials(_CheckedGrant):
     """The program's own credentials, without a user (client credentials; RFC 7523 with a key)."""
 
     client_id: str
@@ -69,17 +75,9 @@ class ClientCredentials:
     scopes: tuple[str, ...] = ()
     """Scopes to request; empty for those that the server asks for."""
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Values that must not be displayed."""
-        return tuple(secret for secret in (self.client_secret, self.private_key) if secret)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdentityAssertion:
+class IdentityAssertion(_CheckedGrant):
     """Assertion of an identity provider for a user or a workload (JWT bearer, RFC 7523 section 2.1).
 
     Used for Enterprise-Managed Authorization, with assertions of `bridge.client.auth.assertions.exchange_assertion`,
@@ -98,14 +96,6 @@ class IdentityAssertion:
     """Method by which the secret is sent."""
     scopes: tuple[str, ...] = ()
     """Scopes to request; empty for those that the server asks for."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Values that must not be displayed."""
-        return (self.client_secret,) if self.client_secret else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +126,7 @@ SubjectTokenType: TypeAlias = Literal["access_token", "id_token", "jwt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenExchange:
+class TokenExchange(_CheckedGrant):
     """The token of a gateway's caller is exchanged for one for the server (RFC 8693)."""
 
     token_url: str
@@ -159,14 +149,6 @@ class TokenExchange:
     """Scopes to request; empty for those of the authorization server's choice."""
     subject_token_type: SubjectTokenType = "access_token"  # noqa: S105 - a kind of token
     """Kind of the callers' tokens."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Values that must not be displayed."""
-        return tuple(secret for secret in (self.client_secret, self.private_key) if secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +183,7 @@ Grant: TypeAlias = OAuthLogin | ClientCredentials | IdentityAssertion | Exchange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssertionExchange:
+class AssertionExchange(_CheckedGrant):
     """The token of a gateway's caller is exchanged for an identity assertion, and that for a token for the server.
 
     MCP extension ``io.modelcontextprotocol/enterprise-managed-authorization``: an ID-JAG of the identity provider
@@ -227,31 +209,15 @@ class AssertionExchange:
     subject_token_type: SubjectTokenType = "access_token"  # noqa: S105 - a kind of token
     """Kind of the callers' tokens."""
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Values that must not be displayed."""
-        return tuple(secret for secret in (self.client_secret, self.idp_client_secret) if secret)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecretHeader:
+class SecretHeader(_CheckedGrant):
     """Each caller of a gateway gives a key or token of its own, which is sent in a header."""
 
     name: str = "Authorization"
     """Name of the header."""
     template: str = "Bearer {secret}"
     """Value of the header, in which ``{secret}`` is replaced."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Values that must not be displayed: none, since a secret is its caller's."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Servers as registries and cards describe them, as entries of ``mcp.json``.
 
 Formats: ``server.json`` of the MCP registry (2025-12-11), and MCP Server Cards (SEP-2127) with the same ``remotes``.
-What users have to give becomes ``${VAR}``. Packages are pinned to their exact version.
+What users have to give becomes ``${VAR}``. For a URL, whose host has chosen the names, a variable begins with
+``BRIDGE_INPUT_`` and the server's name, so that no description can ask for another secret of the environment. Packages
+are pinned to their exact version.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ _MAX_DESCRIPTION_CHARS = 100
 _SCHEMA = re.compile(r"https://static\.modelcontextprotocol\.io/schemas/[\w.-]+/server(?:-card)?\.schema\.json#?")
 _NAME = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
 _VARIABLE = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}")
-_NOT_OF_A_VARIABLE = re.compile(r"\W+")
+_NOT_OF_A_VARIABLE = re.compile(r"[^A-Za-z0-9_]+")
 _VERSION = re.compile(r"[0-9A-Za-z][\w.+!-]*")
+_PREFIX = "BRIDGE_INPUT_"
 _TRANSPORTS = {"streamable-http": "http", "sse": "sse"}
 
 
@@ -35,8 +38,12 @@ def is_server_json(document: Any) -> bool:
     return isinstance(schema, str) and _SCHEMA.fullmatch(schema) is not None
 
 
-def entry_of(document: Any) -> tuple[str, Json]:
+def entry_of(document: Any, *, is_card: bool = False) -> tuple[str, Json]:
     """Return the short name of a server, and its entry of ``mcp.json``: of a URL, or else of a package.
+
+    Args:
+        document: The ``server.json`` or card.
+        is_card: True for a card that was fetched, which only says where to connect: its packages are ignored.
 
     Raises:
         WireError: The document is malformed, or describes no server that can be reached or started.
@@ -45,16 +52,19 @@ def entry_of(document: Any) -> tuple[str, Json]:
     name = require_text(described.get("name"))
     if not _NAME.fullmatch(name):
         raise WireError(f"the name of a server is a reversed domain, a slash and a name, not {short_repr(name)}")
+    short_name = name.rpartition("/")[2]
     remotes = [require_object(each, "a remote") for each in _list(described, "remotes")]
     for kind in _TRANSPORTS:
         for remote in remotes:
             if remote.get("type") == kind:
-                return name.rpartition("/")[2], _of_remote(remote)
+                return short_name, _of_remote(remote, f"{_PREFIX}{short_name}_")
+    if is_card:
+        raise WireError(f"the card of {name!r} has no URL of a server: 'remotes' of a known type")
     packages = [require_object(each, "a package") for each in _list(described, "packages")]
     for package in packages:
         command = _COMMANDS.get(str(package.get("registryType")))
         if command is not None and _transport_of(package) == "stdio":
-            return name.rpartition("/")[2], _of_package(package, command)
+            return short_name, _of_package(package, command)
     kinds = ", ".join(sorted({str(each.get("registryType")) for each in packages})) or "none"
     raise WireError(
         f"{name!r} has neither a URL nor a package for {', '.join(_COMMANDS)} over stdio; its packages: {kinds}"
@@ -68,12 +78,12 @@ def _list(described: Mapping[str, Any], member: str) -> list[Any]:
     return found
 
 
-def _of_remote(remote: Json) -> Json:
-    url = _filled(require_text(remote.get("url")), remote.get("variables"))
+def _of_remote(remote: Json, prefix: str) -> Json:
+    url = _filled(require_text(remote.get("url")), remote.get("variables"), prefix)
     if not url.startswith(("https://", "http://", "${")):
         raise WireError(f"the URL of a remote begins with https://, not {short_repr(url)}")
     entry: Json = {"type": _TRANSPORTS[remote["type"]], "url": url}
-    headers = _given(_list(remote, "headers"))
+    headers = _given(_list(remote, "headers"), prefix)
     return entry | ({"headers": headers} if headers else {})
 
 
@@ -99,34 +109,40 @@ def _escaped(text: str) -> str:
     return text.replace("${", "$${")
 
 
-def _filled(text: str, variables: Any) -> str:
-    """Return a text whose ``{variables}`` are references to what users have to give."""
+def _filled(text: str, variables: Any, prefix: str = "") -> str:
+    """Return a text whose ``{variables}`` are references to what users have to give.
+
+    Args:
+        text: The text.
+        variables: Description of each variable by its name.
+        prefix: Beginning of the names of the environment variables.
+    """
     known = variables if isinstance(variables, dict) else {}
 
     def reference(found: re.Match[str]) -> str:
         variable = known.get(found[1])
-        return found[0] if not isinstance(variable, dict) else _value(found[1], variable) or ""
+        return found[0] if not isinstance(variable, dict) else _value(found[1], variable, prefix) or ""
 
     return _VARIABLE.sub(reference, _escaped(text))
 
 
-def _value(name: str, given: Mapping[str, Any]) -> str | None:
+def _value(name: str, given: Mapping[str, Any], prefix: str = "") -> str | None:
     """Return the value of an input: a fixed one, a reference, or None for one that may be left out."""
     if isinstance(value := given.get("value"), str):
-        return _filled(value, given.get("variables"))
-    variable = _NOT_OF_A_VARIABLE.sub("_", name).upper()
+        return _filled(value, given.get("variables"), prefix)
+    variable = _NOT_OF_A_VARIABLE.sub("_", prefix + name).upper()
     if isinstance(default := given.get("default"), str) and not given.get("isSecret"):
         return f"${{{variable}:-{default}}}" if not set(default) & set("{}") else _escaped(default)
     return f"${{{variable}}}" if given.get("isRequired") or given.get("isSecret") else None
 
 
-def _given(inputs: list[Any]) -> Json:
+def _given(inputs: list[Any], prefix: str = "") -> Json:
     """Return environment variables or headers by name."""
     found: Json = {}
     for each in inputs:
         given = require_object(each, "an input")
         name = require_text(given.get("name"))
-        if (value := _value(name, given)) is not None:
+        if (value := _value(name, given, prefix)) is not None:
             found[name] = value
     return found
 

@@ -11,7 +11,7 @@ from anyio import create_task_group
 from bridge.errors import DefinitionError
 from bridge.server.auth.access import EVERYTHING, Access, ToolScopes, scopes_of
 from bridge.server.auth.issuer import require_url
-from bridge.server.auth.keys import ApiKey, ApiKeys
+from bridge.server.auth.keys import KEYS, ApiKey, ApiKeys
 from bridge.server.auth.tokens import (
     IssuerUnavailableError,
     TokenExpiredError,
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 
     from mcp.server.auth.provider import AccessToken, TokenVerifier
+
+    from bridge.tools.caller import Caller
 
 _logger = logging.getLogger("bridge.server.auth")
 _MAX_TEAM_CHARS = 64
@@ -195,6 +197,27 @@ class Auth:
     def keys(self) -> tuple[ApiKey, ...]:
         """The API keys, without secrets."""
         return tuple(key for verifier in self._verifiers for key in getattr(verifier, "keys", ()))
+
+    def access_by_keys(self, caller: Caller) -> tuple[Access, ...] | None:
+        """Return the permissions that a caller's keys have now, each once; empty if all of them were removed.
+
+        None for a caller whose credential is no key, or a key that its verifier does not list.
+        """
+        is_listed = all(hasattr(each, "keys") or getattr(each, "issuer", None) for each in self._verifiers)
+        if caller.issuer != KEYS or not is_listed:
+            return None
+        own = (each for each in self.keys if each.name == caller.identity[1])
+        return tuple(
+            Access(
+                tools=key.tools,
+                tags=key.tags,
+                profiles=key.profiles,
+                scopes=self.tool_scopes.all if key.scopes is None else self.tool_scopes.all.intersection(key.scopes),
+                tool_scopes=self.tool_scopes,
+            )
+            for key in own
+            if key.scopes is None or self.required_scopes <= key.scopes
+        )
 
     @property
     def has_limits(self) -> bool:

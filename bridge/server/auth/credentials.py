@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.authentication import SimpleUser
 
 from bridge.server.auth.identity import caller_of
+from bridge.server.auth.keys import KEYS
 from bridge.server.auth.tokens import VerifiedToken, issuer_in, name_of
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ HEADER = b"authorization"
 QUERY_TOKEN = re.compile(rb"(?:^|[&;])(?:access_token|api_key)=")
 """A credential in a query string."""
 
-KEYS = "key"
-"""Issuer of the keys of this server."""
 _MAX_KNOWN = 1024
 
 
@@ -51,6 +50,7 @@ class RequestUser(SimpleUser):
         self.scopes = token.scopes
         self.monitored = monitored
         self.limits = limits
+        self.expires_at = token.expires_at
         issuer = KEYS if isinstance(token, VerifiedToken) and token.is_key else issuer_in(token) or ""
         self.caller = caller_of(token, name, issuer=issuer, subject=name_of(token, names_issuer=False), team=team)
         self.access = access

@@ -69,6 +69,7 @@ class AuthGuards:
         """Warns of names in the configuration that no tool, resource or prompt has."""
         for each in dict.fromkeys((server, *profiles.values())):
             self._auth.on_change(each.changes.notify_lists)
+            each.access_by_keys = self._auth.access_by_keys
 
         self.metadata_url = metadata_url = metadata_url_of(self._auth)
         """URL of the metadata; None without an issuer of tokens."""

@@ -33,6 +33,11 @@ class User(Protocol):
         ...
 
     @property
+    def expires_at(self) -> float | None:
+        """Time at which its credential expires, in seconds since 1970; None for never."""
+        ...
+
+    @property
     def monitored(self) -> MonitoredCredential | None:
         """Its credential, if that is verified again while streams are open."""
         ...
@@ -52,6 +57,12 @@ def access_of_request() -> Access:
     """Return the permissions of the current caller: everything without authentication."""
     user = current_user.get()
     return EVERYTHING if user is None else user.access
+
+
+def expiry_of_request() -> float | None:
+    """Return the time at which the credential of the current request expires, in seconds since 1970; None for never."""
+    user = current_user.get()
+    return None if user is None else user.expires_at
 
 
 def ending_with_credential(end: Callable[[], object]) -> AbstractContextManager[None]:

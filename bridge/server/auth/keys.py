@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from os import PathLike
 
+KEYS = "key"
+"""Issuer of the keys of this server."""
 HASHED = "sha256:"
 """Prefix of a digest in place of a key."""
 MIN_KEY_CHARS = 16

@@ -1,9 +1,11 @@
 """Delivery of the events of one subscription to its callback: one after the other, each with retries.
 
-event ─> POST ─┬─> 2xx ──────────────> the next event
-├─> 410 ──────────────> the subscription ends
-├─> 413 ──────────────> the event is given up
-╰─> another failure ──> again, later and later ──> suspended until the caller asks again
+    event ─> POST ─┬─> 2xx ──────────────> the next event
+                   ├─> 410, 413 ─────────> the event is given up
+                   ╰─> another failure ──> again, later and later ──> suspended until the caller asks again
+
+What the caller may see is checked before each request. If that is over, or the type is gone, the callback is told, and
+the subscription ends.
 """
 
 from __future__ import annotations
@@ -12,41 +14,44 @@ import logging
 from dataclasses import replace
 from secrets import token_hex
 from time import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from pydantic_core import to_json
 
-from bridge.errors import ServerError
+from bridge.errors import ServerError, ServerRefusedError
 from bridge.events.occurrence import EventRequest
 from bridge.events.signatures import signed_headers
-from bridge.protocol.versions import FORBIDDEN
+from bridge.server.auth.access import EVERYTHING
 from bridge.server.events.callbacks import CallbackError
-from bridge.server.events.store import EventStoreError
-from bridge.server.events.subscription import STATE_SUFFIX
+from bridge.server.events.endings import REVOKED, changed, ended_by, removed
+from bridge.server.events.store import STATE_SUFFIX, EventStoreError
 from bridge.tools.context import InvocationContext
 from bridge.wire.events import event_to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.events.event_type import EventType
-    from bridge.events.occurrence import Event, EventReader
+    from bridge.events.occurrence import Event, EventBatch, EventReader, EventStream
     from bridge.server.auth.access import Access
     from bridge.server.events.callbacks import Callbacks
     from bridge.server.events.log import EventLog
     from bridge.server.events.options import EventOptions
     from bridge.server.events.subscription import DeliveryState, Subscription
-    from bridge.server.limits.turns import Turns
+    from bridge.server.limits.shares import Turns
     from bridge.types import Json
 
 MAX_BODY_BYTES = 256 * 1024
 """Maximum bytes of a message."""
 MAX_ATTEMPTS = 6
 """Attempts to deliver an event, after which deliveries are suspended."""
-_MAX_DELAY_SECONDS = 60.0
+_DELAY_FACTOR = 4.0
+_MAX_DELAY_SECONDS = 300.0
 _AGAIN_SECONDS = 5.0
-_GONE, _TOO_LARGE = 410, 413
+_MISSING_SECONDS = 30.0
+_NOT_TAKEN = frozenset({410, 413})
+"""Statuses of a callback that does not take an event, also later (SEP-3415, "Webhook event delivery")."""
 _logger = logging.getLogger("bridge.server")
 
 
@@ -64,9 +69,29 @@ class DeliveredEvents(Protocol):
         """Return what reads the events of a type."""
         ...
 
+    def may_see(self, subscription: Subscription, type_: EventType) -> bool:
+        """Return True if the caller of a webhook may see a type now."""
+        ...
+
+    def end_of(self, type_: EventType, arguments: Mapping[str, Any]) -> Json | None:
+        """Return the error with which subscriptions to a type end, since it is gone or changed; None if they go on."""
+        ...
+
 
 class _EndedError(Exception):
-    """The subscription has ended."""
+    """The subscription has ended.
+
+    Attributes:
+        error: The reason, which the callback is told.
+    """
+
+    def __init__(self, error: Json) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _MissingError(Exception):
+    """The type of another server is not there now."""
 
 
 class Delivery:
@@ -115,10 +140,14 @@ class Delivery:
             while True:
                 try:
                     await self._deliver_all()
-                except _EndedError:
+                except _EndedError as ended:
+                    _logger.info("the webhook %s ends: %s", self.subscription.id, ended.error["message"])
                     with anyio.CancelScope(shield=True):
+                        await self._send_once("terminated", {"error": ended.error})
                         await self._end()
                     return
+                except _MissingError:
+                    await anyio.sleep(_MISSING_SECONDS)
                 except (ServerError, EventStoreError) as error:
                     _logger.warning("the events of a webhook cannot be read: %s", error)
                     await anyio.sleep(_AGAIN_SECONDS)
@@ -136,15 +165,31 @@ class Delivery:
         """Return the type of the events.
 
         Raises:
-            _EndedError: The caller does not see it any more.
+            _EndedError: There is none any more, or the caller does not see it, or its arguments do not match.
+            _MissingError: Its server cannot be reached, or has no such type.
         """
-        types = await self._events.types(context, self.subscription.access)
-        found = next((each for each in types if each.name == self.subscription.name), None)
+        subscription = self.subscription
+        types = await self._events.types(context, EVERYTHING)
+        found = next((each for each in types if each.name == subscription.name), None)
+        if found is None and subscription.is_remote:
+            raise _MissingError
         if found is None:
-            error = {"code": FORBIDDEN, "message": "there are no such events any more"}
-            await self._send_once("terminated", {"error": error})
-            raise _EndedError
+            raise _EndedError(removed(subscription.name))
+        if found.reader is None and (error := changed(found, subscription.arguments)) is not None:
+            raise _EndedError(error)
+        self._check(found)
         return found
+
+    def _check(self, type_: EventType) -> None:
+        """Check that the caller may see the events, and that there are such.
+
+        Raises:
+            _EndedError: It may not, or there are none.
+        """
+        if (error := self._events.end_of(type_, self.subscription.arguments)) is not None:
+            raise _EndedError(error)
+        if not self._events.may_see(self.subscription, type_):
+            raise _EndedError(REVOKED)
 
     async def _deliver_all(self) -> None:
         await self._while_suspended()
@@ -154,19 +199,34 @@ class Delivery:
         request = EventRequest(arguments=subscription.arguments, cursor=self._state.cursor)
         async with self._events.reader_of(type_).stream(request, context) as stream:
             while True:
-                batch = await stream.next()
+                batch = await self._next(stream)
+                self._check(type_)
                 if batch.truncated:
-                    await self._send_once("gap", {"cursor": batch.cursor})
+                    await self._send_once("gap", {"cursor": batch.cursor if batch.start is None else batch.start})
                 for event in batch.events:
-                    await self._deliver(event)
+                    await self._deliver(event, type_)
                 if batch.cursor is not None and batch.cursor != self._state.cursor:
                     await self._save(replace(self._state, cursor=batch.cursor))
 
-    async def _deliver(self, event: Event) -> None:
+    @staticmethod
+    async def _next(stream: EventStream) -> EventBatch:
+        """Return the next events.
+
+        Raises:
+            _EndedError: The server of the events has ended the subscription.
+        """
+        try:
+            return await stream.next()
+        except ServerRefusedError as error:
+            if (ended := ended_by(error)) is None:
+                raise
+            raise _EndedError(ended) from error
+
+    async def _deliver(self, event: Event, type_: EventType) -> None:
         """Deliver an event, or give it up.
 
         Raises:
-            _EndedError: The callback is gone.
+            _EndedError: The caller may not see it any more.
         """
         body = to_json(event_to_wire(event, has_cursor=True))
         if len(body) > MAX_BODY_BYTES:
@@ -174,16 +234,15 @@ class Delivery:
             return
         attempts = 0
         while True:
+            self._check(type_)
             try:
                 await self._post(event.id, body)
             except CallbackError as error:
                 attempts += 1
                 failed_since = self._state.failed_since or time()
                 self._state = replace(self._state, last_error=error.reason, failed_since=failed_since)
-                if error.status == _GONE:
-                    raise _EndedError from error
-                if error.status == _TOO_LARGE:
-                    _logger.warning("a callback refuses an event of %r as too large; it is given up", event.name)
+                if error.status in _NOT_TAKEN:
+                    _logger.warning("a callback does not take an event of %r: %s; it is given up", event.name, error)
                     await self._save(replace(self._state, cursor=event.cursor or self._state.cursor))
                     return
                 if attempts >= MAX_ATTEMPTS:
@@ -192,7 +251,7 @@ class Delivery:
                     await self._while_suspended()
                     attempts = 0
                     continue
-                delay_seconds = min(self._options.retry_seconds * 2.0 ** (attempts - 1), _MAX_DELAY_SECONDS)
+                delay_seconds = min(self._options.retry_seconds * _DELAY_FACTOR ** (attempts - 1), _MAX_DELAY_SECONDS)
                 await anyio.sleep(delay_seconds)
             else:
                 state = replace(self._state, last_delivery_at=time(), last_error=None, failed_since=None)

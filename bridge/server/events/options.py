@@ -39,7 +39,7 @@ class EventOptions:
     max_events: int = DEFAULT_MAX_EVENTS
     """Maximum of kept events; the oldest are dropped."""
     max_bytes: int = DEFAULT_MAX_BYTES
-    """Maximum of bytes of kept events; the oldest are dropped. On Redis, only the number is limited."""
+    """Maximum of bytes of kept events; the oldest are dropped."""
     poll_seconds: float = DEFAULT_POLL_SECONDS
     """Seconds after which a client is asked to poll again."""
     heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS

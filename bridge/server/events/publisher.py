@@ -6,7 +6,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from bridge.events.event_type import Delivery
+    from bridge.server.auth.access import Access
     from bridge.server.events.options import EventOptions
     from bridge.server.events.served import ServedEvents
     from bridge.server.features import Features
@@ -25,13 +28,21 @@ class EventPublisher:
     """The options of events."""
     task_options: TaskOptions
     """The options of tasks."""
+    access_by_keys: Callable[[Caller], Sequence[Access] | None] | None = None
+    """`Auth.access_by_keys` of the app that serves it; None without authentication."""
 
     @cached_property
     def events(self) -> ServedEvents:
         """The events."""
         from bridge.server.events.served import ServedEvents  # noqa: PLC0415 - only with events
 
-        return ServedEvents(self.name, lambda: self.features.events, self.event_options, lambda: self.task_options)
+        return ServedEvents(
+            self.name,
+            lambda: self.features.events,
+            self.event_options,
+            lambda: self.task_options,
+            lambda caller: None if self.access_by_keys is None else self.access_by_keys(caller),
+        )
 
     @property
     def offers_events(self) -> bool:

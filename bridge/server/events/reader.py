@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from bridge.events.occurrence import Event, EventBatch
-from bridge.server.events.store import record_to_json
+from bridge.server.events.store import cursor_before, record_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -81,9 +81,14 @@ class LocalReader:
         return self._batch(events, cursor, truncated=truncated, has_more=has_more)
 
     def _batch(self, events: list[Event], cursor: str, *, truncated: bool, has_more: bool) -> EventBatch:
-        seconds = self.options.poll_seconds
+        first = events[0].cursor if events else None
         return EventBatch(
-            events=tuple(events), cursor=cursor, truncated=truncated, has_more=has_more, next_poll_seconds=seconds
+            events=tuple(events),
+            cursor=cursor,
+            start=cursor_before(first) if truncated and first is not None else None,
+            truncated=truncated,
+            has_more=has_more,
+            next_poll_seconds=self.options.poll_seconds,
         )
 
     async def _selected(
@@ -135,7 +140,9 @@ class LocalStream:
         with anyio.move_on_after(self._reader.options.heartbeat_seconds):
             while True:
                 batch = await self._reader.poll(self._request, self._context)
-                self._request = replace(self._request, cursor=batch.cursor)
+                is_old = batch.has_more and not batch.events  # so that further events may be too old
+                age = self._request.max_age_seconds if is_old else None
+                self._request = replace(self._request, cursor=batch.cursor, max_age_seconds=age)
                 if batch.events or batch.truncated or is_first:
                     return batch
                 if not batch.has_more:

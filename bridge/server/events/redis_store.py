@@ -1,6 +1,6 @@
 """Store of events in a Redis stream, for all replicas of a server. Requires the extra ``redis``.
 
-The entries are numbered by a counter, so that a gap before a cursor is known exactly.
+The entries are numbered by a counter, so that a gap before a cursor is known exactly. Another counter has their bytes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import anyio
 
 from bridge.redis import connection_errors, redis_at
 from bridge.server.events.store import (
+    OVERHEAD_BYTES,
+    STATE_SUFFIX,
     EventStoreError,
     Page,
     Stored,
@@ -35,15 +37,23 @@ _WAIT_SECONDS = 5.0
 _MILLISECONDS = 1000
 _APPEND = """
 local number
-for index = 4, #ARGV, 2 do
+local overhead = tonumber(ARGV[5])
+local bytes = tonumber(redis.call('GET', KEYS[4]) or '0')
+for index = 6, #ARGV, 2 do
     number = redis.call('INCR', KEYS[2])
-    redis.call('XADD', KEYS[1], 'MAXLEN', '=', ARGV[1], number .. '-0', 't', ARGV[index], 'record', ARGV[index + 1])
+    redis.call('XADD', KEYS[1], number .. '-0', 't', ARGV[index], 'record', ARGV[index + 1])
+    bytes = bytes + #ARGV[index + 1] + overhead
 end
-while true do
+local length = redis.call('XLEN', KEYS[1])
+while length > 0 do
     local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
-    if not oldest or tonumber(oldest[2][2]) >= tonumber(ARGV[2]) then break end
+    local is_kept = length <= tonumber(ARGV[1]) and bytes <= tonumber(ARGV[4])
+    if is_kept and tonumber(oldest[2][2]) >= tonumber(ARGV[2]) then break end
     redis.call('XDEL', KEYS[1], oldest[1])
+    length = length - 1
+    bytes = length > 0 and bytes - #oldest[2][4] - overhead or 0
 end
+redis.call('SET', KEYS[4], string.format('%.0f', bytes))
 redis.call('SET', KEYS[3], ARGV[3], 'NX')
 redis.call('PUBLISH', KEYS[1], '')
 return number
@@ -64,6 +74,17 @@ end
 return {store, newest, first, found}
 """
 """Returns the identity of the store, the numbers of its newest and of its oldest entry, and entries after a number."""
+_SAVE = """
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('INCRBY', KEYS[2], ARGV[3])
+"""
+_DELETE = """
+local found = redis.call('HGET', KEYS[1], ARGV[1])
+if not found or ARGV[2] ~= '' and found ~= ARGV[2] then return 0 end
+redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('INCRBY', KEYS[2], ARGV[3])
+return 1
+"""
 _LEAD = """
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
@@ -88,20 +109,23 @@ class RedisEventStore:
         self._options = options
         # The braces put all keys on one node of a Redis Cluster.
         prefix = f"bridge:{{{server}}}:events"
-        self._keys = [prefix, f"{prefix}:number", f"{prefix}:id"]
+        self._keys = [prefix, f"{prefix}:number", f"{prefix}:id", f"{prefix}:bytes"]
         self._subscriptions = f"{prefix}:subscriptions"
+        self._subscription_keys = [self._subscriptions, f"{self._subscriptions}:revision"]
         self._leader = f"{prefix}:leader"
         self._append_script = self._redis.register_script(_APPEND)
         self._read_script = self._redis.register_script(_READ)
         self._lead_script = self._redis.register_script(_LEAD)
+        self._save_script = self._redis.register_script(_SAVE)
+        self._delete_script = self._redis.register_script(_DELETE)
 
     async def open(self) -> None:
         """Do nothing: a connection is made when it is needed."""
 
     async def append(self, records: Sequence[EventRecord]) -> None:
         """Add events, and drop the oldest ones over the maxima."""
-        kept_from = time() - self._options.kept_seconds
-        arguments: list[Any] = [self._options.max_events, kept_from, token_hex(8)]
+        options, kept_from = self._options, time() - self._options.kept_seconds
+        arguments: list[Any] = [options.max_events, kept_from, token_hex(8), options.max_bytes, OVERHEAD_BYTES]
         for record in records:
             arguments += [record.timestamp, record_to_json(record)]
         with _translated():
@@ -141,21 +165,34 @@ class RedisEventStore:
                         if await self.newest() != cursor:
                             return
 
+    async def revision(self) -> int:
+        """Return a number that changes with the stored subscriptions; see `EventStore.revision`."""
+        with _translated():
+            return int(await self._redis.get(self._subscription_keys[1]) or 0)
+
     async def subscriptions(self) -> Mapping[str, bytes]:
-        """Return the stored subscriptions, by identifier."""
+        """Return the stored subscriptions and their states, by identifier."""
         with _translated():
             found: Mapping[str, str] = await self._redis.hgetall(self._subscriptions)
         return {identifier: record.encode() for identifier, record in found.items()}
 
-    async def save_subscription(self, identifier: str, record: bytes) -> None:
-        """Store a subscription, or replace it."""
+    async def subscription(self, identifier: str) -> bytes | None:
+        """Return a subscription or a state; None if it is not stored."""
         with _translated():
-            await self._redis.hset(self._subscriptions, identifier, record)
+            found: str | None = await self._redis.hget(self._subscriptions, identifier)
+        return None if found is None else found.encode()
 
-    async def delete_subscription(self, identifier: str) -> None:
-        """Delete a subscription, if it exists."""
+    async def save_subscription(self, identifier: str, record: bytes) -> None:
+        """Store a subscription or a state, or replace it."""
+        args: list[Any] = [identifier, record, int(not identifier.endswith(STATE_SUFFIX))]
         with _translated():
-            await self._redis.hdel(self._subscriptions, identifier)
+            await self._save_script(keys=self._subscription_keys, args=args)
+
+    async def delete_subscription(self, identifier: str, record: bytes | None = None) -> bool:
+        """Delete a subscription or a state; see `EventStore.delete_subscription`."""
+        args: list[Any] = [identifier, record or b"", int(not identifier.endswith(STATE_SUFFIX))]
+        with _translated():
+            return bool(await self._delete_script(keys=self._subscription_keys, args=args))
 
     async def leads(self, process: str, seconds: float) -> bool:
         """Return True if a process delivers the events to webhooks; see `EventStore.leads`."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
 from bridge.events.event_type import sinks
+from bridge.server.events.endings import changed, removed
 from bridge.server.events.log import EventLog
 from bridge.server.events.reader import LocalReader
 from bridge.server.events.store import EventRecord, MemoryEventStore
-from bridge.server.limits.shares import Shares
-from bridge.server.limits.turns import Turns
+from bridge.server.limits.shares import Shares, Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from bridge.events.event_type import Delivery, Emission, EventType
     from bridge.events.occurrence import EventReader
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.events.options import EventOptions
     from bridge.server.events.store import EventStore
+    from bridge.server.events.subscription import Subscription
     from bridge.server.events.webhooks import Webhooks
     from bridge.server.tasks.options import TaskOptions
     from bridge.server.tasks.shared.redis_store import RedisTaskStore
+    from bridge.tools.caller import Caller
     from bridge.tools.context import InvocationContext
-
+    from bridge.types import Json
 
 MAX_POSTS, MAX_POSTS_OF_ONE = 32, 8
 """Maximum of requests to callbacks at a time, and of those for one caller: others wait for their turn."""
@@ -41,6 +43,7 @@ class ServedEvents:
         source: Returns the types of events.
         options: The options.
         task_options: Returns the options of tasks, beside which events are kept.
+        access_by_keys: Returns the permissions that a caller's keys have now; see `Auth.access_by_keys`.
     """
 
     def __init__(
@@ -49,10 +52,12 @@ class ServedEvents:
         source: Callable[[], Events | None],
         options: EventOptions,
         task_options: Callable[[], TaskOptions],
+        access_by_keys: Callable[[Caller], Sequence[Access] | None] = lambda _: None,
     ) -> None:
         self._name = name
         self._get_source = source
         self._task_options = task_options
+        self._access_by_keys = access_by_keys
         self.options = options
         self.log = EventLog(self._store)
         self.shares = Shares(self.options.max_streams)
@@ -114,6 +119,30 @@ class ServedEvents:
             ServerError: They cannot be listed.
         """
         return tuple(each for each in await self._source.list(context) if access.shows(each))
+
+    def may_see(self, subscription: Subscription, type_: EventType) -> bool:
+        """Return True if the caller of a webhook may see a type now: by its last request, and by its keys."""
+        by_keys = self._access_by_keys(subscription.of_caller)
+        return subscription.access.shows(type_) and (
+            by_keys is None
+            or any(
+                each.shows(type_) and not each.missing(type_.name) and each.profiles == subscription.access.profiles
+                for each in by_keys
+            )
+        )
+
+    def end_of(self, type_: EventType, arguments: Mapping[str, Any]) -> Json | None:
+        """Return the error with which subscriptions to a type end, since it is gone or changed; None if they go on."""
+        if type_.reader is not None:  # its server says so
+            return None
+        source = self._get_source()
+        local = () if source is None else source.local()
+        now = next((each for each in local if each.name == type_.name), None)
+        if now is None:
+            return removed(type_.name)
+        if now.input_schema != type_.input_schema:
+            return changed(now, arguments)
+        return None
 
     def deliveries_of(self, type_: EventType) -> tuple[Delivery, ...]:
         """Return the ways in which this server can deliver the events of a type.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bridge.server.events.store import (
     OVERHEAD_BYTES,
+    STATE_SUFFIX,
     EventStoreError,
     Page,
     Stored,
@@ -62,6 +63,7 @@ class SqliteEventStore:
         self._tasks = tasks
         self._options = options
         self._id = ""
+        self._revision = 0  # one process uses the file
 
     async def open(self) -> None:
         """Open the file.
@@ -124,20 +126,33 @@ class SqliteEventStore:
         """Refuse: no other process appends events."""
         raise NotImplementedError("one process uses a file at a time")
 
+    async def revision(self) -> int:
+        """Return a number that changes with the stored subscriptions; see `EventStore.revision`."""
+        return self._revision
+
     async def subscriptions(self) -> Mapping[str, bytes]:
-        """Return the stored subscriptions, by identifier."""
+        """Return the stored subscriptions and their states, by identifier."""
         statement = "SELECT id, record FROM event_subscription"
         return await self._run(lambda connection: dict(connection.execute(statement).fetchall()))
 
+    async def subscription(self, identifier: str) -> bytes | None:
+        """Return a subscription or a state; None if it is not stored."""
+        statement = "SELECT record FROM event_subscription WHERE id = ?"
+        found = await self._run(lambda connection: connection.execute(statement, (identifier,)).fetchone())
+        return None if found is None else bytes(found[0])
+
     async def save_subscription(self, identifier: str, record: bytes) -> None:
-        """Store a subscription, or replace it; it is on the disk when this returns."""
+        """Store a subscription or a state, or replace it; it is on the disk when this returns."""
         statement = "INSERT OR REPLACE INTO event_subscription VALUES (?, ?)"
         await self._run(lambda connection: connection.execute(statement, (identifier, record)))
+        self._revision += not identifier.endswith(STATE_SUFFIX)
 
-    async def delete_subscription(self, identifier: str) -> None:
-        """Delete a subscription, if it exists."""
-        statement = "DELETE FROM event_subscription WHERE id = ?"
-        await self._run(lambda connection: connection.execute(statement, (identifier,)))
+    async def delete_subscription(self, identifier: str, record: bytes | None = None) -> bool:
+        """Delete a subscription or a state; see `EventStore.delete_subscription`."""
+        statement = "DELETE FROM event_subscription WHERE id = ? AND coalesce(record = ?, TRUE)"
+        deleted = await self._run(lambda connection: connection.execute(statement, (identifier, record)).rowcount)
+        self._revision += not identifier.endswith(STATE_SUFFIX)
+        return deleted > 0
 
     async def leads(self, process: str, seconds: float) -> bool:  # noqa: ARG002 - the protocol's
         """Return True: there is no other process."""

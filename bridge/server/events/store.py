@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 OVERHEAD_BYTES = 512
 """Bytes that an event counts beside its data."""
+STATE_SUFFIX = "/state"
+"""End of the identifier under which the state of a subscription is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,16 +112,24 @@ class EventStore(Protocol):
         """Wait a while for events after a position; only for a shared store."""
         ...
 
+    async def revision(self) -> int:
+        """Return a number that changes with the stored subscriptions, but not with their states."""
+        ...
+
     async def subscriptions(self) -> Mapping[str, bytes]:
-        """Return the stored subscriptions, by identifier."""
+        """Return the stored subscriptions and their states, by identifier."""
+        ...
+
+    async def subscription(self, identifier: str) -> bytes | None:
+        """Return a subscription or a state; None if it is not stored."""
         ...
 
     async def save_subscription(self, identifier: str, record: bytes) -> None:
-        """Store a subscription, or replace it."""
+        """Store a subscription or a state, or replace it."""
         ...
 
-    async def delete_subscription(self, identifier: str) -> None:
-        """Delete a subscription, if it exists."""
+    async def delete_subscription(self, identifier: str, record: bytes | None = None) -> bool:
+        """Delete a subscription or a state; return False if it is not stored, or not as a record that is given."""
         ...
 
     async def leads(self, process: str, seconds: float) -> bool:
@@ -141,6 +151,12 @@ def written_cursor(store: str, number: int) -> str:
     return f"{store}.{number}"
 
 
+def cursor_before(cursor: str) -> str:
+    """Return the position before the event whose cursor is given."""
+    store, _, number = cursor.rpartition(".")
+    return written_cursor(store, int(number) - 1)
+
+
 def read_cursor(cursor: str, store: str) -> int | None:
     """Return the number of a cursor; None for one of another store."""
     of, _, number = cursor.rpartition(".")
@@ -159,6 +175,7 @@ class MemoryEventStore:
         self._first = 1
         """Number of the first kept event."""
         self._subscriptions: dict[str, bytes] = {}
+        self._revision = 0
         self._bytes = 0
 
     async def open(self) -> None:
@@ -202,17 +219,30 @@ class MemoryEventStore:
         """Refuse: no other process appends events."""
         raise NotImplementedError("events of one process are signalled by its log")
 
+    async def revision(self) -> int:
+        """Return a number that changes with the stored subscriptions; see `EventStore.revision`."""
+        return self._revision
+
     async def subscriptions(self) -> Mapping[str, bytes]:
-        """Return the stored subscriptions, by identifier."""
+        """Return the stored subscriptions and their states, by identifier."""
         return dict(self._subscriptions)
 
-    async def save_subscription(self, identifier: str, record: bytes) -> None:
-        """Store a subscription, or replace it."""
-        self._subscriptions[identifier] = record
+    async def subscription(self, identifier: str) -> bytes | None:
+        """Return a subscription or a state; None if it is not stored."""
+        return self._subscriptions.get(identifier)
 
-    async def delete_subscription(self, identifier: str) -> None:
-        """Delete a subscription, if it exists."""
-        self._subscriptions.pop(identifier, None)
+    async def save_subscription(self, identifier: str, record: bytes) -> None:
+        """Store a subscription or a state, or replace it."""
+        self._subscriptions[identifier] = record
+        self._revision += not identifier.endswith(STATE_SUFFIX)
+
+    async def delete_subscription(self, identifier: str, record: bytes | None = None) -> bool:
+        """Delete a subscription or a state; see `EventStore.delete_subscription`."""
+        if identifier not in self._subscriptions or record not in {None, self._subscriptions[identifier]}:
+            return False
+        del self._subscriptions[identifier]
+        self._revision += not identifier.endswith(STATE_SUFFIX)
+        return True
 
     async def leads(self, process: str, seconds: float) -> bool:  # noqa: ARG002 - the protocol's
         """Return True: there is no other process."""

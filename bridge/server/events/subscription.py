@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 ROTATION_SECONDS = 300.0
 """Seconds for which messages are also signed with the secret before a new one."""
-STATE_SUFFIX = "/state"
-"""End of the identifier under which the state of a subscription is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +52,10 @@ class Subscription:
     """Names and patterns of what the caller sees; None for all."""
     tags: list[str] | None
     """Tags of what the caller sees; None for all."""
+    profiles: list[str] | None = None
+    """Names and patterns of the profiles to which the caller's key is limited; None for no limit."""
+    is_remote: bool = False
+    """True for a type of another server."""
     created_at: float
     """Time at which it began, in seconds since 1970."""
     refreshed_at: float
@@ -69,6 +71,7 @@ class Subscription:
         return Access(
             tools=None if self.tools is None else tuple(self.tools),
             tags=None if self.tags is None else frozenset(self.tags),
+            profiles=None if self.profiles is None else tuple(self.profiles),
         )
 
     @property

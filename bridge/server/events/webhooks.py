@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import logging
 from collections import Counter, deque
+from dataclasses import replace
 from secrets import token_hex, token_urlsafe
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,8 +26,9 @@ from bridge.protocol.versions import CALLBACK_FAILED, FORBIDDEN, NOT_FOUND, RESO
 from bridge.server.events.callbacks import CallbackError, Callbacks, host_of
 from bridge.server.events.delivery import Delivery
 from bridge.server.events.store import EventStoreError
-from bridge.server.events.subscription import STATE_SUFFIX, DeliveryState, Subscription, subscription_id, time_text
-from bridge.server.limits.turns import Turns
+from bridge.server.events.subscription import Subscription, subscription_id, time_text
+from bridge.server.events.subscriptions import Subscriptions, state_of
+from bridge.server.limits.shares import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +49,7 @@ DEFAULT_SECONDS = 3600.0
 LEAST_SECONDS = 60.0
 """Least duration of a subscription."""
 VERIFIED_SECONDS = 3600.0
-"""Seconds for which a callback that has passed the challenge is not challenged again for the same caller and secret."""
+"""Seconds for which a callback that has passed the challenge is not challenged again for the same caller."""
 MAX_CHALLENGES, MAX_CHALLENGES_OF_ONE = 8, 2
 """Maximum of challenges at a time, and of those of one caller: others wait for their turn."""
 MAX_CHALLENGES_A_MINUTE = 60
@@ -55,7 +57,7 @@ MAX_CHALLENGES_A_MINUTE = 60
 LEASE_SECONDS = 15.0
 """Seconds after which another replica delivers, if the one that has delivered is gone."""
 LOOK_SECONDS = 2.0
-"""Seconds between two looks for subscriptions that other replicas have stored."""
+"""Seconds between two looks whether subscriptions were stored, or have ended."""
 _MAX_REMEMBERED = 10_000
 _MINUTE_SECONDS = 60.0
 _logger = logging.getLogger("bridge.server")
@@ -88,6 +90,7 @@ class Webhooks:
         self._running: dict[str, Delivery] = {}
         self._process = token_hex(8)
         self._changing = anyio.Lock()
+        self._stored = Subscriptions(lambda: self._store)
 
     @property
     def _store(self) -> EventStore:
@@ -102,6 +105,7 @@ class Webhooks:
         params: Mapping[str, Any],
         access: Access,
         context: InvocationContext,
+        credential_expires_at: float | None = None,
     ) -> Json:
         """Begin a subscription, or go on with one; return the result of ``events/subscribe``.
 
@@ -111,6 +115,8 @@ class Webhooks:
             params: Parameters of the request: ``delivery`` and ``ttlMs``.
             access: Permissions of the caller.
             context: Context of the request.
+            credential_expires_at: Time at which the credential of the caller expires, and the subscription at the
+                latest; None for never.
 
         Raises:
             ProtocolError: The request is malformed, there are too many, or the callback did not pass the challenge.
@@ -123,13 +129,16 @@ class Webhooks:
         seconds = self._seconds_of(params)
         identifier = subscription_id(caller, url, type_.name, request.arguments)
         await self._events.log.open()
-        self._require_room(await self._live(), identifier, context.account)  # before a challenge is sent
+        self._require_room(await self._stored.live(), identifier, context.account)  # before a challenge is sent
         await self._require_verified(url, secret, (*caller.identity,), identifier, context.account)
         async with self._changing:
-            stored = await self._live()
+            stored = await self._stored.live()
             self._require_room(stored, identifier, context.account)
             former, now = stored.get(identifier), time()
-            state = None if former is None else self._state_of(former, await self._store.subscriptions())
+            expires_at = now + seconds
+            if credential_expires_at is not None and (expires_at := min(expires_at, credential_expires_at)) <= now:
+                raise ProtocolError(FORBIDDEN, "the credential has expired")
+            state = None if former is None else await self._stored.state(former)
             begun = _Beginning(request.cursor, truncated=False)
             if former is None:
                 begun = await self._begun(type_, request, context)
@@ -152,12 +161,14 @@ class Webhooks:
                 },
                 tools=None if access.tools is None else list(access.tools),
                 tags=None if access.tags is None else sorted(access.tags),
+                profiles=None if access.profiles is None else list(access.profiles),
+                is_remote=type_.reader is not None,
                 created_at=now if former is None else former.created_at,
                 refreshed_at=now,
-                expires_at=now + seconds,
+                expires_at=expires_at,
                 cursor=begun.cursor if former is None else former.cursor,
             )
-            await self._store.save_subscription(identifier, subscription.to_json())
+            await self._stored.save(subscription)
         self._look_again()
         result: Json = {
             "id": identifier,
@@ -186,9 +197,9 @@ class Webhooks:
         identifier = subscription_id(caller, url, name, request.arguments)
         await self._events.log.open()
         async with self._changing:
-            if identifier not in await self._live():
+            if (found := (await self._stored.live()).get(identifier)) is None:
                 raise ProtocolError(NOT_FOUND, "there is no such subscription", {"kind": "subscription"})
-            await self._delete(identifier)
+            await self._stored.delete(found)
         self._look_again()
 
     def _callback_of(self, params: Mapping[str, Any]) -> str:
@@ -236,22 +247,30 @@ class Webhooks:
 
     async def _begun(self, type_: EventType, request: EventRequest, context: InvocationContext) -> _Beginning:
         """Return the position at which a subscription begins, and if events after the given cursor are missing."""
-        batch: EventBatch = await self._events.reader_of(type_).poll(request, context)
+        reader = self._events.reader_of(type_)
+        batch: EventBatch = await reader.poll(request, context)
         if request.cursor is None:
             return _Beginning(batch.cursor, truncated=False)
-        return _Beginning(request.cursor, batch.truncated)
+        if not batch.truncated:
+            return _Beginning(request.cursor, truncated=False)
+        before: str | None = request.cursor
+        while batch.has_more and not batch.events:  # they were too old
+            before = batch.cursor
+            batch = await reader.poll(replace(request, cursor=before), context)
+        before = before if batch.start is None else batch.start
+        return _Beginning(before if batch.events else batch.cursor, truncated=True)
 
     # --- the challenge of a callback ----------------------------------------------------------------------------------
 
     async def _require_verified(
         self, url: str, secret: str, identity: tuple[str, ...], identifier: str, account: str
     ) -> None:
-        """Send a callback a challenge, unless it has passed one for the same caller and secret.
+        """Send a callback a challenge, unless it has passed one for the same caller.
 
         Raises:
             ProtocolError: It did not pass, or too many are under way.
         """
-        key, now = (*identity, url, secret), monotonic()
+        key, now = (*identity, url), monotonic()
         if self._verified.get(key, 0.0) > now:
             return
         self._count_challenge(url, now)
@@ -284,41 +303,6 @@ class Webhooks:
             raise ProtocolError(RESOURCE_EXHAUSTED, "too many callbacks of this host are verified", limit)
         recent.append(now)
 
-    # --- stored subscriptions -----------------------------------------------------------------------------------------
-
-    async def _live(self) -> dict[str, Subscription]:
-        """Return the subscriptions that have not ended."""
-        found, now = {}, time()
-        for identifier, text in (await self._store.subscriptions()).items():
-            if identifier.endswith(STATE_SUFFIX):
-                continue
-            try:
-                subscription = Subscription.from_json(text)
-            except ValueError as error:
-                _logger.error("a stored subscription is malformed, and left out: %s", error)  # noqa: TRY400 - as said
-                continue
-            if subscription.expires_at > now:
-                found[identifier] = subscription
-            elif subscription.expires_at < now - LEASE_SECONDS:  # a replica whose clock is late may still deliver
-                await self._delete(identifier)
-        return found
-
-    def _state_of(self, subscription: Subscription, stored: Mapping[str, bytes]) -> DeliveryState:
-        text = stored.get(subscription.id + STATE_SUFFIX)
-        if text is not None:
-            try:
-                state = DeliveryState.from_json(text)
-            except ValueError as error:
-                _logger.error("the state of a subscription is malformed: %s", error)  # noqa: TRY400 - as said
-            else:
-                if state.created_at == subscription.created_at:
-                    return state
-        return DeliveryState(created_at=subscription.created_at, cursor=subscription.cursor)
-
-    async def _delete(self, identifier: str) -> None:
-        await self._store.delete_subscription(identifier)
-        await self._store.delete_subscription(identifier + STATE_SUFFIX)
-
     # --- delivery -----------------------------------------------------------------------------------------------------
 
     def _look_again(self) -> None:
@@ -332,7 +316,7 @@ class Webhooks:
                 try:
                     await self._events.log.open()
                     leads = await self._store.leads(self._process, LEASE_SECONDS)
-                    await self._use(await self._live() if leads else {}, tasks)
+                    await self._use(await self._stored.live() if leads else {}, tasks)
                 except EventStoreError as error:
                     _logger.warning("webhooks wait: %s", error)
                     await self._use({}, tasks)
@@ -355,16 +339,17 @@ class Webhooks:
                 running.refresh(subscription)
                 continue
             if texts is None:  # once for all that begin: a new leader begins with all
-                texts = await self._store.subscriptions()
-            state = self._state_of(subscription, texts)
+                texts = await self._stored.stored()
+            state = state_of(subscription, texts)
             running = Delivery(self._events, self._callbacks, subscription, state, self._options, self._ended)
             self._running[identifier] = running
             tasks.start_soon(running.run)
 
     async def _ended(self, subscription: Subscription) -> None:
-        """Delete a subscription whose callback, or whose caller's permissions, are gone."""
+        """Delete a subscription that has ended before its time, unless its caller has asked for it again meanwhile."""
         self._running.pop(subscription.id, None)
-        await self._delete(subscription.id)
+        await self._stored.delete(subscription)
+        self._look_again()
 
 
 def _require_challenge(answer: bytes, challenge: str) -> None:

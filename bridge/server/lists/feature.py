@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from bridge.errors import ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError
 from bridge.protocol.messages import ProtocolError
-from bridge.protocol.versions import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from bridge.server.lists.listing import Listing, ListKind, Views
+from bridge.protocol.versions import INVALID_PARAMS, INVALID_REQUEST
+from bridge.server.auth.access import EVERYTHING
+from bridge.server.lists.listing import Listing, Views
 from bridge.text import clip
 from bridge.tools.box import Box
-from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
-from bridge.tools.executors import CallableExecutor
 from bridge.tools.labels import version_in
-from bridge.tools.specification import ToolSpecification
-from bridge.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from bridge.prompts.prompt import Prompt
+    from bridge.resources.box import Readable
     from bridge.resources.resource import Resource, ResourceTemplate
     from bridge.server.auth.access import Access
-    from bridge.tools.completion import Completion
-    from bridge.tools.context import InvocationContext
-    from bridge.types import Json
+    from bridge.server.lists.listing import ListKind
+    from bridge.tools.tool import Tool
+    from bridge.types import Feature
 
 B = TypeVar("B", bound=Box[Any])
+F = TypeVar("F", bound="Prompt | Readable")
 T = TypeVar("T", bound="Tool | Resource | ResourceTemplate | Prompt")
 
 
@@ -37,122 +36,53 @@ class View(NamedTuple, Generic[B]):
     lists: Mapping[str, Listing[Any]]
 
 
-def views_of(box: B, page_size: int | None, *kinds: ListKind[Any]) -> Views[B, View[B]]:
-    """Return the views of a box, with lists of these kinds."""
-    return Views(box, lambda part: View(part, {kind.member: Listing(part, kind, page_size) for kind in kinds}))
-
-
-class Running(Protocol):
-    """Runs what reads, renders or completes, and writes its results: a `bridge.server.core.ServerCore`."""
-
-    async def produce(
-        self, tool: Tool, request: ToolExecutionRequest, context: InvocationContext, *, is_known: bool = True
-    ) -> ToolExecutionResult:
-        """Return the result, within the limits of calls.
-
-        Args:
-            tool: Runs it.
-            request: Its arguments.
-            context: Context of the request.
-            is_known: False for a name that does not exist, which limits must not store.
-
-        Raises:
-            ArgumentsError: The arguments are invalid.
-            ResourceNotFoundError: The function says so.
-            ToolError: The function failed with a message for the client.
-            ToolTimeoutError: It took too long.
-            ProtocolError: It failed otherwise, which has been logged.
-        """
-        ...
-
-    def write_produced(self, name: str, wire: Json, write: Callable[[Json], bytes]) -> bytes:
-        """Write a result, within its limit.
-
-        Raises:
-            ProtocolError: It is too long, or cannot be sent.
-        """
-        ...
-
-
-class Served:
-    """Base of the resources and the prompts of a server."""
-
-    def __init__(self, core: Running) -> None:
-        self._core = core
-
-    async def _produced(
-        self,
-        tool: Tool,
-        request: ToolExecutionRequest,
-        context: InvocationContext,
-        what: Callable[[], str],
-        absent: Callable[[], ProtocolError],
-        *,
-        is_known: bool = True,
-    ) -> ToolExecutionResult:
-        """Run what reads, renders or completes; the arguments are those of `Running.produce` and `refusal`.
-
-        Raises:
-            ProtocolError: It failed; ``absent()`` if it says that there is no such resource.
-        """
-        try:
-            return await self._core.produce(tool, request, context, is_known=is_known)
-        except (ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError) as error:
-            raise refusal(error, what, absent) or error from None
-
-    async def _completed(
-        self,
-        item: ResourceTemplate | Prompt,
-        argument: str,
-        text: str,
-        known: Mapping[str, str],
-        context: InvocationContext,
-    ) -> Completion:
-        """Complete within the limits and the time of the item itself.
-
-        Raises:
-            ProtocolError: The completion failed.
-        """
-
-        async def execute(*_: object) -> ToolExecutionResult:
-            return ToolExecutionResult((), value=await item.complete(argument, text, known, context))
-
-        tool = Tool(ToolSpecification(name=item.name), CallableExecutor(execute, item.name), policy=item.policy)
-
-        def nothing() -> ProtocolError:
-            return ProtocolError(INTERNAL_ERROR, f"there is nothing to complete {argument!r} of {item.name!r} with")
-
-        completed = await self._produced(
-            tool, ToolExecutionRequest(tool.name), context, lambda: repr(item.name), nothing
-        )
-        completion: Completion = completed.value
-        return completion
-
-
-def refusal(error: BaseException, what: Callable[[], str], absent: Callable[[], ProtocolError]) -> ProtocolError | None:
-    """Return the error to answer if reading, rendering or completing has failed.
+class ServedFeature(Generic[B, F]):
+    """Base of the resources and the prompts of a server.
 
     Args:
-        error: What was raised.
-        what: Returns what was read, rendered or completed, for messages.
-        absent: Returns the error for a resource that does not exist.
-
-    Returns:
-        None if the error is a bug, a question or a cancellation.
+        box: The resources or prompts.
+        page_size: Maximum number of items on a page of a list; None for one page.
+        kinds: Their lists.
     """
-    match error:
-        case ProtocolError():
-            return error
-        case ArgumentsError():
-            problems = "; ".join(map(str, error.problems))
-            # Without the URI in its data, by which clients recognise a resource that does not exist.
-            return ProtocolError(INVALID_PARAMS, f"invalid arguments for {what()}: {problems}")
-        case ResourceNotFoundError():
-            return absent()
-        case ToolError() | ToolTimeoutError():
-            return ProtocolError(INTERNAL_ERROR, str(error), absent().data)
-        case _:
-            return None
+
+    feature: ClassVar[Feature]
+
+    def __init__(self, box: B, page_size: int | None, *kinds: ListKind[Any]) -> None:
+        self.box = box
+        self.views: Views[B, View[B]] = Views(
+            box, lambda part: View(part, {kind.member: Listing(part, kind, page_size) for kind in kinds})
+        )
+        """The resources or prompts by access."""
+
+    @abstractmethod
+    def find(self, key: str, access: Access = EVERYTHING) -> F | None:
+        """Return the prompt of a name, or what reads a URI; None if the caller sees none."""
+
+    @abstractmethod
+    def required(self, key: str, access: Access, *, modern: bool, meta: Mapping[str, Any] | None = None) -> F:
+        """Return the prompt of a name, or what reads a URI.
+
+        Args:
+            key: The name or URI.
+            access: Permissions of the caller.
+            modern: True for a client of version 2026-07-28.
+            meta: ``_meta`` of a request, which may name a version.
+
+        Raises:
+            ProtocolError: The caller sees none, or lacks a scope for it, or there is no such version.
+        """
+
+    @abstractmethod
+    def completed(self, key: str, access: Access) -> Prompt | ResourceTemplate | None:
+        """Return the prompt of a name, or the template of a text; None for a resource, which has no variables.
+
+        Raises:
+            ProtocolError: The caller sees none, or lacks a scope for it.
+        """
+
+    @abstractmethod
+    def item_of(self, found: F) -> Prompt | Resource | ResourceTemplate:
+        """Return what was found, as it is listed."""
 
 
 def in_version(item: T, versions: Mapping[str, T], meta: Mapping[str, Any], what: str) -> T:

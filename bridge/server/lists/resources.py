@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridge.errors import ResourceNotFoundError, ToolError
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import INVALID_PARAMS, LIMIT_EXCEEDED
-from bridge.resources.box import Readable
+from bridge.resources.box import Readable, ResourceBox
 from bridge.resources.resource import Resource
 from bridge.server.auth.access import EVERYTHING
-from bridge.server.lists.feature import Served, check_scopes, in_version, refusal, views_of
+from bridge.server.lists.feature import ServedFeature, check_scopes, in_version
 from bridge.server.lists.listing import CACHE_SCOPE, LIST_TTL_MS, ListKind
-from bridge.server.middleware import Around, run_other, unknown_run_by
 from bridge.text import clip
-from bridge.tools.calls import ToolExecutionRequest
-from bridge.tools.completion import NO_COMPLETION
-from bridge.tools.middleware import ReadResourceRequest
-from bridge.wire.resources import contents_to_wire, resource_to_wire, template_to_wire
+from bridge.wire.resources import resource_to_wire, template_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from bridge.protocol.session import Session
-    from bridge.resources.box import ResourceBox
     from bridge.resources.resource import ResourceTemplate
     from bridge.server.auth.access import Access
-    from bridge.server.lists.feature import Running
     from bridge.server.results.kept_results import KeptResults
-    from bridge.tools.calls import ToolExecutionResult
-    from bridge.tools.completion import Completion
     from bridge.tools.context import InvocationContext
-    from bridge.tools.middleware import Layer
-    from bridge.types import Feature, Json
+    from bridge.types import Feature
 
 CACHING = {"ttlMs": LIST_TTL_MS, "cacheScope": CACHE_SCOPE}
 """Members of a result of ``resources/read`` in the modern era."""
@@ -61,17 +51,14 @@ _TEMPLATES: ListKind[ResourceTemplate] = ListKind(
 )
 
 
-class ServedResources(Served):
+class ServedResources(ServedFeature[ResourceBox, Readable]):
     """The resources of a server."""
 
     feature: ClassVar[Feature] = "resources"
 
-    def __init__(self, box: ResourceBox, core: Running, page_size: int | None, kept: KeptResults | None = None) -> None:
-        super().__init__(core)
-        self.box = box
+    def __init__(self, box: ResourceBox, page_size: int | None, kept: KeptResults | None = None) -> None:
+        super().__init__(box, page_size, _RESOURCES, _TEMPLATES)
         self._kept = kept
-        self.views = views_of(box, page_size, _RESOURCES, _TEMPLATES)
-        """The resources by access."""
 
     async def watch(self, session: Session, uri: str, access: Access, context: InvocationContext) -> None:
         """Let a session of the handshake era watch a resource.
@@ -142,14 +129,14 @@ class ServedResources(Served):
         except (ToolError, ResourceNotFoundError) as error:
             raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri[:MAX_URI_CHARS]}) from None
 
-    def find(self, uri: str, access: Access = EVERYTHING) -> Readable | None:
+    def find(self, key: str, access: Access = EVERYTHING) -> Readable | None:
         """Return what reads a URI; None if the caller sees no such resource, though another template has it, too."""
-        if self._kept is not None and (kept := self._kept.readable(uri)) is not None:
+        if self._kept is not None and (kept := self._kept.readable(key)) is not None:
             return kept
-        found = self.box.find(uri)
+        found = self.box.find(key)
         if found is None or access is EVERYTHING or access.shows(found.resource):
             return found
-        visible = self.views.of(access).box.find(uri)  # perhaps an older version
+        visible = self.views.of(access).box.find(key)  # perhaps an older version
         key_of = self.box.key_of
         return visible if visible is not None and key_of(visible.resource) == key_of(found.resource) else None
 
@@ -158,150 +145,39 @@ class ServedResources(Served):
         found = self.find(uri, access)
         return found is not None and not access.missing(found.resource.name)
 
-    def required(self, uri: str, access: Access, *, modern: bool, meta: Mapping[str, Any] | None = None) -> Readable:
-        """Return what reads a URI.
-
-        Args:
-            uri: The URI.
-            access: Permissions of the caller.
-            modern: True for a client of version 2026-07-28.
-            meta: ``_meta`` of a request, which may name a version.
-
-        Raises:
-            ProtocolError: The caller sees no such resource, or lacks a scope for it, or there is no such version.
-        """
-        found = self.find(uri, access)
+    def required(self, key: str, access: Access, *, modern: bool, meta: Mapping[str, Any] | None = None) -> Readable:
+        """Return what reads a URI; see `ServedFeature.required`."""
+        found = self.find(key, access)
         if found is None:
-            raise _not_found(uri, modern=modern)
+            raise no_resource(key, modern=modern)
         resource = found.resource
         check_scopes(resource.name, access)
         if meta and resource.metadata:
             versions = self.views.of(access).box.versions_of(self.box.key_of(resource))
-            other = in_version(resource, versions, meta, f"the resource {clip(uri)!r}")
+            other = in_version(resource, versions, meta, f"the resource {clip(key)!r}")
             if other is not resource:
                 return Readable(
-                    other, other.tool if isinstance(other, Resource) else other.tool_of(uri), found.arguments
+                    other, other.tool if isinstance(other, Resource) else other.tool_of(key), found.arguments
                 )
         return found
 
-    async def read(
-        self,
-        uri: str,
-        found: Readable,
-        context: InvocationContext,
-        write: Callable[[Json], bytes],
-        *,
-        modern: bool,
-    ) -> bytes:
-        """Answer a ``resources/read``.
+    def item_of(self, found: Readable) -> Resource | ResourceTemplate:
+        """Return the resource, or the template that it belongs to."""
+        return found.resource
 
-        Args:
-            uri: URI of the resource.
-            found: Reads it; from `required`, or from `find` for a caller who lacks no scope.
-            context: Context of the request.
-            write: Writes the result, given as JSON.
-            modern: True for a client of version 2026-07-28.
-
-        Raises:
-            ProtocolError: It cannot be read, or the function says that there is no such resource.
-            InputRequired: The function asked a question that needs another round.
-        """
-        request, absent = (
-            ToolExecutionRequest(found.tool.name, found.arguments),
-            partial(_not_found, uri, modern=modern),
-        )
-        result = await self._produced(found.tool, request, context, lambda: f"the URI {clip(uri)!r}", absent)
-        return self.write(found, result, write, modern=modern)
-
-    async def read_within(
-        self,
-        layers: tuple[Layer, ...],
-        uri: str,
-        context: InvocationContext,
-        write: Callable[[Json], bytes],
-        *,
-        access: Access,
-        meta: Mapping[str, Any],
-        modern: bool,
-    ) -> bytes:
-        """Answer a ``resources/read`` with middleware around it.
-
-        Args:
-            layers: The middleware, which may answer for a resource that does not exist.
-            uri: URI of the resource.
-            context: As for `read`.
-            write: As for `read`.
-            access: Permissions of the caller.
-            meta: ``_meta`` of the request, which may name a version.
-            modern: As for `read`.
-
-        Raises:
-            ProtocolError: As by `read`, or there is no such resource, or the middleware refused.
-            InputRequired: As by `read`, or by the middleware.
-        """
-        found = self.find(uri, access)
-        if found is not None or not access.sees_all_of(uri):
-            found = self.required(uri, access, modern=modern, meta=meta)
-
-        async def last(request: ReadResourceRequest, context: InvocationContext) -> ToolExecutionResult:
-            if found is None or request.uri != uri:
-                other = self.required(request.uri, access, modern=modern)
-                return await run_other(other.tool, other.arguments, context)
-            return await found.tool.executor.execute(ToolExecutionRequest(found.tool.name, found.arguments), context)
-
-        revision = (self.box.version, self.box.updates)
-        executor = Around(layers, ReadResourceRequest(uri, revision=revision), last)
-        name = uri if found is None else found.resource.name
-        result = await self._produced(
-            unknown_run_by(executor) if found is None else found.tool.run_by(executor),
-            ToolExecutionRequest(name),
-            context,
-            lambda: f"the URI {clip(uri)!r}",
-            partial(_not_found, uri, modern=modern),
-            is_known=found is not None,
-        )
-        return self._write(name, result, write, modern=modern)
-
-    def write(
-        self, found: Readable, result: ToolExecutionResult, write: Callable[[Json], bytes], *, modern: bool
-    ) -> bytes:
-        """Write what was read; the arguments are those of `read`."""
-        return self._write(found.resource.name, result, write, modern=modern)
-
-    def _write(self, name: str, result: ToolExecutionResult, write: Callable[[Json], bytes], *, modern: bool) -> bytes:
-        wire = contents_to_wire(result)
-        if modern:
-            wire |= {"resultType": "complete", **CACHING}
-        return self._core.write_produced(name, wire, write)
-
-    def refusal(self, uri: str, error: BaseException, *, modern: bool) -> ProtocolError | None:
-        """Return the error to answer if reading has failed; None for one that is not of the resource."""
-        return refusal(error, lambda: f"the URI {clip(uri)!r}", partial(_not_found, uri, modern=modern))
-
-    async def complete(
-        self,
-        template: str,
-        variable: str,
-        text: str,
-        known: Mapping[str, str],
-        context: InvocationContext,
-        access: Access,
-    ) -> Completion:
-        """Return values for a variable of a template, given as text.
-
-        Raises:
-            ProtocolError: The caller sees no such template.
-        """
+    def completed(self, key: str, access: Access) -> ResourceTemplate | None:
+        """Return the template of a text; see `ServedFeature.completed`."""
         for each in self.views.of(access).box.templates:
-            if str(each.uri_template) == template:
+            if str(each.uri_template) == key:
                 check_scopes(each.name, access)
-                return await self._completed(each, variable, text, known, context)
-        if self.find(template, access) is not None:  # a resource has no variables
-            return NO_COMPLETION
-        raise ProtocolError(INVALID_PARAMS, f"there is no resource template {clip(template)!r}")
+                return each
+        if self.find(key, access) is not None:
+            return None
+        raise ProtocolError(INVALID_PARAMS, f"there is no resource template {clip(key)!r}")
 
 
-def _not_found(uri: str, *, modern: bool) -> ProtocolError:
+def no_resource(uri: str, *, modern: bool) -> ProtocolError:
+    """Return the error for a resource that does not exist."""
     code = INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
     return ProtocolError(code, f"there is no resource {clip(uri)!r}", {"uri": uri[:MAX_URI_CHARS]})
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bridge.errors import ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError
 from bridge.protocol.envelope import invalid_params
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR
 from bridge.server.channel import context_of
+from bridge.server.methods.features import refusal
 from bridge.server.methods.method import Method, optional_object, required_text
 from bridge.server.middleware import run_around
+from bridge.tools.calls import ToolExecutionRequest, ToolExecutionResult
 from bridge.tools.completion import NO_COMPLETION, Completion
+from bridge.tools.executors import CallableExecutor
 from bridge.tools.middleware import CompleteRequest
+from bridge.tools.specification import ToolSpecification
+from bridge.tools.tool import Tool
 from bridge.wire.prompts import completion_to_wire
 
 if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
-    from bridge.server.lists.prompts import ServedPrompts
-    from bridge.server.lists.resources import ServedResources
     from bridge.tools.context import InvocationContext
 
 _NAMES = {"ref/prompt": "name", "ref/resource": "uri"}
@@ -61,14 +67,26 @@ class Complete(Method):
         else:
             completion = await complete(exchange.found, context)
         wire = completion_to_wire(completion)
-        return exchange.write(wire | {"resultType": "complete"} if exchange.modern else wire)
+        return self._core.counted(exchange.write(wire | {"resultType": "complete"} if exchange.modern else wire))
 
     async def _complete(self, access: Access, request: CompleteRequest, context: InvocationContext) -> Completion:
-        features: ServedPrompts | ServedResources | None
-        lists = await self._core.lists_of(context)
-        features = lists.prompts if request.feature == "prompts" else lists.resources
-        if features is None:
+        """Complete within the limits and the time of the prompt or template itself."""
+        served = (await self._core.lists_of(context)).of(request.feature)
+        item = None if served is None else served.completed(request.name, access)
+        if item is None:
             return NO_COMPLETION
-        return await features.complete(
-            request.name, request.argument, request.value, request.arguments, context, access
-        )
+        name, argument, complete = item.name, request.argument, item.complete
+
+        async def execute(*_: object) -> ToolExecutionResult:
+            return ToolExecutionResult((), value=await complete(argument, request.value, request.arguments, context))
+
+        def nothing() -> ProtocolError:
+            return ProtocolError(INTERNAL_ERROR, f"there is nothing to complete {argument!r} of {name!r} with")
+
+        tool = Tool(ToolSpecification(name=name), CallableExecutor(execute, name), policy=item.policy)
+        try:
+            completed = await self._core.produce(tool, ToolExecutionRequest(name), context)
+        except (ArgumentsError, ResourceNotFoundError, ToolError, ToolTimeoutError) as error:
+            raise refusal(error, partial(repr, name), nothing) or error from None
+        completion: Completion = completed.value
+        return completion

@@ -21,13 +21,15 @@ from bridge.protocol.versions import (
     RESOURCE_EXHAUSTED,
     UNSUPPORTED,
 )
-from bridge.server.auth.identity import current_access, ending_with_credential
+from bridge.server.auth.identity import current_access, ending_with_credential, expiry_of_request
 from bridge.server.channel import context_of
+from bridge.server.events.endings import REVOKED, ended_by
 from bridge.server.events.store import EventStoreError
 from bridge.server.limits.memory import kept_bytes
-from bridge.server.lists.listing import CursorError, Edition, ListKind
+from bridge.server.lists.listing import Edition, ListKind
 from bridge.server.methods.extensions import produced
 from bridge.server.methods.method import MODERN, Method, required_text
+from bridge.server.methods.pages import page_of
 from bridge.text import clip, nearest
 from bridge.tools.toolbox import ToolBox
 from bridge.wire.events import NOTIFICATIONS, batch_to_wire, event_to_wire, event_type_to_wire, request_from_wire
@@ -98,6 +100,8 @@ class EventMethod(Method):
             near = nearest(name, types)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ProtocolError(NOT_FOUND, f"there is no event {clip(name)!r}{hint}", {"kind": "event"})
+        if exchange.access.missing(name):
+            raise ProtocolError(FORBIDDEN, f"the event {clip(name)!r} needs a scope that was not granted")
         if self.delivery not in (ways := self._events.deliveries_of(type_)):
             message = f"the event {name!r} is not delivered by {self.delivery}, but by {', '.join(ways)}"
             raise ProtocolError(UNSUPPORTED, message, {"feature": "deliveryMode", "value": self.delivery})
@@ -127,11 +131,7 @@ class EventsList(EventMethod):
         )
         visible = [each for each, found in ways.items() if found]
         edition = Edition(None, _NO_BOX, visible, kind, self._core.options["page_size"])
-        cursor = exchange.params.get("cursor")
-        try:
-            return dict(edition.page(0 if cursor is None else edition.position(cursor), modern=exchange.modern))
-        except CursorError as error:
-            raise ProtocolError(INVALID_PARAMS, str(error)) from None
+        return page_of(edition, exchange)
 
 
 class EventsPoll(EventMethod):
@@ -170,23 +170,23 @@ class EventsStream(EventMethod):
 
     async def run(self, exchange: ServedExchange) -> bytes:
         """Serve a stream until its client disconnects, it is ended, or its credential is no longer valid."""
-        subscription, sending = Subscription(exchange.id), _Sending()
+        subscription, sending = Subscription(exchange.id), _Sending(exchange)
         context = self._core.prepared(context_of(exchange))
         try:
             with self._events.shares.taking(exchange.origin.account), current_access() as access:
                 type_, request = await self._found(exchange, context)
 
-                def may_see() -> bool:
+                def end() -> Json | None:
                     now = access()
-                    return now is not None and now.shows(type_)
+                    if now is None or not now.shows(type_) or now.missing(type_.name):
+                        return REVOKED
+                    return self._events.end_of(type_, request.arguments)
 
                 self._open.add(sending)
                 with sending.scope, ending_with_credential(sending.scope.cancel):
-                    reader = self._events.reader_of(type_)
-                    await _send_all(exchange, subscription, reader, request, context, may_see)
-                if not may_see():
-                    error = {"code": FORBIDDEN, "message": "the access to these events has ended"}
-                    await exchange.send(subscription.notification(f"{NOTIFICATIONS}terminated", {"error": error}))
+                    await sending.run(self._events.reader_of(type_), request, context, end)
+                if (error := sending.ended or end()) is not None:
+                    await sending.send("terminated", {"error": error})
         except ServerRefusedError as error:
             raise ProtocolError(error.code, error.message, error.data) from error
         except ServerError as error:
@@ -221,7 +221,7 @@ class EventsSubscribe(EventMethod):
     async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
         webhooks = _webhooks_of(self._events)
         type_, request = await self._found(exchange, context)
-        return await webhooks.subscribe(type_, request, exchange.params, exchange.access, context)
+        return await webhooks.subscribe(type_, request, exchange.params, exchange.access, context, expiry_of_request())
 
 
 class EventsUnsubscribe(EventMethod):
@@ -258,37 +258,46 @@ def _webhooks_of(events: ServedEvents) -> Webhooks:
 
 
 class _Sending:
-    """A stream that may be ended."""
+    """A stream that may be ended.
 
-    def __init__(self) -> None:
+    Args:
+        exchange: Its request.
+    """
+
+    def __init__(self, exchange: ServedExchange) -> None:
+        self._exchange = exchange
+        self._subscription = Subscription(exchange.id)
         self.scope = anyio.CancelScope()
+        self.ended: Json | None = None
+        """The error with which the server of the events has ended the subscription; None if it has not."""
 
+    async def send(self, kind: str, params: Json) -> None:
+        """Send a notification of the stream."""
+        await self._exchange.send(self._subscription.notification(f"{NOTIFICATIONS}{kind}", params))
 
-async def _send_all(
-    exchange: ServedExchange,
-    subscription: Subscription,
-    reader: EventReader,
-    request: EventRequest,
-    context: InvocationContext,
-    may_see: Callable[[], bool],
-) -> None:
-    """Send the events of a subscription as they occur, while its caller may see them."""
-
-    async def send(kind: str, params: Json) -> None:
-        await exchange.send(subscription.notification(f"{NOTIFICATIONS}{kind}", params))
-
-    is_active, cursor = False, request.cursor
-    async with reader.stream(request, context) as stream:
-        while may_see():
-            batch = await stream.next()
-            if not may_see():
-                return
-            if not is_active or batch.truncated:
-                # A client that continues from this cursor must not miss the events that follow it.
-                position = cursor if batch.events else batch.cursor
-                await send("active", {"cursor": position, "truncated": batch.truncated})
-            elif not batch.events:
-                await send("heartbeat", {"cursor": batch.cursor})
-            for event in batch.events:
-                await send("event", event_to_wire(event, has_cursor=True))
-            is_active, cursor = True, batch.cursor
+    async def run(
+        self, reader: EventReader, request: EventRequest, context: InvocationContext, end: Callable[[], Json | None]
+    ) -> None:
+        """Send the events as they occur, until ``end`` returns an error, or their server has ended the subscription."""
+        is_active, cursor = False, request.cursor
+        async with reader.stream(request, context) as stream:
+            while end() is None:
+                try:
+                    batch = await stream.next()
+                except ServerRefusedError as error:
+                    self.ended = ended_by(error) if is_active else None
+                    if self.ended is None:
+                        raise
+                    return
+                if end() is not None:
+                    return
+                if not is_active or batch.truncated:
+                    # A client that continues from this cursor must not miss the events that follow it.
+                    before = batch.start if batch.start is not None else cursor
+                    position = before if batch.events else batch.cursor
+                    await self.send("active", {"cursor": position, "truncated": batch.truncated})
+                elif not batch.events:
+                    await self.send("heartbeat", {"cursor": batch.cursor})
+                for event in batch.events:
+                    await self.send("event", event_to_wire(event, has_cursor=True))
+                is_active, cursor = True, batch.cursor

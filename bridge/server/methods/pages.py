@@ -15,9 +15,10 @@ from bridge.server.methods.method import Method
 if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
-    from bridge.server.lists.listing import Listing
+    from bridge.server.lists.listing import Edition, Listing
     from bridge.server.lists.lists import Lists
     from bridge.tools.middleware import Hook
+    from bridge.types import Json
 
 
 class PagedList(Method):
@@ -44,10 +45,7 @@ class PagedList(Method):
             return None
         if cursor is None:
             return listing.first_page_as_json(exchange.write, modern=exchange.modern)
-        try:
-            return exchange.write(dict(listing.page(cursor, modern=exchange.modern)))
-        except CursorError as error:
-            raise ProtocolError(INVALID_PARAMS, str(error)) from None
+        return exchange.write(page_of(listing.current(), exchange))
 
     def _ready(self, exchange: ServedExchange) -> Listing[Any] | None:
         """Return the list that the caller sees; None if it has to be loaded."""
@@ -76,9 +74,17 @@ class PagedList(Method):
         found = await self._core.left_by_middleware(self.hook, self.name, items, edition.version, context)
         if found is not items:
             edition = listing.edition_of(found)
-        cursor = exchange.params.get("cursor")
-        try:
-            start = 0 if cursor is None else edition.position(cursor)
-        except CursorError as error:
-            raise ProtocolError(INVALID_PARAMS, str(error)) from None
-        return exchange.write(dict(edition.page(start, modern=exchange.modern)))
+        return exchange.write(page_of(edition, exchange))
+
+
+def page_of(edition: Edition[Any], exchange: ServedExchange) -> Json:
+    """Return the page that a request names by its cursor, or the first one.
+
+    Raises:
+        ProtocolError: The cursor is not one of this server's.
+    """
+    cursor = exchange.params.get("cursor")
+    try:
+        return dict(edition.page(0 if cursor is None else edition.position(cursor), modern=exchange.modern))
+    except CursorError as error:
+        raise ProtocolError(INVALID_PARAMS, str(error)) from None

@@ -5,23 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridge.protocol.envelope import invalid_params
-from bridge.server.auth.access import EVERYTHING
-from bridge.server.channel import context_of
-from bridge.server.methods.functions import FunctionMethod
-from bridge.server.methods.method import Target, optional_object, required_text
+from bridge.protocol.messages import ProtocolError
+from bridge.protocol.versions import INTERNAL_ERROR
+from bridge.server.methods.features import FeatureMethod
+from bridge.server.methods.method import optional_object, required_text
 from bridge.server.methods.pages import PagedList
+from bridge.text import clip
+from bridge.tools.middleware import GetPromptRequest
+from bridge.wire.prompts import messages_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.prompts.prompt import Prompt
     from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
     from bridge.server.lists.listing import Listing
     from bridge.server.lists.lists import Lists
     from bridge.server.lists.prompts import ServedPrompts
-    from bridge.tools.caller import Caller
     from bridge.tools.calls import ToolExecutionResult
-    from bridge.tools.execution import ExecutionPolicy
+    from bridge.types import Json
 
 _TEXT = frozenset({str})
 
@@ -37,84 +40,41 @@ class PromptsList(PagedList):
         return None if lists.prompts is None else lists.prompts.views.of(access).lists["prompts"]
 
 
-class PromptsGet(FunctionMethod):
+class PromptsGet(FeatureMethod):
     """The messages of a prompt."""
 
     name = "prompts/get"
     hook = "get_prompt"
     noun = "prompt"
+    feature = "prompts"
     target_param = "name"
-
-    @property
-    def is_served(self) -> bool:
-        """True if the server has prompts."""
-        return self._core.prompts is not None
-
-    @property
-    def _prompts(self) -> ServedPrompts:
-        assert self._core.prompts is not None, "it is served"
-        return self._core.prompts
 
     def plan(self, exchange: ServedExchange) -> None:
         """Read the name and the arguments, which are texts, and find the prompt."""
-        params = exchange.params
-        name, arguments = required_text(params, "name"), optional_object(params, "arguments")
+        required_text(exchange.params, "name")
+        arguments = exchange.arguments = optional_object(exchange.params, "arguments")
         if not _TEXT.issuperset(map(type, arguments.values())):
             raise invalid_params("the 'arguments' of a prompt must be texts")
-        exchange.arguments = arguments
-        if self._layers:  # which may name another, so that it is looked up when it is rendered
-            return
-        lists = self._core.lists_for(exchange.origin.caller)
-        if lists is not None:
-            self._find(lists, exchange, name)
+        self._find_now(exchange)
 
-    def _find(self, lists: Lists, exchange: ServedExchange, name: str) -> None:
-        assert lists.prompts is not None, "it is served"
-        prompt = exchange.found = lists.prompts.required(name, exchange.access, exchange.meta)
+    def _find(self, served: ServedPrompts, exchange: ServedExchange) -> None:
+        name = exchange.params["name"]
+        prompt = exchange.found = served.required(name, exchange.access, modern=exchange.modern, meta=exchange.meta)
         exchange.ending = prompt.ending + exchange.ending
         if prompt.runs_directly and self._runs_directly:
             exchange.tool, exchange.takes_context = prompt.tool, prompt.takes_context
 
-    @property
-    def _policy(self) -> ExecutionPolicy:
-        return self._core.producing
+    def _request(self, served: ServedPrompts, exchange: ServedExchange) -> GetPromptRequest:
+        return GetPromptRequest(exchange.params["name"], exchange.arguments, revision=served.box.version)
 
-    async def _run(self, exchange: ServedExchange) -> bytes:
-        """Render the prompt."""
-        context = context_of(exchange)
-        if self._layers:
-            prompts = (await self._core.lists_of(context)).prompts
-            assert prompts is not None, "it is served"
-            return await prompts.render_within(
-                self._layers,
-                exchange.params["name"],
-                exchange.arguments,
-                context,
-                exchange.write,
-                access=exchange.access,
-                meta=exchange.meta,
-                modern=exchange.modern,
-            )
-        if exchange.found is None:
-            self._find(await self._core.load_lists(context), exchange, exchange.params["name"])
-        return await self._prompts.render(
-            exchange.found, exchange.arguments, context, exchange.write, modern=exchange.modern
-        )
+    def _arguments(self, found: Prompt, request: GetPromptRequest) -> Mapping[str, Any]:  # noqa: ARG002 - the base's
+        return request.arguments
 
-    def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
-        return self._prompts.write(exchange.found, result, exchange.write, modern=exchange.modern)
+    def _to_wire(self, found: Prompt | None, result: ToolExecutionResult) -> Json:
+        return messages_to_wire(result, None if found is None else found.description)
 
-    def _reported(self, exchange: ServedExchange, error: BaseException) -> BaseException:
-        refusal = self._prompts.refusal(exchange.found, error)
-        return super()._reported(exchange, error) if refusal is None else refusal
+    def _described(self, key: str) -> str:
+        return f"the prompt {clip(key)!r}"
 
-    def target(
-        self,
-        params: Mapping[str, Any],
-        access: Access = EVERYTHING,
-        caller: Caller | None = None,
-    ) -> Target:
-        """Return the prompt."""
-        requested, prompts = self.target_in(params), (self._core.lists_for(caller) or self._core.lists).prompts
-        prompt = None if prompts is None or requested is None else prompts.find(requested, access)
-        return Target(requested, None, None) if prompt is None else Target(requested, prompt.name, prompt.server)
+    def _absent(self, key: str, *, modern: bool) -> ProtocolError:  # noqa: ARG002 - the base's
+        return ProtocolError(INTERNAL_ERROR, f"{self._described(key)} uses a resource that does not exist")

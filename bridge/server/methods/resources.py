@@ -11,25 +11,28 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from bridge.protocol.messages import result_beginning
-from bridge.server.auth.access import EVERYTHING
 from bridge.server.channel import context_of
-from bridge.server.lists.resources import CACHING
-from bridge.server.methods.functions import FunctionMethod
-from bridge.server.methods.method import HANDSHAKE, Method, Target, required_text
+from bridge.server.lists.resources import CACHING, no_resource
+from bridge.server.methods.features import FeatureMethod
+from bridge.server.methods.method import HANDSHAKE, Method, required_text
 from bridge.server.methods.pages import PagedList
 from bridge.server.results.contents_stream import ResponseContents
+from bridge.text import clip
+from bridge.tools.middleware import ReadResourceRequest
+from bridge.wire.resources import contents_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.protocol.messages import ProtocolError
+    from bridge.resources.box import Readable
     from bridge.server.auth.access import Access
     from bridge.server.exchange import ServedExchange
     from bridge.server.lists.listing import Listing
     from bridge.server.lists.lists import Lists
     from bridge.server.lists.resources import ServedResources
-    from bridge.tools.caller import Caller
     from bridge.tools.calls import ToolExecutionResult
-    from bridge.tools.execution import ExecutionPolicy
+    from bridge.types import Json
 
 _CACHING = b"," + to_json(CACHING)[1:-1]
 
@@ -56,94 +59,53 @@ class ResourceTemplatesList(PagedList):
         return None if lists.resources is None else lists.resources.views.of(access).lists["resourceTemplates"]
 
 
-class ResourcesRead(FunctionMethod):
+class ResourcesRead(FeatureMethod):
     """The content of a resource."""
 
     name = "resources/read"
     hook = "read_resource"
     noun = "resource"
+    feature = "resources"
+    caching = CACHING
     target_param = "uri"
-
-    @property
-    def is_served(self) -> bool:
-        """True if the server has resources."""
-        return self._core.resources is not None
-
-    @property
-    def _resources(self) -> ServedResources:
-        assert self._core.resources is not None, "it is served"
-        return self._core.resources
 
     def plan(self, exchange: ServedExchange) -> None:
         """Read the URI, and find the resource."""
-        uri = required_text(exchange.params, "uri")
+        required_text(exchange.params, "uri")
         if exchange.modern:
             exchange.ending = _CACHING + exchange.ending
-        if self._layers:  # which may name another, so that it is looked up when it is read
-            return
-        lists = self._core.lists_for(exchange.origin.caller)
-        if lists is not None:
-            self._find(lists, exchange, uri)
+        self._find_now(exchange)
 
-    def _find(self, lists: Lists, exchange: ServedExchange, uri: str) -> None:
-        assert lists.resources is not None, "it is served"
-        found = lists.resources.required(uri, exchange.access, modern=exchange.modern, meta=exchange.meta)
-        resource = found.resource
-        exchange.found, exchange.arguments = found, found.arguments
+    def _find(self, served: ServedResources, exchange: ServedExchange) -> None:
+        uri = exchange.params["uri"]
+        found = exchange.found = served.required(uri, exchange.access, modern=exchange.modern, meta=exchange.meta)
+        resource, exchange.arguments = found.resource, found.arguments
         if resource.runs_directly and self._runs_directly:
             exchange.tool, exchange.takes_context = found.tool, resource.takes_context
         if resource.server is not None and getattr(resource.reader, "streams_contents", True):
             exchange.contents = self._contents
 
+    def _request(self, served: ServedResources, exchange: ServedExchange) -> ReadResourceRequest:
+        return ReadResourceRequest(exchange.params["uri"], revision=(served.box.version, served.box.updates))
+
+    def _arguments(self, found: Readable, request: ReadResourceRequest) -> Mapping[str, Any]:  # noqa: ARG002 - the base's
+        return found.arguments
+
+    def _to_wire(self, found: Readable | None, result: ToolExecutionResult) -> Json:  # noqa: ARG002 - the base's
+        return contents_to_wire(result)
+
+    def _described(self, key: str) -> str:
+        return f"the URI {clip(key)!r}"
+
+    def _absent(self, key: str, *, modern: bool) -> ProtocolError:
+        return no_resource(key, modern=modern)
+
     def _contents(self, exchange: ServedExchange) -> ResponseContents:
         """Return the stream of another server's resource, which is sent while it is received."""
         name = exchange.found.resource.name
-        return ResponseContents(name, result_beginning(exchange.id), self._core.max_result_bytes(name))
-
-    @property
-    def _policy(self) -> ExecutionPolicy:
-        return self._core.producing
-
-    async def _run(self, exchange: ServedExchange) -> bytes:
-        """Read the resource."""
-        context = context_of(exchange)
-        if self._layers:
-            resources = (await self._core.lists_of(context)).resources
-            assert resources is not None, "it is served"
-            return await resources.read_within(
-                self._layers,
-                exchange.params["uri"],
-                context,
-                exchange.write,
-                access=exchange.access,
-                meta=exchange.meta,
-                modern=exchange.modern,
-            )
-        if exchange.found is None:
-            self._find(await self._core.load_lists(context), exchange, exchange.params["uri"])
-        return await self._resources.read(
-            exchange.params["uri"], exchange.found, context, exchange.write, modern=exchange.modern
+        return ResponseContents(
+            name, result_beginning(exchange.id), self._core.max_result_bytes(name), self._core.counted
         )
-
-    def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
-        return self._resources.write(exchange.found, result, exchange.write, modern=exchange.modern)
-
-    def _reported(self, exchange: ServedExchange, error: BaseException) -> BaseException:
-        refusal = self._resources.refusal(exchange.params["uri"], error, modern=exchange.modern)
-        return super()._reported(exchange, error) if refusal is None else refusal
-
-    def target(
-        self,
-        params: Mapping[str, Any],
-        access: Access = EVERYTHING,
-        caller: Caller | None = None,
-    ) -> Target:
-        """Return the resource."""
-        requested, resources = self.target_in(params), (self._core.lists_for(caller) or self._core.lists).resources
-        found = None if resources is None or requested is None else resources.find(requested, access)
-        if found is None:
-            return Target(requested, None, None)
-        return Target(requested, found.resource.name, found.resource.server)
 
 
 class _Watching(Method):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import ServerError, ToolError
 from bridge.protocol.messages import ProtocolError
 from bridge.protocol.versions import INVALID_PARAMS, METHOD_NOT_FOUND
-from bridge.server.lists.listing import CACHE_SCOPE, LIST_TTL_MS, CursorError, Edition, ListKind
+from bridge.server.lists.listing import CACHE_SCOPE, LIST_TTL_MS, Edition, ListKind
 from bridge.server.methods.extensions import produced
 from bridge.server.methods.method import Method, required_text
+from bridge.server.methods.pages import page_of
 from bridge.text import clip
 from bridge.tools.toolbox import ToolBox
 from bridge.wire.skills import directory_to_wire, skill_to_wire
@@ -68,11 +69,7 @@ class SkillsList(_SkillMethod):
     async def _answer(self, exchange: ServedExchange, context: InvocationContext) -> Json:
         visible = await self._visible(exchange, context)
         edition = Edition(None, _NO_BOX, visible, _ENTRIES, self._core.options["page_size"])
-        cursor = exchange.params.get("cursor")
-        try:
-            return dict(edition.page(0 if cursor is None else edition.position(cursor), modern=exchange.modern))
-        except CursorError as error:
-            raise ProtocolError(INVALID_PARAMS, str(error)) from None
+        return page_of(edition, exchange)
 
 
 class SkillsGet(_SkillMethod):

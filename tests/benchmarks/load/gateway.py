@@ -63,7 +63,8 @@ SESSION_COUNTS = (1, 8, 32, 256)
 _ADDED, _SERVERS, _SESSIONS = "added by a gateway", "servers behind one gateway", "sessions through a gateway"
 HEADINGS = (_ADDED, _SERVERS, _SESSIONS)
 """Headings of the first columns of the tables."""
-_OPEN_IDS = 8
+_REQUESTS = 8192
+"""Different requests of a measurement: a request that is late must end before its ID is used again."""
 _MOST_CHILDREN = 32
 """Maximum processes of a gateway that starts one for each session."""
 _MOST_CALL_SECONDS = 1.0
@@ -206,7 +207,7 @@ def _called_in_sessions(server: HttpServer, count: int, seconds: float, key: str
     """Call in new sessions, each over a connection of its own; return the answers and the seconds that they took."""
     ids = open_sessions(server, count, key)
     # No two open requests of a session have the same ID.
-    calls = [(each, call(Era.HANDSHAKE, "add", number)) for number in range(1, _OPEN_IDS + 1) for each in ids]
+    calls = [(each, call(Era.HANDSHAKE, "add", number)) for number in range(1, _REQUESTS // count + 1) for each in ids]
     raw = [server.post(message, Era.HANDSHAKE, each) for each, message in calls]
     asked = [each if key is None else bearing(key, each) for each in raw]
     with Crowd(server.port, count) as crowd:

@@ -92,7 +92,11 @@ def test_a_url_comes_before_packages() -> None:
         },
     ]
     _, entry = entry_of(described(remotes=remotes, packages=[package("pypi", "x")]))
-    assert entry == {"type": "http", "url": "https://${TENANT}.example.com/mcp", "headers": {"X-Key": "${X_KEY}"}}
+    assert entry == {
+        "type": "http",
+        "url": "https://${BRIDGE_INPUT_WEATHER_TENANT}.example.com/mcp",
+        "headers": {"X-Key": "${BRIDGE_INPUT_WEATHER_X_KEY}"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -120,9 +124,9 @@ def test_server_json_and_cards_are_configurations(tmp_path: Path, monkeypatch: p
     card = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
     remote = {"type": "streamable-http", "url": "https://example.com/{id}", "variables": {"id": {"isRequired": True}}}
     path.write_text(json.dumps(described(**{"$schema": card, "remotes": [remote]})))
-    with pytest.raises(ConfigError, match="ID"):
+    with pytest.raises(ConfigError, match="BRIDGE_INPUT_WEATHER_ID"):
         load_config(path)
-    monkeypatch.setenv("ID", "7")
+    monkeypatch.setenv("BRIDGE_INPUT_WEATHER_ID", "7")
     transport = load_config(path).servers["weather"].transport
     assert isinstance(transport, HttpTransport)
     assert transport.url == "https://example.com/7"

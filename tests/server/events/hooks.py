@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bridge.types import Json
 
-ADA, BOB, EVE = (f"{name}-{name}-{name}-{name}-{name}" for name in ("ada", "bob", "eve"))
+ADA, BOB, CAROL, EVE = (f"{name}-{name}-{name}-{name}-{name}" for name in ("ada", "bob", "carol", "eve"))
 KEYS = ApiKeys(ApiKey("ada", ADA), ApiKey("bob", BOB), ApiKey("eve", EVE, tools=("other",)))
 SECRET = new_secret()
 _ids = itertools.count(1)
@@ -76,11 +76,11 @@ class Client:
 
 @contextmanager
 def served(
-    *origins: str, auth: Any = KEYS, store: Any = None, redis_url: str | None = None, **options: Any
+    *origins: str, auth: Any = KEYS, store: Any = None, redis_url: str | None = None, types: Any = None, **options: Any
 ) -> Iterator[tuple[Client, Server]]:
     """Serve events over HTTP."""
-    events = EventOptions(webhooks=True, callback_origins=origins, retry_seconds=0.01, **options)
-    types = [replace(number, feed=Feed()), OTHER]  # as another process has it
+    events = EventOptions(webhooks=True, callback_origins=origins, retry_seconds=0.002, **options)
+    types = types or [replace(number, feed=Feed()), OTHER]  # as another process has it
     server = Server(types, name="hooks", events=events, tasks=TaskOptions(store=store))
     with serving(http_app(server, auth=auth, redis_url=redis_url)) as url:
         yield Client(url), server

@@ -47,12 +47,32 @@ class Receiver:
         self.passes_challenge: Any = lambda challenge: {"challenge": challenge}
         """Returns the answer to a challenge."""
         self.location = ""
+        self.held: list[str] = []
+        """Paths of the requests that are held."""
+        self._held_path = ""
+        self._changed = threading.Condition()
         self._received: queue.Queue[Received] = queue.Queue()
         self.url = ""
 
     def next(self) -> Received:
         """Wait for the next request that is not a challenge."""
         return self._received.get(timeout=DEADLINE_SECONDS)
+
+    @contextmanager
+    def holding(self, path: str) -> Iterator[None]:
+        """Answer no request below a path in this block."""
+        self._held_path = path
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held_path = ""
+                self._changed.notify_all()
+
+    def wait_for_held(self, count: int) -> None:
+        """Wait until so many requests are held."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.held) >= count, DEADLINE_SECONDS)
 
     def next_event(self) -> Any:
         """Wait for the next event."""
@@ -69,6 +89,11 @@ class Receiver:
             self.challenges.append(received)
             answer = self.passes_challenge(received.json["challenge"])
             return (answer, b"") if isinstance(answer, int) else (200, json.dumps(answer).encode())
+        if self._held_path and received.path.startswith(self._held_path):
+            with self._changed:
+                self.held.append(received.path)
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: not self._held_path, DEADLINE_SECONDS)
         status = self.statuses.pop(0) if self.statuses else 204
         self._received.put(received)
         return status, b""

@@ -13,6 +13,7 @@ from bridge import DefinitionError, McpToolProvider, Server, ServerConfig, tool
 from bridge.client import Connection, MemoryTransport
 from bridge.errors import ServerRefusedError
 from bridge.events import EventType, event
+from bridge.events.source import LocalEvents
 from bridge.protocol.versions import INVALID_PARAMS, METHOD_NOT_FOUND, NOT_FOUND, RESOURCE_EXHAUSTED, UNSUPPORTED
 from bridge.server import EventOptions, Features, Profile, namespaced
 
@@ -290,8 +291,23 @@ async def test_a_stream_says_that_events_were_skipped() -> None:
         for value in range(5):
             server.emit("number", {"value": value})
         async with streaming(connection, cursor=cursor) as stream:
-            assert await stream.next() == ("active", {"cursor": cursor, "truncated": True})
+            kind, params = await stream.next()
+            assert (kind, params["truncated"]) == ("active", True)
             assert [(await stream.next())[1]["data"]["value"] for _ in range(2)] == [3, 4]
+        # The position is before the first event that is kept.
+        again = await connection.request("events/poll", {"name": "number", "cursor": params["cursor"]})
+        assert (again["truncated"], [each["data"]["value"] for each in again["events"]]) == (False, [3, 4])
+
+
+async def test_a_stream_whose_type_is_gone_says_so_and_ends() -> None:
+    server = Server(numbered(), name="events", events=EventOptions(heartbeat_seconds=0.01))
+    async with connected(server) as connection, streaming(connection) as stream:
+        assert (await stream.next())[0] == "active"
+        server.serve_instead(Features(events=LocalEvents([EventType(name="other")])))
+        while (found := await stream.next())[0] == "heartbeat":
+            """The type is still there."""
+        kind, params = found
+        assert (kind, params["error"]["code"], params["error"]["data"]) == ("terminated", NOT_FOUND, {"kind": "event"})
 
 
 async def test_streams_are_bounded_in_number_and_size_and_closed_ones_do_not_count() -> None:

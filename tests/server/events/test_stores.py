@@ -96,14 +96,43 @@ async def test_the_oldest_events_are_dropped_and_a_cursor_before_them_is_truncat
     assert await values(store, before[0]) == ([2, 3, 4], False, False)  # nothing after it was dropped
 
 
-async def test_stores_in_a_process_or_file_drop_events_over_the_maximum_of_bytes(make: Make) -> None:
+async def test_the_oldest_events_over_the_maximum_of_bytes_are_dropped(make: Make) -> None:
     store = make(max_bytes=4000)
-    if isinstance(store, RedisEventStore):
-        pytest.skip("on Redis only the number is limited")
     await store.open()
     begun = await store.newest()
-    await store.append([record(value, data={"value": value, "text": "x" * 500}) for value in range(10)])
-    assert await values(store, begun) == ([7, 8, 9], True, False)
+    for start in (0, 7, 10):
+        numbers = range(start, start + 10)
+        await store.append([record(value, data={"value": value, "text": "x" * 500}) for value in numbers])
+        assert await values(store, begun) == ([*numbers[-3:]], True, False)
+    await store.append([record(7, data={"value": 7, "text": "x" * 4000})])  # which is more than all may have
+    assert await values(store, begun) == ([], True, False)
+    await store.append([record(8)])
+    assert await values(store, begun) == ([8], True, False)
+
+
+async def test_the_revision_changes_with_subscriptions_and_one_that_was_replaced_is_not_deleted(make: Make) -> None:
+    store = make("revised")
+    await store.open()
+    seen = [await store.revision()]
+    for action in (
+        store.save_subscription("a", b"1"),
+        store.save_subscription("a", b"2"),
+        store.delete_subscription("a", b"2"),
+    ):
+        await action
+        assert await store.revision() not in seen
+        seen.append(await store.revision())
+    await store.save_subscription("a", b"3")
+    revision = await store.revision()
+    await store.save_subscription("a/state", b"s")
+    assert await store.revision() == revision
+    assert not await store.delete_subscription("a", b"2")
+    assert (await store.subscription("a"), await store.subscription("a/state")) == (b"3", b"s")
+    assert await store.subscriptions() == {"a": b"3", "a/state": b"s"}
+    assert await store.delete_subscription("a", b"3")
+    assert await store.delete_subscription("a/state")
+    assert await store.subscription("a") is None
+    assert not await store.delete_subscription("a")
 
 
 async def test_a_cursor_of_another_store_or_none_at_all_gets_what_is_kept(make: Make) -> None:

@@ -115,17 +115,15 @@ async def test_the_policy_holds_for_reads_and_prompts() -> None:
     assert "0.05 seconds" in message
 
 
-async def test_completions_need_the_scope_of_their_prompt() -> None:
+def test_completions_need_the_scope_of_their_prompt() -> None:
     publisher = Server([by_name, greeting], name="tests")
     assert publisher.prompts is not None
     assert publisher.resources is not None
     access = Access(tool_scopes=ToolScopes({"*": {"read"}}))
-    for completing in (
-        publisher.prompts.complete("greeting", "name", "", {}, InvocationContext(), access),
-        publisher.resources.complete("x://{name}", "name", "", {}, InvocationContext(), access),
-    ):
-        with pytest.raises(ProtocolError, match="needs a scope"):
-            await completing
+    with pytest.raises(ProtocolError, match="needs a scope"):
+        publisher.prompts.completed("greeting", access)
+    with pytest.raises(ProtocolError, match="needs a scope"):
+        publisher.resources.completed("x://{name}", access)
 
 
 def test_every_request_over_stdio_is_answered(tmp_path: Path) -> None:

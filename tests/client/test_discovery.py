@@ -1,0 +1,70 @@
+"""Discovery of servers: what a card may lead to, and the time that it may take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from bridge.client import discovery
+from bridge.client.discovery import discovered_servers
+from bridge.errors import WireError
+from bridge.wire.cards import CARD_TYPE
+
+CARD: dict[str, Any] = {
+    "name": "com.example/x",
+    "remotes": [{"type": "streamable-http", "url": "http://127.0.0.1:1/mcp"}],
+}
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, httpx2.Response]:
+    """Answers of all hosts, by URL."""
+    found: dict[str, httpx2.Response] = {}
+    transport = httpx2.MockTransport(lambda request: found.get(str(request.url), httpx2.Response(404)))
+
+    def client(**options: Any) -> httpx2.Client:
+        options.pop("verify")
+        return real(transport=transport, **options)
+
+    real = httpx2.Client
+    monkeypatch.setattr(httpx2, "Client", client)
+    return found
+
+
+def test_a_card_on_https_names_no_server_without_it(answers: dict[str, httpx2.Response]) -> None:
+    answers["https://example.com/server-card"] = httpx2.Response(200, json=CARD)
+    answers["http://example.com/server-card"] = httpx2.Response(200, json=CARD)
+    with pytest.raises(WireError, match=r"'x' is on https, and its server is not"):
+        discovered_servers("https://example.com/server-card")
+    assert discovered_servers("http://example.com/server-card")["x"]["url"] == "http://127.0.0.1:1/mcp"
+
+
+def test_a_redirect_does_not_lead_from_https_to_http(answers: dict[str, httpx2.Response]) -> None:
+    location = {"location": "http://example.org/server-card"}
+    answers["https://example.com/server-card"] = httpx2.Response(302, headers=location)
+    answers[location["location"]] = httpx2.Response(200, json=CARD)
+    with pytest.raises(WireError, match="redirects to an address without https"):
+        discovered_servers("https://example.com/server-card")
+
+
+def test_a_document_that_is_sent_slowly_is_given_up(
+    answers: dict[str, httpx2.Response], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 10_000, 6))
+    monkeypatch.setattr(discovery, "monotonic", lambda: next(clock))
+    answers["https://example.com/server-card"] = httpx2.Response(200, content=iter([b"{"] * 100))
+    with pytest.raises(WireError, match="takes longer than 10 seconds"):
+        discovered_servers("https://example.com/server-card")
+
+
+def test_a_catalogue_with_slow_cards_is_given_up(
+    answers: dict[str, httpx2.Response], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 10_000, 3))
+    monkeypatch.setattr(discovery, "monotonic", lambda: next(clock))
+    entries = [{"type": CARD_TYPE, "url": f"/{number}/server-card"} for number in range(50)]
+    answers["https://example.com/.well-known/ai-catalog.json"] = httpx2.Response(200, json={"entries": entries})
+    with pytest.raises(WireError, match="take longer than 30 seconds"):
+        discovered_servers("https://example.com")
