@@ -193,7 +193,7 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
     """Runs a remote tool on behalf of a caller of the gateway."""
 
     sends_at_once: ClassVar[bool] = True
-    """It is a `bridge.server.direct_calls.DirectExecutor`."""
+    """It is a `bridge.server.forwarded.ForwardingExecutor`."""
     tasks: GatewayTasks = field(compare=False)
     """Tasks that servers make of calls, for callers that support tasks."""
     forwards_headers: bool = field(default=False, compare=False)
@@ -217,7 +217,7 @@ class ProxyExecutor(Proxy[RemoteExecutor]):
         receive: Callable[[ToolExecutionResult | None], None],
         max_chars: int,
     ) -> SentCall | LeasedCall | None:
-        """Send a call at once, without `execute`; see `bridge.server.direct_calls.DirectExecutor`."""
+        """Send a call at once, without `execute`; see `bridge.server.forwarded.ForwardingExecutor`."""
 
         def received(wire: Json | None) -> bool:
             if wire is None:

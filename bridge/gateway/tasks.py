@@ -58,7 +58,7 @@ class CreatedTask(ReceivedResult):
 
 
 class GatewayTasks:
-    """The tasks of a gateway's servers; see `bridge.server.tasks.forwarded.ForwardedTasks`.
+    """The tasks of a gateway's servers; see `bridge.server.forwarded.ForwardedTasks`.
 
     Args:
         provider: The servers.

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.caller_features import CallerView
     from bridge.server.card import ServerCard
+    from bridge.server.forwarded import ForwardedTasks
     from bridge.server.limits import Limits
     from bridge.server.lists.search import ServerToolSearch
     from bridge.server.session_states import SessionStates
-    from bridge.server.tasks.forwarded import ForwardedTasks
     from bridge.server.tasks.shared.redis_store import RedisTaskStore
     from bridge.server.tasks.tasks import Tasks
     from bridge.tools.box import Box

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bridge.protocol.rounds import Round
     from bridge.protocol.session import Session
     from bridge.server.auth.access import Access
-    from bridge.server.direct_calls import DirectCall
+    from bridge.server.forwarded import ForwardedCall
     from bridge.server.lists.tools import ListedTool
     from bridge.server.results.contents_stream import ResponseContents
     from bridge.server.running_calls import RunningCalls
@@ -100,7 +100,7 @@ class Answering(Protocol):
         """Run the first step of the function; return the answer if it has ended, else `run` continues it."""
         ...
 
-    def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> DirectCall | None:
+    def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> ForwardedCall | None:
         """Send a call of another server's tool; ``receive`` gets the answer, or None if `run` has to continue it."""
         ...
 
@@ -166,7 +166,7 @@ class ServedExchange(Exchange):
     """Counts the characters of the result; None for no counting; set by `Method.plan`."""
     direct: ListedTool | None = None
     """The tool of another server to which it may be sent at once; set by `Method.plan`."""
-    sent: DirectCall | None = None
+    sent: ForwardedCall | None = None
     """Its call, if it was sent at once, and a task has to continue it."""
     started: Awaitable[Any] | None = None
     """The rest of its function, if that was started; set by `Method.start`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridge.errors import DefinitionError
-from bridge.server.combination import combined, one_box
+from bridge.server.composition.combination import combined, one_box
 from bridge.text import short_repr
 from bridge.tools.box import Box
 from bridge.tools.decoration import Published, Publisher, nothing_in
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from bridge.server.auth.access import Access
     from bridge.server.caller_features import CallerFeatures
     from bridge.server.composition.surrounded import Part
-    from bridge.server.forwarded import ForwardedRequests
+    from bridge.server.forwarded import ForwardedRequests, ForwardedTasks
     from bridge.server.http.pages import Pages
-    from bridge.server.tasks.forwarded import ForwardedTasks
     from bridge.skills.skill import Skill
     from bridge.skills.source import Skills
     from bridge.tools.lifespan import Lifespan

@@ -81,13 +81,13 @@ class AskingExecutor:
 
 
 class AskingToolExecutor(AskingExecutor):
-    """Executor of a tool, which may be called at once: a `bridge.server.direct_calls.DirectExecutor`."""
+    """Executor of a tool, which may be called at once: a `bridge.server.forwarded.ForwardingExecutor`."""
 
     __slots__ = ()
     sends_at_once: ClassVar[bool] = True
 
     def begin(self, *arguments: Any) -> Any:
-        """Send a call at once; see `bridge.server.direct_calls.DirectExecutor`."""
+        """Send a call at once; see `bridge.server.forwarded.ForwardingExecutor`."""
         return self.executor.begin(*arguments)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import DefinitionError
 from bridge.prompts.box import PromptBox
 from bridge.resources.box import ResourceBox
-from bridge.server.combination import Combination
+from bridge.server.composition.combination import Combination
 from bridge.server.features import Features, joined
 from bridge.text import nearest
 from bridge.tools.toolbox import ToolBox

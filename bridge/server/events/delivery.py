@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bridge.server.events.log import EventLog
     from bridge.server.events.options import EventOptions
     from bridge.server.events.subscription import DeliveryState, Subscription
-    from bridge.server.limits.turns import Turns
+    from bridge.server.limits.shares import Turns
     from bridge.types import Json
 
 MAX_BODY_BYTES = 256 * 1024

@@ -12,8 +12,7 @@ from bridge.server.events.endings import changed, removed
 from bridge.server.events.log import EventLog
 from bridge.server.events.reader import LocalReader
 from bridge.server.events.store import EventRecord, MemoryEventStore
-from bridge.server.limits.shares import Shares
-from bridge.server.limits.turns import Turns
+from bridge.server.limits.shares import Shares, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

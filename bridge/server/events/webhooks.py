@@ -28,7 +28,7 @@ from bridge.server.events.delivery import Delivery
 from bridge.server.events.store import EventStoreError
 from bridge.server.events.subscription import Subscription, subscription_id, time_text
 from bridge.server.events.subscriptions import Subscriptions, state_of
-from bridge.server.limits.turns import Turns
+from bridge.server.limits.shares import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -37,11 +37,10 @@ from bridge.server.http.session_requests import SessionRequests
 from bridge.server.http.sessions import DEFAULT_MAX_SESSIONS, IDLE_SECONDS, Sessions
 from bridge.server.http.sse import SseMessages, SseSessions, SseStream
 from bridge.server.http.streams import OpenStreams
-from bridge.server.lifespans import lifespans_open
+from bridge.server.lifespans import lifespans_open, running_tasks
 from bridge.server.observed import dispatch_of
 from bridge.server.running_calls import Drain
 from bridge.server.server import Server
-from bridge.server.tasks.lifespan import running_tasks
 from bridge.tools.annotated_checks import checked
 from bridge.tools.lifespan import why_not_opened
 

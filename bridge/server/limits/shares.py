@@ -1,13 +1,16 @@
-"""Shares of a bounded resource, of which no caller can take everything."""
+"""Shares of a bounded resource, of which no caller can take everything, and turns at it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+import anyio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 
 class Shares:
@@ -67,3 +70,26 @@ class Shares:
             yield take
         finally:
             self.give_back(caller, taken)
+
+
+class Turns:
+    """Places that callers wait for; whatever one caller does, places stay free for others.
+
+    Args:
+        places: Number of places.
+        places_of_one: Number of places of one caller.
+    """
+
+    def __init__(self, places: int, places_of_one: int) -> None:
+        self._all = anyio.CapacityLimiter(places)
+        self._places_of_one = places_of_one
+        self._of: WeakValueDictionary[str, anyio.CapacityLimiter] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def taken(self, caller: str) -> AsyncIterator[None]:
+        """Wait for a place, and take it in this context."""
+        own = self._of.get(caller)
+        if own is None:
+            own = self._of[caller] = anyio.CapacityLimiter(self._places_of_one)
+        async with own, self._all:
+            yield

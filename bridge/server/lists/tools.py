@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from bridge.protocol.param_headers import CheckedHeader
     from bridge.resources.box import Readable
-    from bridge.server.direct_calls import DirectExecutor
     from bridge.server.features import Features
+    from bridge.server.forwarded import ForwardingExecutor
     from bridge.server.lists.search import LeftTools, SearchedTools, ServerToolSearch
     from bridge.server.results.kept_results import KeptResults
     from bridge.tools.specification import ToolSpecification
@@ -37,7 +37,7 @@ class ListedTool:
     """`Tool.runs_directly`."""
     takes_context: bool
     """True unless it is known to need no context; see `FunctionExecutor.takes_context`."""
-    direct: DirectExecutor | None
+    direct: ForwardingExecutor | None
     """Its executor if that sends calls at once, and nothing limits them; None otherwise."""
     headers: tuple[CheckedHeader, ...]
     """HTTP headers that repeat its arguments."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from bridge.protocol.rounds import StateSeal
     from bridge.server.auth.access import Access
     from bridge.server.core import ServerCore
-    from bridge.server.direct_calls import DirectCall
     from bridge.server.exchange import ServedExchange
+    from bridge.server.forwarded import ForwardedCall
     from bridge.server.session_states import SessionStates
     from bridge.tools.caller import Caller
     from bridge.tools.middleware import Hook
@@ -122,7 +122,7 @@ class Method:
         self,
         exchange: ServedExchange,  # noqa: ARG002 - for subclasses
         receive: Callable[[bytes | None], None],  # noqa: ARG002
-    ) -> DirectCall | None:
+    ) -> ForwardedCall | None:
         """Send the call of another server's tool in this turn of the event loop.
 
         Args:

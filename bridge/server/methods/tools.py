@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from bridge.server.auth.access import Access
     from bridge.server.core import ServerCore
-    from bridge.server.direct_calls import DirectCall
     from bridge.server.exchange import ServedExchange
+    from bridge.server.forwarded import ForwardedCall
     from bridge.server.lists.lists import Lists
     from bridge.server.lists.tools import ListedTool, ToolList
     from bridge.tools.caller import Caller
@@ -101,8 +101,8 @@ class ToolsCall(FunctionMethod):
                 listed, exchange.older = other, other.tool
         return listed
 
-    def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> DirectCall | None:
-        """Send the call to its server in this turn; see `bridge.server.direct_calls`."""
+    def send_at_once(self, exchange: ServedExchange, receive: Callable[[bytes | None], None]) -> ForwardedCall | None:
+        """Send the call to its server in this turn; see `bridge.server.forwarded`."""
         listed, meta, core = exchange.direct, exchange.meta, self._core
         if (
             listed is None
@@ -119,7 +119,9 @@ class ToolsCall(FunctionMethod):
         name = listed.tool.name
 
         def received(result: ToolExecutionResult | None) -> None:
-            written = None if result is None else write_result(name, result, exchange.write, None, modern=True)
+            written = None
+            if result is not None:
+                written = write_result(name, result, exchange.write, None, exchange.request_id, modern=True)
             if written is not None and exchange.count is not None:
                 exchange.count(len(written))
             receive(written)
@@ -169,7 +171,8 @@ class ToolsCall(FunctionMethod):
 
     def _write(self, exchange: ServedExchange, result: ToolExecutionResult) -> bytes:
         assert exchange.tool is not None, "it was planned"
-        return write_result(exchange.tool.name, result, exchange.write, None, modern=exchange.modern)
+        name, request_id = exchange.tool.name, exchange.request_id
+        return write_result(name, result, exchange.write, None, request_id, modern=exchange.modern)
 
     def target(self, params: Mapping[str, Any], access: Access = EVERYTHING, caller: Caller | None = None) -> Target:
         """Return the tool."""

@@ -26,11 +26,10 @@ from bridge.protocol.versions import INVALID_REQUEST
 from bridge.server.auth.access import EVERYTHING
 from bridge.server.connection import StreamConnection
 from bridge.server.exchange import LocalOrigin
-from bridge.server.lifespans import lifespans_open
+from bridge.server.lifespans import lifespans_open, running_tasks
 from bridge.server.observed import dispatch_of
 from bridge.server.stdio.pipes import open_input, open_output
 from bridge.server.stdio.process import Watchdog
-from bridge.server.tasks.lifespan import running_tasks
 from bridge.telemetry.current import observed_session
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from bridge.server.limits.turns import Turns
+from bridge.server.limits.shares import Turns
 from tests.processes import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.anyio
